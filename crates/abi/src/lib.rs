@@ -1,1 +1,16 @@
-//! (see ARCHITECTURE.md)
+//! The words every room shares: element types, scalar values and their arithmetic, what a machine can do, what a
+//! compiled kernel is. Nothing here knows a UOp, a file or a device.
+
+pub mod alu;
+pub mod bytecode;
+pub mod dtype;
+pub mod kernel;
+pub mod scalar;
+pub mod small_float;
+pub mod target;
+
+pub use alu::Alu;
+pub use dtype::DType;
+pub use kernel::{Code, Kernel, LaunchDims, Param};
+pub use scalar::Scalar;
+pub use target::Target;

@@ -1,0 +1,68 @@
+//! A compiled kernel and the calling convention.
+//!
+//! **ABI 1, CPU-like machines.** `void kernel(void **buffers, const int64_t *vars, void *scratch, uint32_t *status,
+//! int64_t begin, int64_t end)`: buffers and variables in the order of the kernel's parameters, scratch memory private
+//! to the calling thread (64-byte aligned), one status word shared by all threads, and the slice `begin..end` of the
+//! thread axis (0..1 where there is none). A load or store at a place that comes from data and misses writes its site
+//! number plus one to the status word.
+//!
+//! **ABI 1, grid machines.** Parameters in order, the status word last; blocks and lanes from the hardware.
+
+use crate::DType;
+
+/// Version of the calling convention; part of every cache key.
+pub const ABI_VERSION: u32 = 1;
+
+/// A kernel ready to be loaded on a device.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Name of the entry point, unique enough for people: `r_64_32_4`.
+    pub name: String,
+    /// What the device's loader takes.
+    pub code: Code,
+    /// Parameters in order: buffers first, then variables.
+    pub params: Vec<Param>,
+    /// Bytes of private scratch each thread needs.
+    pub scratch: usize,
+}
+
+/// The program in the form a device takes.
+#[derive(Clone, Debug)]
+pub enum Code {
+    /// C source for the system's compiler.
+    C(String),
+    /// The interpreter's bytecode.
+    Bytecode(std::sync::Arc<crate::bytecode::Program>),
+    /// Nothing: the NULL device runs no code, the text is kept for measuring.
+    Null(String),
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Param {
+    /// A buffer of `len` elements; `written` if the kernel stores to it.
+    Buffer {
+        /// Element type.
+        dtype: DType,
+        /// Elements the kernel may touch.
+        len: usize,
+        /// Whether the kernel stores to it.
+        written: bool,
+    },
+    /// An integer variable, passed as 64 bits.
+    Var {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The numbers of one launch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaunchDims {
+    /// Blocks, fastest first; `[1, 1, 1]` on CPU-like machines.
+    pub global: [u32; 3],
+    /// Lanes in a block, fastest first.
+    pub local: [u32; 3],
+    /// Extent of the thread axis on CPU-like machines, 1 where there is none.
+    pub thread_extent: i64,
+}

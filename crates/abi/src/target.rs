@@ -1,0 +1,131 @@
+//! What a machine can do, as data: codegen and render agree through it without seeing each other.
+
+use crate::alu::AluSet;
+use crate::{Alu, DType};
+
+/// Everything codegen and render need to know of a machine. Part of every kernel cache's key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Target {
+    /// A short name for keys and messages: `c-x86-64-avx512`, `interp`, `interp-gpu`.
+    pub name: String,
+    /// CPU-like machines: how many threads share the thread axis. 1 on machines with a grid.
+    pub threads: usize,
+    /// Bytes in the widest vector that arithmetic works on; 0 where arithmetic is scalar.
+    pub vector_bytes: usize,
+    /// Bytes in the widest vector that one load or store moves; alignment is required where `vector_bytes` is 0.
+    pub vector_access_bytes: usize,
+    /// Vector (or scalar) registers a tile may use.
+    pub registers: usize,
+    /// Sizes in bytes of the data caches, nearest first; zeros where unknown.
+    pub caches: [usize; 3],
+    /// A grid of blocks with local ids, local memory and barriers; `None` on CPU-like machines.
+    pub grid: Option<Grid>,
+    /// Integer registers of 64 bits exist.
+    pub int64: bool,
+    /// The types values can be loaded and stored as.
+    pub storage: DTypeSet,
+    /// The types arithmetic works in; others are decomposed (small floats in float32).
+    pub arithmetic: DTypeSet,
+    /// Operations the machine has on floats; the others are decomposed.
+    pub float_ops: AluSet,
+    /// Operations the machine has on integers and bools; the others are decomposed.
+    pub int_ops: AluSet,
+}
+
+/// The shape of a GPU-like launch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Grid {
+    /// Most blocks in each dimension, fastest first.
+    pub max_global: [u32; 3],
+    /// Most lanes of a block in each dimension, fastest first.
+    pub max_local: [u32; 3],
+    /// Most lanes in a block.
+    pub max_block: u32,
+    /// Bytes of local (shared) memory a block may use.
+    pub local_bytes: usize,
+    /// Lanes that run together.
+    pub warp: u32,
+}
+
+/// A set of element types.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct DTypeSet(u32);
+
+impl DTypeSet {
+    /// The set of these.
+    pub fn of(types: &[DType]) -> DTypeSet {
+        DTypeSet(types.iter().fold(0, |m, &t| m | 1 << t as u32))
+    }
+    /// Whether `t` is in it.
+    pub fn has(self, t: DType) -> bool {
+        self.0 >> t as u32 & 1 == 1
+    }
+}
+
+/// Integer operations that every machine has.
+pub const BASIC_INT: AluSet = {
+    use Alu::*;
+    AluSet::of(&[Neg, Not, Add, Sub, Mul, Tdiv, Max, Min, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Where])
+};
+/// Float operations that every machine has.
+pub const BASIC_FLOAT: AluSet = {
+    use Alu::*;
+    AluSet::of(&[Neg, Add, Sub, Mul, Fdiv, Sqrt, Max, Min, Lt, Eq, Ne, Where, Trunc, Floor, Round, MulAcc])
+};
+
+impl Target {
+    /// How many elements of `dtype` the widest arithmetic vector holds (at least 1).
+    pub fn lanes(&self, dtype: DType) -> usize {
+        (self.vector_bytes / dtype.size().max(1)).max(1)
+    }
+    /// Whether `op` on operands of `dtype` needs no decomposition.
+    pub fn supports(&self, op: Alu, dtype: DType) -> bool {
+        if dtype.is_float() {
+            self.arithmetic.has(dtype) && self.float_ops.has(op)
+        } else {
+            self.int_ops.has(op)
+        }
+    }
+
+    /// The interpreter posing as a CPU: scalar and vector values, one thread axis.
+    pub fn interp() -> Target {
+        let all = crate::dtype::ALL;
+        Target {
+            name: "interp".into(),
+            threads: 2,
+            vector_bytes: 16,
+            vector_access_bytes: 16,
+            registers: 16,
+            caches: [32 << 10, 1 << 20, 0],
+            grid: None,
+            int64: true,
+            storage: DTypeSet::of(&all),
+            arithmetic: DTypeSet::of(&all),
+            float_ops: AluSet::of(&Alu::ALL),
+            int_ops: AluSet::of(&Alu::ALL),
+        }
+    }
+    /// The interpreter posing as a GPU: blocks, local memory, barriers, scalar arithmetic, aligned vector access.
+    pub fn interp_gpu() -> Target {
+        Target {
+            name: "interp-gpu".into(),
+            threads: 1,
+            vector_bytes: 0,
+            registers: 64,
+            grid: Some(Grid {
+                max_global: [1 << 16, 1 << 10, 1 << 10],
+                max_local: [64, 64, 8],
+                max_block: 128,
+                local_bytes: 16 << 10,
+                warp: 8,
+            }),
+            float_ops: BASIC_FLOAT,
+            int_ops: BASIC_INT,
+            arithmetic: DTypeSet::of(&{
+                use DType::*;
+                [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]
+            }),
+            ..Target::interp()
+        }
+    }
+}
