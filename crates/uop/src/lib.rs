@@ -1,1 +1,20 @@
-//! (see ARCHITECTURE.md)
+//! The language: one small graph that is the tensor program, the kernel and the machine program.
+//!
+//! A [`UOp`] is an immutable, hash-consed node `{op, dtype, src, arg}`. Rewrite rules in tables turn one level of the
+//! language into the next; [`op`] says which ops exist and what they mean.
+
+pub mod arg;
+pub mod build;
+pub mod graph;
+pub mod infer;
+pub mod linear;
+pub mod node;
+pub mod op;
+pub mod promote;
+pub mod site;
+
+pub use arg::{Arg, Axes, AxisKind, RangeArg, ScatterMode, Space, Storage};
+pub use frit_abi::{Alu, DType, Scalar};
+pub use linear::{Linear, Step};
+pub use node::{Node, Shape, UOp};
+pub use op::{Op, OpSet};

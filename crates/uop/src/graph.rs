@@ -1,0 +1,101 @@
+//! Walking graphs: order, substitution. All loops are iterative: a graph may be deeper than a stack.
+
+use crate::arg::Arg;
+use crate::node::UOp;
+use crate::op::Op;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+impl UOp {
+    /// Every node below and including this one, sources before users.
+    pub fn toposort(&self) -> Vec<UOp> {
+        toposort(std::slice::from_ref(self))
+    }
+    /// The node rebuilt with other sources; itself if they are the same.
+    pub fn with_src(&self, src: SmallVec<[UOp; 4]>) -> UOp {
+        if self.src[..] == src[..] {
+            self.clone()
+        } else {
+            UOp::new(self.op, self.dtype, src, self.arg.clone())
+        }
+    }
+    /// Replace nodes by others everywhere below; replacements are not walked again.
+    pub fn substitute(&self, map: &FxHashMap<UOp, UOp>) -> UOp {
+        if map.is_empty() {
+            return self.clone();
+        }
+        let mut done: FxHashMap<UOp, UOp> = map.clone();
+        rebuild(self, &mut done, |n| n);
+        done[self].clone()
+    }
+    /// Whether any node below (or this one) satisfies `f`.
+    pub fn any(&self, mut f: impl FnMut(&UOp) -> bool) -> bool {
+        let (mut stack, mut seen) = (vec![self.clone()], FxHashSet::default());
+        while let Some(n) = stack.pop() {
+            if !seen.insert(n.clone()) {
+                continue;
+            }
+            if f(&n) {
+                return true;
+            }
+            stack.extend(n.src.iter().cloned());
+        }
+        false
+    }
+    /// The `Range` nodes that are open at this node, outermost first.
+    pub fn open_ranges(&self) -> Vec<UOp> {
+        let mut found: Vec<UOp> = vec![];
+        let (mut stack, mut seen) = (vec![self.clone()], FxHashSet::default());
+        while let Some(n) = stack.pop() {
+            if n.ranges.is_empty() || !seen.insert(n.clone()) {
+                continue;
+            }
+            if let Arg::Range(r) = n.arg
+                && self.ranges.contains(&r.id)
+            {
+                found.push(n.clone());
+            }
+            stack.extend(n.src.iter().cloned());
+        }
+        found.sort_by_key(|r| r.range_arg().map(|a| a.id));
+        found
+    }
+}
+
+/// Every node below the roots, sources before users, in a deterministic order.
+pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
+    let (mut order, mut seen) = (vec![], FxHashSet::default());
+    let mut stack: Vec<(UOp, bool)> = roots.iter().rev().map(|r| (r.clone(), false)).collect();
+    while let Some((n, expanded)) = stack.pop() {
+        if expanded {
+            order.push(n);
+        } else if seen.insert(n.clone()) {
+            stack.push((n.clone(), true));
+            stack.extend(n.src.iter().rev().filter(|s| !seen.contains(*s)).map(|s| (s.clone(), false)));
+        }
+    }
+    order
+}
+
+/// Rebuild everything below `root` bottom-up through `f`, remembering in `done` (which may come with answers).
+pub fn rebuild(root: &UOp, done: &mut FxHashMap<UOp, UOp>, mut f: impl FnMut(UOp) -> UOp) {
+    let mut stack = vec![(root.clone(), false)];
+    while let Some((n, expanded)) = stack.pop() {
+        if done.contains_key(&n) {
+            continue;
+        }
+        if expanded {
+            let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
+            let new = f(n.with_src(src));
+            done.insert(n, new);
+        } else {
+            stack.push((n.clone(), true));
+            stack.extend(n.src.iter().rev().filter(|s| !done.contains_key(*s)).map(|s| (s.clone(), false)));
+        }
+    }
+}
+
+/// The stores, ends and sinks that have an effect, from a root: the sources of a `Sink`, or the node itself.
+pub fn effects(root: &UOp) -> &[UOp] {
+    if root.op == Op::Sink { &root.src } else { std::slice::from_ref(root) }
+}

@@ -1,0 +1,234 @@
+//! Nodes: immutable, hash-consed, freed when no one holds them.
+//!
+//! Two equal nodes are one node, so equality is a pointer compare. The table of live nodes is split in shards, each
+//! behind a lock held for one probe; it holds weak references, so it keeps nothing alive. A node's hash is structural
+//! (the same in every process), which also gives a deterministic order.
+
+use crate::arg::Arg;
+use crate::infer;
+use crate::op::{Op, OpSet};
+use frit_abi::DType;
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
+
+/// The dims of a value: scalar `Index` nodes, constant or over bound variables.
+pub type Shape = SmallVec<[UOp; 4]>;
+
+/// What a [`UOp`] points at.
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// What it works on.
+    pub src: SmallVec<[UOp; 4]>,
+    /// What it carries besides.
+    pub arg: Arg,
+    /// The ops of the sources.
+    pub src_ops: OpSet,
+    /// Ids of the ranges that are open here, ascending.
+    pub ranges: SmallVec<[u32; 6]>,
+    /// Least and greatest value, for integers and bools; the whole type where nothing better is known.
+    pub bounds: (i128, i128),
+    shape: Option<Shape>,
+    hash: u64,
+}
+
+/// A handle to a node. Cloning counts a reference; equality is identity.
+#[derive(Clone)]
+pub struct UOp(Arc<Node>);
+
+const SHARDS: usize = 64;
+type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
+static TABLE: LazyLock<[Shard; SHARDS]> =
+    LazyLock::new(|| std::array::from_fn(|_| Mutex::new(HashTable::new())));
+
+fn shard(hash: u64) -> std::sync::MutexGuard<'static, HashTable<(u64, Weak<Node>)>> {
+    // a panic while the lock is held cannot leave the table half-changed: probes and inserts are single steps
+    TABLE[hash as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The live node that is the `same`. Nodes that only share the hash go to `others`: dropping the last reference to one
+/// takes the lock, so that must happen after the lock is released.
+fn find(
+    table: &HashTable<(u64, Weak<Node>)>,
+    hash: u64,
+    same: impl Fn(&Node) -> bool,
+    others: &mut SmallVec<[Arc<Node>; 2]>,
+) -> Option<Arc<Node>> {
+    let mut found = None;
+    table.find(hash, |e| {
+        let Some(n) = (e.0 == hash).then(|| e.1.upgrade()).flatten() else { return false };
+        if same(&n) {
+            found = Some(n);
+            return true;
+        }
+        others.push(n);
+        false
+    });
+    found
+}
+
+impl UOp {
+    /// The node with these parts; an existing one if there is one.
+    pub fn new(op: Op, dtype: DType, src: impl IntoIterator<Item = UOp>, arg: Arg) -> UOp {
+        let src: SmallVec<[UOp; 4]> = src.into_iter().collect();
+        let mut h = FxHasher::default();
+        h.write_u64((op as u64) << 8 | dtype as u64);
+        for s in &src {
+            h.write_u64(s.0.hash);
+        }
+        arg.hash(&mut h);
+        let hash = h.finish();
+        let same = |n: &Node| n.op == op && n.dtype == dtype && n.src == src && n.arg == arg;
+        let mut others = SmallVec::new();
+        let found = find(&shard(hash), hash, same, &mut others);
+        if let Some(n) = found {
+            return UOp(n);
+        }
+        // outside the lock: inference reads sources, and another thread may insert the same node meanwhile
+        let src_ops = OpSet(src.iter().fold(0, |m, s| m | 1 << s.op as u32));
+        let shape = infer::shape(op, &src, &arg);
+        let ranges = infer::ranges(op, &src, &arg);
+        let bounds = infer::bounds(op, dtype, &src, &arg);
+        let node = Arc::new(Node { op, dtype, src, arg, src_ops, ranges, bounds, shape, hash });
+        let same =
+            |n: &Node| n.op == node.op && n.dtype == node.dtype && n.src == node.src && n.arg == node.arg;
+        let mut table = shard(hash);
+        if let Some(n) = find(&table, hash, same, &mut others) {
+            drop(table); // before `node`, whose drop takes the lock
+            return UOp(n);
+        }
+        table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
+        drop(table);
+        UOp(node)
+    }
+    /// A hash of the structure, the same in every process (buffers count by identity).
+    pub fn structural_hash(&self) -> u64 {
+        self.0.hash
+    }
+    /// The dims of the value, or `None` for effects and malformed nodes.
+    pub fn try_shape(&self) -> Option<&Shape> {
+        self.0.shape.as_ref()
+    }
+    /// The dims of the value; empty for effects and malformed nodes, which a spec check reports.
+    pub fn shape(&self) -> &[UOp] {
+        self.0.shape.as_deref().unwrap_or(&[])
+    }
+    /// How many handles there are.
+    pub fn ref_count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+    /// A number that identifies the node while it lives.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+}
+
+/// How many nodes are alive: for leak tests and reports.
+pub fn live_nodes() -> usize {
+    TABLE.iter().map(|s| s.lock().unwrap_or_else(|e| e.into_inner()).len()).sum()
+}
+
+thread_local! {
+    static PENDING: RefCell<Vec<UOp>> = const { RefCell::new(Vec::new()) };
+    static DRAINING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let me: *const Node = self;
+        if let Ok(e) = shard(self.hash).find_entry(self.hash, |e| std::ptr::eq(e.1.as_ptr(), me)) {
+            e.remove();
+        }
+        // sources go to a list that the outermost drop empties, so a deep graph does not recurse
+        let src = std::mem::take(&mut self.src);
+        let shape = self.shape.take();
+        if src.is_empty() && shape.as_ref().is_none_or(|s| s.is_empty()) {
+            return;
+        }
+        // at thread exit the list may be gone: then dropping right here is all that is left
+        let _ = PENDING.try_with(|p| {
+            let mut p = p.borrow_mut();
+            p.extend(src);
+            p.extend(shape.into_iter().flatten());
+        });
+        if DRAINING.try_with(|d| d.replace(true)) != Ok(false) {
+            return;
+        }
+        while let Ok(Some(n)) = PENDING.try_with(|p| p.borrow_mut().pop()) {
+            drop(n);
+        }
+        let _ = DRAINING.try_with(|d| d.set(false));
+    }
+}
+
+impl std::ops::Deref for UOp {
+    type Target = Node;
+    #[inline]
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}
+impl PartialEq for UOp {
+    #[inline]
+    fn eq(&self, o: &UOp) -> bool {
+        Arc::ptr_eq(&self.0, &o.0)
+    }
+}
+impl Eq for UOp {}
+impl Hash for UOp {
+    #[inline]
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        h.write_u64(self.0.hash)
+    }
+}
+impl std::fmt::Debug for UOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.op.name(), self.dtype)?;
+        if self.arg != Arg::None {
+            write!(f, "<{:?}>", self.arg)?;
+        }
+        if !self.src.is_empty() {
+            // one level: whole graphs print through the text form
+            write!(f, "({})", self.src.iter().map(|s| s.op.name()).collect::<Vec<_>>().join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_nodes_are_one_node_and_disappear() {
+        let x = UOp::index(123_456_789);
+        assert_eq!(&x + 987_654, &x + 987_654);
+        let n = x.ref_count();
+        drop(&x + 42_424_242);
+        assert_eq!(x.ref_count(), n);
+    }
+    #[test]
+    fn dropping_a_deep_graph_does_not_recurse() {
+        let mut x = UOp::variable("deep", 0, 10);
+        for i in 0..1_000_000 {
+            x = &x + (i % 7 + 1);
+        }
+        drop(x);
+    }
+    #[test]
+    fn threads_agree_on_nodes() {
+        let all: Vec<Vec<UOp>> = std::thread::scope(|s| {
+            let hs: Vec<_> = (0..8)
+                .map(|_| s.spawn(|| (0..2000).map(|i| UOp::index(i) * 3 + 1_000_003).collect()))
+                .collect();
+            hs.into_iter().map(|h| h.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|v| *v == all[0]));
+    }
+}

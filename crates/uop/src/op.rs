@@ -1,0 +1,158 @@
+//! The op table: every op there is, what it means, what it takes.
+//!
+//! **Broadcasting.** An elementwise op takes sources of its own shape or of shape `()`: a scalar is broadcast at every
+//! level, so a constant is one node whether it meets a tensor, a kernel value or a vector register. Everything else
+//! about shapes is explicit.
+//!
+//! **Dims are sources.** The sizes a movement op needs are scalar `Index` nodes among its sources, so symbolic sizes
+//! need no second mechanism and every walk over a graph sees them.
+//!
+//! | op | sources | arg | value |
+//! |---|---|---|---|
+//! | *leaves* | | | |
+//! | `Const` | | `Scalar` | a constant, shape `()` |
+//! | `Invalid` | | | an index that must not be accessed; only inside an index expression, as `Where(gate, i, Invalid)` |
+//! | `Variable` | | `Var` | an integer known only at launch, between its min and max; dtype `Index` |
+//! | `Bind` | variable, const | | the variable, with the value it has this time (tensor level only) |
+//! | `Buffer` | | `Buffer` | memory owned by a device, shape `(len,)` |
+//! | `Param` | | `Param` | the n-th buffer handed to a graph or kernel, shape `(len,)` |
+//! | `Define` | | `Define` | memory that lives inside a kernel: an array `(len,)` in local memory, or a register variable of `len` lanes |
+//! | `Range` | extent | `Range` | a loop variable `0..extent`, dtype `Index`; a smaller id is an outer loop |
+//! | `Special` | extent | `Name` | a hardware id: `gidx0..2`, `lidx0..2` (0 fastest) |
+//! | *tensor* | | | |
+//! | `Iota` | n | | `0, 1, … n-1` in the node's dtype, shape `(n,)` |
+//! | `Reshape` | x, dims… | | same elements, row-major |
+//! | `Permute` | x | `Axes` | dim i of the result is dim `axes[i]` of x |
+//! | `Expand` | x, dims… | | dims of size 1 repeated |
+//! | `Pad` | x, before…, after… | | zeros around (false, 0, 0.0) |
+//! | `Shrink` | x, begin…, size… | | a box cut out |
+//! | `Flip` | x | `Axes` | reversed along the axes |
+//! | `ReduceAxis` | x | `ReduceAxes` | combined over the axes, which become size 1 |
+//! | `ScanAxis` | x | `ReduceAxes` (one axis) | inclusive prefix combination along the axis |
+//! | `Gather` | x `(n, rest…)`, idx `(m…)` | `Site` | `x[idx]`: shape `(m…, rest…)`; an index outside `0..n` is an error at run time |
+//! | `Scatter` | base `(n, rest…)`, idx `(m,)`, val `(m, rest…)` | `Scatter` | base with `base[idx[i]] (+)= val[i]` for i in order |
+//! | `Contiguous` | x | | x, materialised in row-major order |
+//! | `Detach` | x | | x, opaque to gradients |
+//! | `Copy` | x | `Device` | x on another device |
+//! | *effects* | | | |
+//! | `Store` | target, value [, gate] | `None`/`Site` | tensor: target is a view of a buffer; kernel: an `Index` or a register `Define` |
+//! | `After` | x, deps… | | x, but only once deps are done; ranges among deps put it inside those loops |
+//! | `End` | x, ranges… | | x is done and the ranges are closed |
+//! | `Sink` | anything… | | the root |
+//! | `Barrier` | deps… | | all lanes of a block have come here |
+//! | *memory* | | | |
+//! | `Index` | buf, idx | `Lanes(w)` or `None` | an address; with `Lanes(w)` of w consecutive elements, shape `(w,)` |
+//! | `Load` | address [, alt, gate] | `None`/`Site` | the element(s) there; alt where the gate is false. With a site, a miss sets the status word |
+//! | *kernel* | | | |
+//! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order |
+//! | `Scan` | x, range | `Alu` | x combined over the iterations of the ordered range up to this one |
+//! | `Stage` | x, ranges… | `Stage` | x put in a buffer over the ranges, in some address space; read through `Index` with one index per range |
+//! | *shaped values in a program* | | | |
+//! | `Stack` | scalars… | | a vector of them |
+//! | `Lane` | vector | `Lane(i)` | its i-th element |
+//! | *elementwise* | operands | | `Cast`, `Bitcast` and one op for each [`Alu`] |
+
+use frit_abi::Alu;
+
+macro_rules! ops {
+    ($($name:ident),* $(,)?) => {
+        /// What a node does; the module's table defines each.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Op { $($name),* }
+        impl Op {
+            /// All ops, in order of their numbers.
+            pub const ALL: &'static [Op] = &[$(Op::$name),*];
+            /// The op's name as it is printed.
+            pub const fn name(self) -> &'static str { match self { $(Op::$name => stringify!($name)),* } }
+        }
+    };
+}
+ops! {
+    Const, Invalid, Variable, Bind, Buffer, Param, Define, Range, Special,
+    Iota, Reshape, Permute, Expand, Pad, Shrink, Flip, ReduceAxis, ScanAxis, Gather, Scatter, Contiguous, Detach, Copy,
+    Store, After, End, Sink, Barrier,
+    Index, Load,
+    Reduce, Scan, Stage,
+    Stack, Lane,
+    Cast, Bitcast,
+    Neg, Not, Recip, Sqrt, Exp2, Log2, Exp, Log, Sin, Cos, Trunc, Floor, Round,
+    Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry,
+    Where, MulAcc,
+}
+
+impl Op {
+    /// The elementwise operation this op is, if it is one (not `Cast` or `Bitcast`).
+    pub const fn alu(self) -> Option<Alu> {
+        let first = Op::Neg as u8;
+        if (self as u8) < first { None } else { Some(Alu::ALL[(self as u8 - first) as usize]) }
+    }
+    /// The op of an elementwise operation.
+    pub const fn of(alu: Alu) -> Op {
+        Op::ALL[Op::Neg as usize + alu as usize]
+    }
+    /// The op with this name.
+    pub fn from_name(name: &str) -> Option<Op> {
+        Op::ALL.iter().copied().find(|o| o.name() == name)
+    }
+    /// Elementwise, `Cast` and `Bitcast` included.
+    pub const fn is_elementwise(self) -> bool {
+        self as u8 >= Op::Cast as u8
+    }
+    /// One of the six movement ops.
+    pub const fn is_movement(self) -> bool {
+        self as u8 >= Op::Reshape as u8 && self as u8 <= Op::Flip as u8
+    }
+    /// Operand order does not matter.
+    pub const fn is_commutative(self) -> bool {
+        matches!(self, Op::Add | Op::Mul | Op::Max | Op::Min | Op::And | Op::Or | Op::Xor | Op::Eq | Op::Ne)
+    }
+}
+
+/// A set of ops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpSet(pub u128);
+
+impl OpSet {
+    /// No op.
+    pub const EMPTY: OpSet = OpSet(0);
+    /// The set of these.
+    pub const fn of(ops: &[Op]) -> OpSet {
+        let (mut m, mut i) = (0u128, 0);
+        while i < ops.len() {
+            m |= 1 << ops[i] as u32;
+            i += 1;
+        }
+        OpSet(m)
+    }
+    /// Whether `op` is in it.
+    #[inline]
+    pub const fn has(self, op: Op) -> bool {
+        self.0 >> op as u32 & 1 == 1
+    }
+    /// Whether all of `o` are in it.
+    #[inline]
+    pub const fn has_all(self, o: OpSet) -> bool {
+        self.0 & o.0 == o.0
+    }
+    /// Both together.
+    pub const fn or(self, o: OpSet) -> OpSet {
+        OpSet(self.0 | o.0)
+    }
+}
+
+const _: () = assert!(Op::ALL.len() <= 128 && Op::ALL.len() == Op::Neg as usize + Alu::ALL.len());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alu_has_its_op() {
+        for a in Alu::ALL {
+            assert_eq!(Op::of(a).name(), format!("{a:?}"));
+            assert_eq!(Op::of(a).alu(), Some(a));
+        }
+    }
+}
