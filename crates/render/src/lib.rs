@@ -1,1 +1,56 @@
-//! (see ARCHITECTURE.md)
+//! Linear program -> source text or machine code. One file per language; none knows a device by name.
+//!
+//! - [`bytecode`]: the interpreter's program, one instruction per step.
+//! - [`c`]: C for the system's compiler.
+
+pub mod bytecode;
+pub mod c;
+
+use frit_abi::DType;
+use frit_uop::Op;
+
+/// Why a linear program cannot be written for a target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The target has no such operation or type.
+    Unsupported {
+        /// Name of the kernel.
+        kernel: String,
+        /// The operation.
+        op: Op,
+        /// The type it works on.
+        dtype: DType,
+        /// Name of the target.
+        target: String,
+    },
+    /// The program breaks a rule that codegen must keep: a fault of the compiler, not of its user.
+    Malformed {
+        /// Name of the kernel.
+        kernel: String,
+        /// What is wrong, and with which step.
+        message: String,
+    },
+    /// More of something than the target has (local memory, lanes of a block, 64-bit integers).
+    Limit {
+        /// Name of the kernel.
+        kernel: String,
+        /// What there is too much of, how much, and how much is allowed.
+        message: String,
+    },
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Unsupported { kernel, op, dtype, target } => {
+                write!(f, "kernel {kernel}: {target} has no {} on {dtype}", op.name())
+            }
+            Error::Malformed { kernel, message } => write!(f, "kernel {kernel} is malformed: {message}"),
+            Error::Limit { kernel, message } => {
+                write!(f, "kernel {kernel} does not fit the target: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

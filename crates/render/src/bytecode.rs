@@ -1,0 +1,1 @@
+//! Linear program -> the interpreter's bytecode.
