@@ -12,6 +12,7 @@ pub mod node;
 pub mod op;
 pub mod promote;
 pub mod site;
+pub mod spec;
 pub mod text;
 
 pub use arg::{Arg, Axes, AxisKind, RangeArg, ScatterMode, Space, Storage};
