@@ -1,4 +1,4 @@
-//! Reader of `tests-data/goldens.bin`: what torch and numpy compute for awkward shapes, with gradients.
+//! Reader of `tests-data/goldens.bin`: what torch computes for awkward shapes, with gradients.
 //!
 //! `tests-data/make_goldens.py` writes the file and documents its layout, every op and every parameter.
 //! A case says: apply the recipe `pre.NAME` to each input that has one, apply `op` with `params`, and the

@@ -4,13 +4,15 @@
 //! reads: slow, obvious, in float64. A mistake in the compiler and the same mistake here are unlikely.
 //! Bad arguments panic; this crate is linked into tests only.
 //!
-//!     array        the type, constructors, broadcasting
-//!     movement     reshape … roll, gather and scatter
-//!     elementwise  unary and binary tables, casts, erf
-//!     reduce       folds over axes, scans, softmax, sort
-//!     nn           matmul, convolution, pooling, normalisation, losses
-//!     grad         gradients by central differences
-//!     goldens      reader of `tests-data/goldens.bin`, values computed by torch and numpy
+//! ```text
+//! array        the type, constructors, broadcasting
+//! movement     reshape … roll, gather and scatter
+//! elementwise  unary and binary tables, casts, erf
+//! reduce       folds over axes, scans, softmax, sort
+//! nn           matmul, convolution, pooling, normalisation, losses
+//! grad         gradients by central differences
+//! goldens      reader of `tests-data/goldens.bin`, values computed by torch
+//! ```
 #![forbid(unsafe_code)]
 
 mod array;
