@@ -13,7 +13,7 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
@@ -36,6 +36,7 @@ pub struct Node {
     pub bounds: (i128, i128),
     shape: Option<Shape>,
     hash: u64,
+    realized: OnceLock<UOp>,
 }
 
 /// A handle to a node. Cloning counts a reference; equality is identity.
@@ -95,7 +96,18 @@ impl UOp {
         let shape = infer::shape(op, &src, &arg);
         let ranges = infer::ranges(op, &src, &arg);
         let bounds = infer::bounds(op, dtype, &src, &arg);
-        let node = Arc::new(Node { op, dtype, src, arg, src_ops, ranges, bounds, shape, hash });
+        let node = Arc::new(Node {
+            op,
+            dtype,
+            src,
+            arg,
+            src_ops,
+            ranges,
+            bounds,
+            shape,
+            hash,
+            realized: OnceLock::new(),
+        });
         let same =
             |n: &Node| n.op == node.op && n.dtype == node.dtype && n.src == node.src && n.arg == node.arg;
         let mut table = shard(hash);
@@ -118,6 +130,15 @@ impl UOp {
     /// The dims of the value; empty for effects and malformed nodes, which a spec check reports.
     pub fn shape(&self) -> &[UOp] {
         self.0.shape.as_deref().unwrap_or(&[])
+    }
+    /// The memory that holds this node's value, once someone has computed it: a view of a `Buffer`, never a node that
+    /// leads back here. Whoever still holds the node finds the value instead of computing (or storing) it again.
+    pub fn realized(&self) -> Option<&UOp> {
+        self.0.realized.get()
+    }
+    /// Remember where the value is; the first one to say so wins.
+    pub fn set_realized(&self, buffer: UOp) {
+        let _ = self.0.realized.set(buffer);
     }
     /// How many handles there are.
     pub fn ref_count(&self) -> usize {
@@ -148,7 +169,8 @@ impl Drop for Node {
         // sources go to a list that the outermost drop empties, so a deep graph does not recurse
         let src = std::mem::take(&mut self.src);
         let shape = self.shape.take();
-        if src.is_empty() && shape.as_ref().is_none_or(|s| s.is_empty()) {
+        let realized = self.realized.take();
+        if src.is_empty() && realized.is_none() && shape.as_ref().is_none_or(|s| s.is_empty()) {
             return;
         }
         // at thread exit the list may be gone: then dropping right here is all that is left
@@ -156,6 +178,7 @@ impl Drop for Node {
             let mut p = p.borrow_mut();
             p.extend(src);
             p.extend(shape.into_iter().flatten());
+            p.extend(realized);
         });
         if DRAINING.try_with(|d| d.replace(true)) != Ok(false) {
             return;
