@@ -11,6 +11,8 @@ pub mod linear;
 pub mod node;
 pub mod op;
 pub mod promote;
+pub mod rewrite;
+pub mod rules;
 pub mod site;
 pub mod spec;
 pub mod text;

@@ -1,0 +1,263 @@
+//! Driving rules to a fixed point.
+//!
+//! [`rewrite`] goes bottom-up: the sources of a node first, then rules on the rebuilt node until none applies; what a
+//! rule makes is rewritten like everything else, so afterwards no rule applies anywhere. [`rewrite_top_down`] tries a
+//! node before its sources, so a rule sees them as they were.
+//!
+//! Every node is visited once a call, shared ones too, and nothing recurses: a graph may be deeper than the stack.
+//! Rules that feed each other for ever are stopped: the call gives its input back and [`take_error`] says which rule
+//! was last.
+
+use crate::node::UOp;
+use crate::rules::Matcher;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+
+/// Replacements made of replacements before a rule is said to loop. Taking a source of the node does not count: that
+/// comes to an end by itself, however deep the graph.
+const MAX_GENERATIONS: u32 = 10_000;
+
+/// A rule that fired.
+#[derive(Clone, Debug)]
+pub struct Application {
+    /// The table.
+    pub set: &'static str,
+    /// The pattern as written.
+    pub rule: &'static str,
+    /// What matched.
+    pub before: UOp,
+    /// What it became.
+    pub after: UOp,
+}
+
+/// Rules that do not come to an end.
+#[derive(Clone, Debug)]
+pub struct LoopError {
+    /// The last rule that fired.
+    pub last: Application,
+}
+
+impl std::fmt::Display for LoopError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let a = &self.last;
+        write!(
+            f,
+            "rewriting does not end: {} in {} keeps firing ({:?} => {:?})",
+            a.rule, a.set, a.before, a.after
+        )
+    }
+}
+impl std::error::Error for LoopError {}
+
+thread_local! {
+    static TRACING: Cell<bool> = const { Cell::new(false) };
+    static TRACE: RefCell<Vec<Application>> = const { RefCell::new(Vec::new()) };
+    static ERROR: RefCell<Option<LoopError>> = const { RefCell::new(None) };
+}
+
+/// The first loop found on this thread since the last call, if any.
+pub fn take_error() -> Option<LoopError> {
+    ERROR.with(|e| e.borrow_mut().take())
+}
+
+/// Run `f` and record every rule that fires meanwhile on this thread.
+pub fn trace<T>(f: impl FnOnce() -> T) -> (T, Vec<Application>) {
+    let outer = TRACE.with(|t| std::mem::take(&mut *t.borrow_mut()));
+    let was = TRACING.replace(true);
+    let result = f();
+    TRACING.set(was);
+    (result, TRACE.with(|t| std::mem::replace(&mut *t.borrow_mut(), outer)))
+}
+
+/// Rewrite bottom-up to a fixed point.
+pub fn rewrite<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
+    Rewriter::new(m).rewrite(root, ctx)
+}
+
+/// Rewrite top-down: rules on a node until none applies, then its sources. A node rebuilt because a source changed is
+/// not tried again.
+pub fn rewrite_top_down<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
+    Rewriter::new(m).rewrite_top_down(root, ctx)
+}
+
+struct Frame {
+    /// The node this frame finds the answer for.
+    asked: UOp,
+    /// What rules have made of it so far.
+    now: UOp,
+    /// How many sources of `now` have their answer on the value stack.
+    done: usize,
+    /// How many replacements deep this is.
+    generation: u32,
+}
+
+/// Rules, and the answers found so far: keep it where many small graphs share nodes and the context does not change
+/// what rules do.
+pub struct Rewriter<'m, C: 'static> {
+    matcher: &'m Matcher<C>,
+    answers: FxHashMap<UOp, UOp>,
+    stack: Vec<Frame>,
+    values: Vec<UOp>,
+    tracing: bool,
+}
+
+impl<'m, C> Rewriter<'m, C> {
+    /// With no answers yet.
+    pub fn new(matcher: &'m Matcher<C>) -> Self {
+        let (answers, stack, values) = (FxHashMap::default(), vec![], vec![]);
+        Rewriter { matcher, answers, stack, values, tracing: TRACING.get() }
+    }
+    /// See [`rewrite`].
+    pub fn rewrite(&mut self, root: &UOp, ctx: &mut C) -> UOp {
+        self.run(root, ctx, Self::bottom_up)
+    }
+    /// See [`rewrite_top_down`].
+    pub fn rewrite_top_down(&mut self, root: &UOp, ctx: &mut C) -> UOp {
+        self.run(root, ctx, Self::top_down)
+    }
+
+    fn run(
+        &mut self,
+        root: &UOp,
+        ctx: &mut C,
+        drive: fn(&mut Self, &UOp, &mut C) -> Result<(), Application>,
+    ) -> UOp {
+        match drive(self, root, ctx) {
+            Ok(()) => self.values.pop().unwrap_or_else(|| root.clone()),
+            Err(last) => {
+                self.stack.clear();
+                self.values.clear();
+                ERROR.with(|e| {
+                    e.borrow_mut().get_or_insert(LoopError { last });
+                });
+                root.clone()
+            }
+        }
+    }
+    /// The answer for `n` goes on the value stack, now or when the frame pushed here is done.
+    #[inline]
+    fn ask(&mut self, n: &UOp, generation: u32) -> bool {
+        if n.src.is_empty() && !self.matcher.has_rules(n.op) {
+            self.values.push(n.clone());
+            return true;
+        }
+        if let Some(a) = self.answers.get(n) {
+            self.values.push(a.clone());
+            return true;
+        }
+        self.stack.push(Frame { asked: n.clone(), now: n.clone(), done: 0, generation });
+        false
+    }
+    /// Ask for the sources of the top frame that have no answer yet; true when all are on the value stack.
+    #[inline]
+    fn sources_done(&mut self) -> bool {
+        let top = self.stack.len() - 1;
+        loop {
+            let f = &mut self.stack[top];
+            let Some(s) = f.now.src.get(f.done) else { return true };
+            f.done += 1;
+            let (s, generation) = (s.clone(), f.generation);
+            if !self.ask(&s, generation) {
+                return false;
+            }
+        }
+    }
+    /// The top frame's node with the sources on the value stack, which leave it.
+    #[inline]
+    fn rebuilt(&mut self, now: &UOp) -> UOp {
+        let base = self.values.len() - now.src.len();
+        let same = self.values[base..] == now.src[..];
+        let sources = self.values.drain(base..);
+        if same {
+            drop(sources);
+            now.clone()
+        } else {
+            let src: SmallVec<[UOp; 4]> = sources.collect();
+            UOp::new(now.op, now.dtype, src, now.arg.clone())
+        }
+    }
+    #[inline]
+    fn fire(&mut self, n: &UOp, ctx: &mut C, generation: u32) -> Result<Option<UOp>, Application> {
+        let Some((after, set, rule)) = self.matcher.apply_named(n, ctx) else { return Ok(None) };
+        if self.tracing || generation >= MAX_GENERATIONS {
+            let a = Application { set, rule, before: n.clone(), after: after.clone() };
+            if generation >= MAX_GENERATIONS {
+                return Err(a);
+            }
+            TRACE.with(|t| t.borrow_mut().push(a));
+        }
+        Ok(Some(after))
+    }
+    fn finish(&mut self, answer: UOp) {
+        let Some(f) = self.stack.pop() else { return };
+        if f.asked != answer {
+            self.answers.insert(answer.clone(), answer.clone());
+        }
+        self.answers.insert(f.asked, answer.clone());
+        self.values.push(answer);
+    }
+
+    fn bottom_up(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
+        self.ask(root, 0);
+        'frames: while let Some(f) = self.stack.last() {
+            if f.done < f.now.src.len() && !self.sources_done() {
+                continue;
+            }
+            let Some(f) = self.stack.last() else { break };
+            let (now, mut generation) = (f.now.clone(), f.generation);
+            let mut n = self.rebuilt(&now);
+            // a rebuilt node may be one whose answer is known
+            if n != now
+                && let Some(a) = self.answers.get(&n)
+            {
+                let a = a.clone();
+                self.finish(a);
+                continue;
+            }
+            while let Some(after) = self.fire(&n, ctx, generation)? {
+                generation += !n.src.contains(&after) as u32;
+                if let Some(a) = self.answers.get(&after) {
+                    let a = a.clone();
+                    self.finish(a);
+                    continue 'frames;
+                }
+                if after.src.is_empty() {
+                    n = after;
+                    continue;
+                }
+                let top = self.stack.len() - 1;
+                let f = &mut self.stack[top];
+                (f.now, f.done, f.generation) = (after, 0, generation);
+                continue 'frames;
+            }
+            self.finish(n);
+        }
+        Ok(())
+    }
+
+    fn top_down(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
+        self.ask(root, 0);
+        while let Some(f) = self.stack.last() {
+            if f.done == 0 {
+                let (mut n, mut generation) = (f.now.clone(), f.generation);
+                while let Some(after) = self.fire(&n, ctx, generation)? {
+                    generation += !n.src.contains(&after) as u32;
+                    n = after;
+                }
+                let top = self.stack.len() - 1;
+                (self.stack[top].now, self.stack[top].generation) = (n, generation);
+            }
+            if !self.sources_done() {
+                continue;
+            }
+            let Some(f) = self.stack.last() else { break };
+            let now = f.now.clone();
+            let n = self.rebuilt(&now);
+            let Some(f) = self.stack.pop() else { break };
+            self.answers.insert(f.asked, n.clone());
+            self.values.push(n);
+        }
+        Ok(())
+    }
+}

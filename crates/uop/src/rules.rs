@@ -1,0 +1,484 @@
+//! Rewrite rules as tables.
+//!
+//! ```
+//! use frit_uop::{rules, UOp};
+//! rules! { pub IDENTITY for int;
+//!     Add[x, 0]                 => x;
+//!     Mul[Mul[x, #a], #b]       => x * a.wrapping_mul(b);
+//!     Where(_, x, =x)           => x;
+//! }
+//! ```
+//!
+//! | notation | matches |
+//! |---|---|
+//! | `Op(p, q)` | a node of this op with exactly these sources |
+//! | `Op[p, q]` | the same, the two sources in either order |
+//! | `(Add\|Mul)(p, q)` | any of these ops |
+//! | `Op(p, ..)` | further sources may follow |
+//! | `x`, `_` | any node, bound or not |
+//! | `=x` | the node that `x` (bound before) is |
+//! | `#c` | an integer or bool constant, bound to its value as `i64` |
+//! | `0`, `1.0`, `true` | this constant (floats by bits, so `0.0` is not `-0.0`) |
+//! | `p as n` | what the op pattern `p` matches, bound to `n` |
+//! | `if guard` | only where the guard holds |
+//!
+//! The right side is a `UOp`, a `&UOp`, or an `Option<UOp>` (`None`: the rule does not apply after all; other ways to
+//! match the pattern are tried). A table `for int` (or `float`, `index`, `bool`, `bits`) looks only at nodes that work
+//! on values of that kind: the type of the node, of the operands for comparisons.
+//!
+//! A table `NAME(ctx: Ctx)` gives its right sides and guards `ctx: &mut Ctx`. Tables are data: [`Matcher`] compiles
+//! several into one dispatch by root op and a mask of ops that must occur among the sources; the pattern itself is
+//! kept ([`Pat`]) so that a test can build random instances of every rule.
+
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use frit_abi::{DType, Scalar};
+
+/// What a rule does once its pattern has matched.
+pub enum Apply<C: 'static> {
+    /// Needs only the node.
+    Pure(fn(&UOp) -> Option<UOp>),
+    /// Needs the pass's context.
+    Ctx(fn(&UOp, &mut C) -> Option<UOp>),
+}
+impl<C> Clone for Apply<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C> Copy for Apply<C> {}
+
+/// One rule: what it can match and what it does.
+pub struct Rule<C: 'static> {
+    /// The pattern as written.
+    pub text: &'static str,
+    /// Where it was written.
+    pub line: u32,
+    /// The ops the root may have.
+    pub roots: OpSet,
+    /// Ops that must occur among the sources.
+    pub needs: OpSet,
+    /// The pattern as data.
+    pub pattern: Pat,
+    /// Match and replace.
+    pub apply: Apply<C>,
+}
+
+/// A table of rules.
+pub struct RuleSet<C: 'static> {
+    /// The name of the static.
+    pub name: &'static str,
+    /// The types its rules work on.
+    pub types: Types,
+    /// Its rules; the first that applies wins.
+    pub rules: &'static [Rule<C>],
+}
+
+/// The kinds of values a table is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Types(pub u32);
+
+#[allow(non_upper_case_globals)] // these are written after `for`
+impl Types {
+    /// Every type.
+    pub const any: Types = Types(u32::MAX);
+    /// Integers and `Index`.
+    pub const int: Types = {
+        use DType::*;
+        Types::of(&[I8, I16, I32, I64, U8, U16, U32, U64, Index])
+    };
+    /// `Index` alone.
+    pub const index: Types = Types::of(&[DType::Index]);
+    /// Floats.
+    pub const float: Types = {
+        use DType::*;
+        Types::of(&[F8E4M3, F8E5M2, F8E4M3Fnuz, F8E5M2Fnuz, F16, BF16, F32, F64])
+    };
+    /// `Bool` alone.
+    pub const bool: Types = Types::of(&[DType::Bool]);
+    /// Integers, `Index` and `Bool`.
+    pub const bits: Types = Types(Types::int.0 | Types::bool.0);
+}
+impl Types {
+    /// The set of these.
+    pub const fn of(types: &[DType]) -> Types {
+        let (mut m, mut i) = (0, 0);
+        while i < types.len() {
+            m |= 1 << types[i] as u32;
+            i += 1;
+        }
+        Types(m)
+    }
+    /// Whether `d` is one of them.
+    #[inline]
+    pub const fn has(self, d: DType) -> bool {
+        self.0 >> d as u32 & 1 == 1
+    }
+}
+
+/// A pattern as data: what the macro's left side says.
+pub enum Pat {
+    /// `_`
+    Any,
+    /// `..`
+    Rest,
+    /// `x`
+    Name(&'static str),
+    /// `=x`
+    Same(&'static str),
+    /// `#c`
+    Const(&'static str),
+    /// `0`
+    Literal(&'static (dyn Literal + Sync)),
+    /// `Op(…)`, `Op[…]`
+    Op {
+        /// The ops it may be.
+        ops: &'static [Op],
+        /// Its sources.
+        args: &'static [Pat],
+        /// In either order.
+        either: bool,
+        /// `as n`, or empty.
+        name: &'static str,
+    },
+}
+
+/// A constant written in a pattern.
+pub trait Literal {
+    /// Whether `n` is this constant.
+    fn is(&self, n: &UOp) -> bool;
+    /// The value.
+    fn value(&self) -> Scalar;
+}
+impl Literal for i64 {
+    #[inline]
+    fn is(&self, n: &UOp) -> bool {
+        n.as_int() == Some(*self)
+    }
+    fn value(&self) -> Scalar {
+        Scalar::Int(*self)
+    }
+}
+impl Literal for f64 {
+    fn is(&self, n: &UOp) -> bool {
+        n.as_scalar() == Some(Scalar::Float(*self))
+    }
+    fn value(&self) -> Scalar {
+        Scalar::Float(*self)
+    }
+}
+impl Literal for bool {
+    #[inline]
+    fn is(&self, n: &UOp) -> bool {
+        n.as_scalar() == Some(Scalar::Bool(*self))
+    }
+    fn value(&self) -> Scalar {
+        Scalar::Bool(*self)
+    }
+}
+
+/// What a right side may be.
+pub trait IntoRewrite {
+    /// The replacement, or `None` where the rule does not apply after all.
+    fn into_rewrite(self) -> Option<UOp>;
+}
+impl IntoRewrite for UOp {
+    #[inline]
+    fn into_rewrite(self) -> Option<UOp> {
+        Some(self)
+    }
+}
+impl IntoRewrite for &UOp {
+    #[inline]
+    fn into_rewrite(self) -> Option<UOp> {
+        Some(self.clone())
+    }
+}
+impl IntoRewrite for Option<UOp> {
+    #[inline]
+    fn into_rewrite(self) -> Option<UOp> {
+        self
+    }
+}
+
+struct Entry<C: 'static> {
+    needs: OpSet,
+    types: Types,
+    apply: Apply<C>,
+    set: &'static str,
+    rule: &'static str,
+}
+
+/// Several tables compiled into one dispatch.
+pub struct Matcher<C: 'static> {
+    start: [u32; 129],
+    flat: Vec<Entry<C>>,
+}
+
+impl<C> Matcher<C> {
+    /// Compile tables; rules are tried in the order given, the pure ones first.
+    pub fn new(pure: &[&'static RuleSet<()>], ctx: &[&'static RuleSet<C>]) -> Matcher<C> {
+        let mut start = [0; 129];
+        let mut flat = vec![];
+        for &op in Op::ALL {
+            start[op as usize] = flat.len() as u32;
+            for set in pure {
+                for r in set.rules.iter().filter(|r| r.roots.has(op)) {
+                    let Apply::Pure(f) = r.apply else { continue };
+                    let apply = Apply::Pure(f);
+                    flat.push(Entry { needs: r.needs, types: set.types, apply, set: set.name, rule: r.text });
+                }
+            }
+            for set in ctx {
+                for r in set.rules.iter().filter(|r| r.roots.has(op)) {
+                    flat.push(Entry {
+                        needs: r.needs,
+                        types: set.types,
+                        apply: r.apply,
+                        set: set.name,
+                        rule: r.text,
+                    });
+                }
+            }
+        }
+        for s in &mut start[Op::ALL.len()..] {
+            *s = flat.len() as u32;
+        }
+        Matcher { start, flat }
+    }
+    /// What the first rule that applies makes of the node; `None` if none applies.
+    #[inline]
+    pub fn apply(&self, n: &UOp, ctx: &mut C) -> Option<UOp> {
+        self.apply_named(n, ctx).map(|r| r.0)
+    }
+    /// As [`Matcher::apply`], with the table and the rule.
+    #[inline]
+    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, &'static str, &'static str)> {
+        let rules = &self.flat[self.start[n.op as usize] as usize..self.start[n.op as usize + 1] as usize];
+        if rules.is_empty() {
+            return None;
+        }
+        let dtype = match n.op {
+            Op::Lt | Op::Eq | Op::Ne => n.src.first().map_or(n.dtype, |s| s.dtype),
+            _ => n.dtype,
+        };
+        for e in rules {
+            if !e.types.has(dtype) || !n.src_ops.has_all(e.needs) {
+                continue;
+            }
+            let r = match e.apply {
+                Apply::Pure(f) => f(n),
+                Apply::Ctx(f) => f(n, ctx),
+            };
+            if let Some(r) = r
+                && r != *n
+            {
+                return Some((r, e.set, e.rule));
+            }
+        }
+        None
+    }
+    /// Whether any rule has this op at its root.
+    #[inline]
+    pub fn has_rules(&self, op: Op) -> bool {
+        self.start[op as usize] != self.start[op as usize + 1]
+    }
+}
+
+/// The sources of a node in order, or a swapped pair.
+#[doc(hidden)]
+pub trait Kids {
+    fn kid(&self, i: usize) -> Option<&UOp>;
+    fn count(&self) -> usize;
+}
+impl Kids for &UOp {
+    #[inline(always)]
+    fn kid(&self, i: usize) -> Option<&UOp> {
+        self.src.get(i)
+    }
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.src.len()
+    }
+}
+impl Kids for [&UOp; 2] {
+    #[inline(always)]
+    fn kid(&self, i: usize) -> Option<&UOp> {
+        self.get(i).copied()
+    }
+    #[inline(always)]
+    fn count(&self) -> usize {
+        2
+    }
+}
+
+/// A table of rules; the module describes the notation.
+#[macro_export]
+macro_rules! rules {
+    ( $(#[$m:meta])* $vis:vis $NAME:ident $(for $kind:ident)? ;
+      $( $op:tt $args:tt $(as $root:ident)? $(if $guard:expr)? => $rhs:expr ; )* ) => {
+        $(#[$m])*
+        #[allow(clippy::all, unused_variables, unused_parens)]
+        $vis static $NAME: $crate::rules::RuleSet<()> = $crate::rules::RuleSet { name: stringify!($NAME),
+            types: $crate::__types!($($kind)?), rules: &[ $(
+            $crate::rules::Rule {
+                text: stringify!($op $args),
+                line: line!(),
+                roots: $crate::__roots!($op),
+                needs: $crate::__needs!($args),
+                pattern: $crate::__pat!(@op $op $args ""),
+                apply: $crate::rules::Apply::Pure(|n| {
+                    $(let $root = n;)?
+                    $crate::__args!{ n $args [] { if true $(&& $guard)? {
+                        if let Some(r) = $crate::rules::IntoRewrite::into_rewrite($rhs) { return Some(r) }
+                    } } }
+                    None
+                }),
+            }, )* ] };
+    };
+    ( $(#[$m:meta])* $vis:vis $NAME:ident ( $ctx:ident : $C:ty ) $(for $kind:ident)? ;
+      $( $op:tt $args:tt $(as $root:ident)? $(if $guard:expr)? => $rhs:expr ; )* ) => {
+        $(#[$m])*
+        #[allow(clippy::all, unused_variables, unused_parens)]
+        $vis static $NAME: $crate::rules::RuleSet<$C> = $crate::rules::RuleSet { name: stringify!($NAME),
+            types: $crate::__types!($($kind)?), rules: &[ $(
+            $crate::rules::Rule {
+                text: stringify!($op $args),
+                line: line!(),
+                roots: $crate::__roots!($op),
+                needs: $crate::__needs!($args),
+                pattern: $crate::__pat!(@op $op $args ""),
+                apply: $crate::rules::Apply::Ctx(|n, $ctx| {
+                    $(let $root = n;)?
+                    $crate::__args!{ n $args [] { if true $(&& $guard)? {
+                        if let Some(r) = $crate::rules::IntoRewrite::into_rewrite($rhs) { return Some(r) }
+                    } } }
+                    None
+                }),
+            }, )* ] };
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __types {
+    () => {
+        $crate::rules::Types::any
+    };
+    ($kind:ident) => {
+        $crate::rules::Types::$kind
+    };
+}
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __roots {
+    ( ( $($op:ident)|+ ) ) => { $crate::OpSet::of(&[$($crate::Op::$op),+]) };
+    ( $op:ident ) => { $crate::OpSet::of(&[$crate::Op::$op]) };
+}
+
+// which ops must occur among the sources: the cheap filter before the pattern runs
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! __needs {
+    ( ( $($t:tt)* ) ) => { $crate::__needs!(@ [] $($t)*) };
+    ( [ $($t:tt)* ] ) => { $crate::__needs!(@ [] $($t)*) };
+    (@ [ $($o:ident)* ]) => { $crate::OpSet::of(&[$($crate::Op::$o),*]) };
+    (@ $acc:tt , $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+    (@ $acc:tt _ $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+    (@ $acc:tt .. $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+    (@ $acc:tt as $x:ident $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+    (@ $acc:tt = $x:ident $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+    (@ [ $($o:ident)* ] # $x:ident $($r:tt)*) => { $crate::__needs!(@ [ $($o)* Const ] $($r)*) };
+    (@ [ $($o:ident)* ] $l:literal $($r:tt)*) => { $crate::__needs!(@ [ $($o)* Const ] $($r)*) };
+    (@ $acc:tt ( $($op:ident)|+ ) $a:tt $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+    (@ [ $($o:ident)* ] $op:ident ( $($a:tt)* ) $($r:tt)*) => { $crate::__needs!(@ [ $($o)* $op ] $($r)*) };
+    (@ [ $($o:ident)* ] $op:ident [ $($a:tt)* ] $($r:tt)*) => { $crate::__needs!(@ [ $($o)* $op ] $($r)*) };
+    (@ $acc:tt $x:ident $($r:tt)*) => { $crate::__needs!(@ $acc $($r)*) };
+}
+
+// match the sources of $n against an argument list, then the remaining goals, then run $leaf
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! __args {
+    ( $n:ident ( $($t:tt)* ) $goals:tt $leaf:tt ) => { $crate::__seq!{ $n (0usize) [ $($t)* ] $goals $leaf } };
+    ( $n:ident [ $($t:tt)* ] $goals:tt $leaf:tt ) => {
+        if let [p, q] = &$n.src[..] { for kids in [[p, q], [q, p]] { $crate::__seq!{ kids (0usize) [ $($t)* ] $goals $leaf } } }
+    };
+}
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! __seq {
+    ( $n:ident ($i:expr) [] $g:tt $leaf:tt ) => { if $crate::rules::Kids::count(&$n) == $i { $crate::__goals!{ $g $leaf } } };
+    ( $n:ident ($i:expr) [ .. ] $g:tt $leaf:tt ) => { $crate::__goals!{ $g $leaf } };
+    ( $n:ident ($i:expr) [ , $($r:tt)* ] $($k:tt)* ) => { $crate::__seq!{ $n ($i) [ $($r)* ] $($k)* } };
+    ( $n:ident ($i:expr) [ _ $($r:tt)* ] $($k:tt)* ) => {
+        if $crate::rules::Kids::count(&$n) > $i { $crate::__seq!{ $n ($i + 1) [ $($r)* ] $($k)* } }
+    };
+    ( $n:ident ($i:expr) [ # $c:ident $($r:tt)* ] $($k:tt)* ) => {
+        if let Some($c) = $crate::rules::Kids::kid(&$n, $i).and_then($crate::UOp::as_int) { $crate::__seq!{ $n ($i + 1) [ $($r)* ] $($k)* } }
+    };
+    ( $n:ident ($i:expr) [ = $x:ident $($r:tt)* ] $($k:tt)* ) => {
+        if $crate::rules::Kids::kid(&$n, $i) == Some($x) { $crate::__seq!{ $n ($i + 1) [ $($r)* ] $($k)* } }
+    };
+    ( $n:ident ($i:expr) [ $l:literal $($r:tt)* ] $($k:tt)* ) => {
+        if $crate::rules::Kids::kid(&$n, $i).is_some_and(|k| $crate::rules::Literal::is(&$l, k)) { $crate::__seq!{ $n ($i + 1) [ $($r)* ] $($k)* } }
+    };
+    ( $n:ident ($i:expr) [ ( $($op:ident)|+ ) $a:tt as $x:ident $($r:tt)* ] $g:tt $leaf:tt ) => { $crate::__sub!{ $n ($i) ($($op)|+) $a $x [ $($r)* ] $g $leaf } };
+    ( $n:ident ($i:expr) [ ( $($op:ident)|+ ) $a:tt $($r:tt)* ] $g:tt $leaf:tt ) => { $crate::__sub!{ $n ($i) ($($op)|+) $a sub [ $($r)* ] $g $leaf } };
+    ( $n:ident ($i:expr) [ $op:ident ( $($a:tt)* ) as $x:ident $($r:tt)* ] $g:tt $leaf:tt ) => { $crate::__sub!{ $n ($i) ($op) ( $($a)* ) $x [ $($r)* ] $g $leaf } };
+    ( $n:ident ($i:expr) [ $op:ident [ $($a:tt)* ] as $x:ident $($r:tt)* ] $g:tt $leaf:tt ) => { $crate::__sub!{ $n ($i) ($op) [ $($a)* ] $x [ $($r)* ] $g $leaf } };
+    ( $n:ident ($i:expr) [ $op:ident ( $($a:tt)* ) $($r:tt)* ] $g:tt $leaf:tt ) => { $crate::__sub!{ $n ($i) ($op) ( $($a)* ) sub [ $($r)* ] $g $leaf } };
+    ( $n:ident ($i:expr) [ $op:ident [ $($a:tt)* ] $($r:tt)* ] $g:tt $leaf:tt ) => { $crate::__sub!{ $n ($i) ($op) [ $($a)* ] sub [ $($r)* ] $g $leaf } };
+    ( $n:ident ($i:expr) [ $x:ident $($r:tt)* ] $($k:tt)* ) => {
+        if let Some($x) = $crate::rules::Kids::kid(&$n, $i) { $crate::__seq!{ $n ($i + 1) [ $($r)* ] $($k)* } }
+    };
+}
+// a nested op: match it now (depth first), the rest of this list becomes a goal
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! __sub {
+    ( $n:ident ($i:expr) ($($op:ident)|+) $args:tt $x:ident $rest:tt [ $($g:tt)* ] $leaf:tt ) => {
+        if let Some($x) = $crate::rules::Kids::kid(&$n, $i) {
+            if matches!($x.op, $($crate::Op::$op)|+) { $crate::__args!{ $x $args [ ($n ($i + 1) $rest) $($g)* ] $leaf } }
+        }
+    };
+}
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __goals {
+    ( [] $leaf:tt ) => { $leaf };
+    ( [ ($n:ident ($i:expr) $rest:tt) $($g:tt)* ] $leaf:tt ) => { $crate::__seq!{ $n ($i) $rest [ $($g)* ] $leaf } };
+}
+
+// the same pattern as data
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! __pat {
+    (@op ( $($op:ident)|+ ) $a:tt $name:expr) => { $crate::__pat!(@node [$($op)+] $a $name) };
+    (@op $op:ident $a:tt $name:expr) => { $crate::__pat!(@node [$op] $a $name) };
+    (@node [$($op:ident)+] ( $($t:tt)* ) $name:expr) => {
+        $crate::rules::Pat::Op { ops: &[$($crate::Op::$op),+], args: $crate::__pat!(@args [] $($t)*), either: false, name: $name }
+    };
+    (@node [$($op:ident)+] [ $($t:tt)* ] $name:expr) => {
+        $crate::rules::Pat::Op { ops: &[$($crate::Op::$op),+], args: $crate::__pat!(@args [] $($t)*), either: true, name: $name }
+    };
+    (@args [ $($p:expr,)* ]) => { &[$($p),*] };
+    (@args [ $($p:expr,)* ] , $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* ] $($r)*) };
+    (@args [ $($p:expr,)* ] .. $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::rules::Pat::Rest, ] $($r)*) };
+    (@args [ $($p:expr,)* ] _ $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::rules::Pat::Any, ] $($r)*) };
+    (@args [ $($p:expr,)* ] # $c:ident $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::rules::Pat::Const(stringify!($c)), ] $($r)*) };
+    (@args [ $($p:expr,)* ] = $x:ident $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::rules::Pat::Same(stringify!($x)), ] $($r)*) };
+    (@args [ $($p:expr,)* ] $l:literal $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::rules::Pat::Literal(&$l), ] $($r)*) };
+    (@args [ $($p:expr,)* ] ( $($op:ident)|+ ) $a:tt as $x:ident $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::__pat!(@node [$($op)+] $a stringify!($x)), ] $($r)*) };
+    (@args [ $($p:expr,)* ] ( $($op:ident)|+ ) $a:tt $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::__pat!(@node [$($op)+] $a ""), ] $($r)*) };
+    (@args [ $($p:expr,)* ] $op:ident ( $($a:tt)* ) as $x:ident $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::__pat!(@node [$op] ( $($a)* ) stringify!($x)), ] $($r)*) };
+    (@args [ $($p:expr,)* ] $op:ident [ $($a:tt)* ] as $x:ident $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::__pat!(@node [$op] [ $($a)* ] stringify!($x)), ] $($r)*) };
+    (@args [ $($p:expr,)* ] $op:ident ( $($a:tt)* ) $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::__pat!(@node [$op] ( $($a)* ) ""), ] $($r)*) };
+    (@args [ $($p:expr,)* ] $op:ident [ $($a:tt)* ] $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::__pat!(@node [$op] [ $($a)* ] ""), ] $($r)*) };
+    (@args [ $($p:expr,)* ] $x:ident $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* $crate::rules::Pat::Name(stringify!($x)), ] $($r)*) };
+}

@@ -1,0 +1,113 @@
+//! The notation means what it says, and the drivers reach a fixed point.
+
+use frit_uop::rewrite::{self, rewrite, rewrite_top_down};
+use frit_uop::rules::Matcher;
+use frit_uop::{AxisKind, DType, Op, UOp, rules};
+
+rules! { IDENTITY for int;
+    Add[x, 0]                       => x;
+    Mul[x, 1]                       => x;
+    Mul[Mul[x, #a], #b]             => x * a.wrapping_mul(b);
+    Add[Mul[x, #a], =x]             => x * (a + 1);
+    (Max|Min)(x, =x)                => x;
+    Where(_, x, =x)                 => x;
+    Add[(Max|Min)(x, _) as m, Neg(y)] if x == y => m;
+}
+rules! { FLOATS for float;
+    Mul[x, 1.0]                     => x;
+    Add[x, -0.0]                    => x;
+}
+rules! { ENDLESS;
+    Sub(x, y)                       => y - x;
+}
+rules! { WRAPS;
+    Exp(_) as n                     => n + n;
+}
+rules! { COUNT(seen: Vec<i64>);
+    Add(_, #c)                      => { seen.push(c); None };
+    Sink(x, ..) if seen.is_empty()  => x;
+}
+rules! { PEEL;
+    Neg(Neg(x))                     => x;
+    Not(x)                          => UOp::new(Op::Neg, x.dtype, [x.clone()], frit_uop::Arg::None);
+}
+
+fn x() -> UOp {
+    UOp::variable("x", 0, 9)
+}
+fn run(n: &UOp) -> UOp {
+    rewrite(n, &Matcher::new(&[&IDENTITY, &FLOATS], &[]), &mut ())
+}
+
+#[test]
+fn sources_match_in_either_order_and_constants_bind() {
+    assert_eq!(run(&(UOp::index(0) + x())), x());
+    assert_eq!(run(&((UOp::index(2) * x()) * 3)), x() * 6);
+    assert_eq!(run(&(x() + UOp::index(4) * x())), x() * 5);
+    let y = UOp::variable("y", 0, 9);
+    let m = x().bin(frit_uop::Alu::Max, &y);
+    assert_eq!(run(&(&m + x().un(frit_uop::Alu::Neg))), m);
+    let kept = &m + y.un(frit_uop::Alu::Neg);
+    assert_eq!(run(&kept), kept);
+}
+#[test]
+fn tables_keep_to_their_types_and_floats_compare_by_bits() {
+    let f = UOp::param(0, 4, DType::F32).at(&UOp::index(0)).load();
+    for (c, folds) in [(0.0, false), (-0.0, true)] {
+        let n = &f + UOp::float(c, DType::F32);
+        assert_eq!(run(&n) == f, folds);
+    }
+    assert_eq!(run(&(&f * UOp::float(1.0, DType::F32))), f);
+    let i = UOp::param(0, 4, DType::I32).at(&UOp::index(0)).load();
+    assert_eq!(run(&(&i * 1)), i);
+}
+#[test]
+fn replacements_are_rewritten_and_deep_graphs_do_not_recurse() {
+    let mut n = x();
+    for _ in 0..300_000 {
+        n = (n + 0) * 1;
+    }
+    assert_eq!(run(&n), x());
+    assert_eq!(rewrite_top_down(&n, &Matcher::new(&[&IDENTITY], &[]), &mut ()), x());
+}
+#[test]
+fn a_loop_is_reported_by_name_and_gives_the_input_back() {
+    let n = (x() - UOp::variable("z", 0, 3)) * 2;
+    for (table, text) in [(&ENDLESS, "Sub"), (&WRAPS, "Exp")] {
+        let n = if text == "Exp" { x().un(frit_uop::Alu::Exp) } else { n.clone() };
+        assert_eq!(rewrite(&n, &Matcher::new(&[table], &[]), &mut ()), n);
+        let e = rewrite::take_error().expect("a loop");
+        assert!(e.to_string().contains(text) && e.to_string().contains(table.name), "{e}");
+        assert_eq!(rewrite_top_down(&n, &Matcher::new(&[table], &[]), &mut ()), n);
+        assert!(rewrite::take_error().is_some());
+    }
+    assert!(rewrite::take_error().is_none());
+}
+#[test]
+fn every_shared_node_is_visited_once_and_the_context_is_passed() {
+    let a = x() + 1;
+    let n = UOp::sink([&a * &a, a.clone(), a + 2]);
+    let mut seen = vec![];
+    assert_eq!(rewrite(&n, &Matcher::new(&[], &[&COUNT]), &mut seen), n);
+    assert_eq!(seen, [1, 2]);
+}
+#[test]
+fn applications_are_recorded_only_when_asked() {
+    let n = (x() * 2) * 3 + 0;
+    let (r, log) = rewrite::trace(|| run(&n));
+    assert_eq!(r, x() * 6);
+    assert_eq!(log.iter().map(|a| a.set).collect::<Vec<_>>(), ["IDENTITY", "IDENTITY"]);
+    assert_eq!(log[1].after, r);
+    assert!(log[0].rule.starts_with("Mul"));
+    run(&(x() + 0));
+    assert!(rewrite::trace(|| ()).1.is_empty());
+}
+#[test]
+fn top_down_sees_sources_before_they_change() {
+    // bottom-up the inner Not becomes Neg first and both vanish; top-down the outer one is tried while it is a Not
+    let r = UOp::range(&UOp::index(8), 0, AxisKind::Loop);
+    let n = r.un(frit_uop::Alu::Not).un(frit_uop::Alu::Neg);
+    let m = Matcher::new(&[&PEEL], &[]);
+    assert_eq!(rewrite(&n, &m, &mut ()), r);
+    assert_eq!(rewrite_top_down(&n, &m, &mut ()), r.un(frit_uop::Alu::Neg).un(frit_uop::Alu::Neg));
+}

@@ -1,0 +1,3 @@
+//! Tests of the rule notation, the drivers, and the symbolic algebra.
+
+mod engine;
