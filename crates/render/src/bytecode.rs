@@ -80,8 +80,7 @@ impl<'a> Writer<'a> {
             code: vec![],
         };
         let (values, defines) = (FxHashMap::default(), FxHashMap::default());
-        let mut writer =
-            Writer { linear, target, program, prelude: vec![], values, defines, scopes: vec![] };
+        let mut writer = Writer { linear, target, program, prelude: vec![], values, defines, scopes: vec![] };
         if linear.written.len() != linear.params.len() {
             return Err(writer.malformed("it does not say of every parameter whether it is written"));
         }
@@ -95,7 +94,8 @@ impl<'a> Writer<'a> {
                 return Err(writer.malformed(format!("{define:?} among the defines")));
             };
             let kind = Kind { dtype: writer.dtype(define)?, lanes: len as u32 };
-            let list = if space == Space::Local { &mut writer.program.locals } else { &mut writer.program.vars };
+            let list =
+                if space == Space::Local { &mut writer.program.locals } else { &mut writer.program.vars };
             let n = list.len() as u32;
             list.push(kind);
             let memory = if space == Space::Local { Memory::Local(n) } else { Memory::Var(n) };
@@ -182,7 +182,9 @@ impl<'a> Writer<'a> {
         let lanes = node.lanes();
         let is_move = matches!(node.op, Op::Stack | Op::Lane);
         if lanes > 1 && !is_move && self.target.vector_bytes == 0 {
-            return Err(self.malformed(format!("{node:?} has {lanes} lanes on a target with scalar arithmetic")));
+            return Err(
+                self.malformed(format!("{node:?} has {lanes} lanes on a target with scalar arithmetic"))
+            );
         }
         Ok(match (node.op, &node.arg) {
             (Op::Stack, _) => Instr::Stack(dst, src),
@@ -193,7 +195,8 @@ impl<'a> Writer<'a> {
                 let Some(op) = node.op.alu() else {
                     return Err(self.malformed(format!("{node:?} has no place in a program")));
                 };
-                let operand = node.src.get((op == Alu::Where) as usize).ok_or_else(|| self.no_source(node, 0))?;
+                let operand =
+                    node.src.get((op == Alu::Where) as usize).ok_or_else(|| self.no_source(node, 0))?;
                 let dtype = self.dtype(operand)?;
                 // choosing between values needs no arithmetic on them
                 if op != Alu::Where && !self.target.supports(op, dtype) {
@@ -214,7 +217,9 @@ impl<'a> Writer<'a> {
         };
         let buf = behind_after(buf);
         let memory = match buf.arg {
-            Arg::Param { slot, .. } if self.linear.params.get(slot as usize) == Some(buf) => Memory::Buffer(slot),
+            Arg::Param { slot, .. } if self.linear.params.get(slot as usize) == Some(buf) => {
+                Memory::Buffer(slot)
+            }
             _ => *self
                 .defines
                 .get(buf)
@@ -224,7 +229,9 @@ impl<'a> Writer<'a> {
             && access.op == Op::Store
             && !self.linear.written[slot as usize]
         {
-            return Err(self.malformed(format!("{access:?} is to parameter {slot}, which is not marked as written")));
+            return Err(
+                self.malformed(format!("{access:?} is to parameter {slot}, which is not marked as written"))
+            );
         }
         if idx.is_none() && !matches!(memory, Memory::Var(_)) {
             return Err(self.malformed(format!("{access:?} is to memory without an index")));
@@ -236,7 +243,8 @@ impl<'a> Writer<'a> {
         if address.lanes() > 1 && !matches!(memory, Memory::Var(_)) {
             let bytes = address.lanes() * value.dtype.size();
             if bytes > self.target.vector_access_bytes && self.target.vector_bytes == 0 {
-                let message = format!("an access of {bytes} bytes, {} allowed", self.target.vector_access_bytes);
+                let message =
+                    format!("an access of {bytes} bytes, {} allowed", self.target.vector_access_bytes);
                 return Err(Error::Limit { kernel: self.program.name.clone(), message });
             }
         }
@@ -286,12 +294,13 @@ impl<'a> Writer<'a> {
             (Op::Const, &Arg::Scalar(v)) => Box::new(move |r| Instr::Const(r, v)),
             (Op::Variable, _) => {
                 let n = self.linear.vars.iter().position(|v| same_variable(v, node));
-                let n = n.ok_or_else(|| self.malformed(format!("{node:?} is not among its variables")))? as u32;
+                let n =
+                    n.ok_or_else(|| self.malformed(format!("{node:?} is not among its variables")))? as u32;
                 Box::new(move |r| Instr::Variable(r, n))
             }
             (Op::Special, Arg::Name(name)) => {
-                let hardware =
-                    hardware(name).ok_or_else(|| self.malformed(format!("there is no hardware id {name}")))?;
+                let hardware = hardware(name)
+                    .ok_or_else(|| self.malformed(format!("there is no hardware id {name}")))?;
                 if self.target.grid.is_none() {
                     return Err(self.malformed(format!("{name} on a target without a grid")));
                 }
