@@ -1,1 +1,28 @@
-//! (see ARCHITECTURE.md)
+//! Joins the rooms: a tensor graph goes in, memory with its value comes out. Speaks UOps only; has no rewrite rules.
+//!
+//! The way of a graph, in the order of the modules:
+//!
+//! 1. [`realize`]: which outputs need computing, which stores can be in place;
+//! 2. [`normalise`]: buffers become numbered parameters, bound variables become variables: the key of the plan cache;
+//! 3. [`plan`]: schedule, lower, render, load — once for a structure, in parallel, cached;
+//! 4. [`run`]: allocate, launch, report.
+//!
+//! Beside it: [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
+//! [`stats`] (counters), [`measure`] (compile times, for benchmarks).
+
+pub mod assign;
+pub mod buffer;
+pub mod config;
+pub mod devices;
+pub mod error;
+pub mod measure;
+pub mod normalise;
+pub mod plan;
+pub mod realize;
+pub mod run;
+pub mod stats;
+
+pub use buffer::{from_bytes, read};
+pub use devices::{default_device, scope};
+pub use error::Error;
+pub use realize::realize;

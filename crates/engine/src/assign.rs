@@ -1,0 +1,145 @@
+//! Assignment: in place when no one else holds the old version, else on a copy.
+//!
+//! A version is `After(view, Store(view, value))`. Before it runs, everything that still sees the version below it is
+//! looked for: nodes with more holders than this graph accounts for. If there is one, the store goes to a copy:
+//!
+//! ```text
+//! After(v(B), Store(v(B), x))  ->  After(v(C'), Store(v(C'), x))   with C' = After(C, Store(C, B)), C fresh memory
+//! ```
+
+use crate::Error;
+use crate::buffer::Buffer;
+use frit_uop::graph::toposort;
+use frit_uop::{Op, Storage, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The version a view looks at: the `Buffer` or `After` below its movement ops.
+pub fn version_of(view: &UOp) -> &UOp {
+    let mut n = view;
+    while n.op.is_movement() {
+        n = &n.src[0];
+    }
+    n
+}
+
+/// The memory a view looks at, through all versions.
+pub fn base_of(view: &UOp) -> &UOp {
+    let mut n = view;
+    while n.op.is_movement() || n.op == Op::After {
+        n = &n.src[0];
+    }
+    n
+}
+
+/// The same view without the stores: what a version is once they are done.
+pub fn strip_stores(view: &UOp) -> UOp {
+    let mut chain = vec![];
+    let mut n = view.clone();
+    while n.op.is_movement() || n.op == Op::After {
+        let below = n.src[0].clone();
+        if n.op != Op::After {
+            chain.push(n);
+        }
+        n = below;
+    }
+    chain.iter().rev().fold(n, |below, op| {
+        let mut src = op.src.clone();
+        src[0] = below;
+        op.with_src(src)
+    })
+}
+
+/// A root of the graphs to run, and how many holders outside the graphs it has by right.
+pub type Root<'a> = (&'a UOp, usize);
+
+/// The `graph` with every store in it made safe to do in place; a map from its nodes to the new ones.
+///
+/// `roots` are all nodes from which this run's graphs can be reached, before and after known values were put in:
+/// what only they hold is let go when the run is over.
+pub fn make_in_place(graph: &[UOp], roots: &[Root]) -> Result<FxHashMap<UOp, UOp>, Error> {
+    let held = held_outside(roots);
+    let everything: Vec<UOp> = roots.iter().map(|r| r.0.clone()).collect();
+    let everything = toposort(&everything);
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for n in toposort(graph) {
+        let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+        if n.op == Op::After && sees_old_version(&n, &everything, &held) {
+            new = on_a_copy(&n, &new)?;
+        }
+        done.insert(n, new);
+    }
+    Ok(done)
+}
+
+/// Nodes that something outside the graphs holds.
+fn held_outside(roots: &[Root]) -> FxHashSet<UOp> {
+    // counted by address so that counting adds no holders
+    let mut inside: FxHashMap<usize, usize> = FxHashMap::default();
+    let mut stack: Vec<&UOp> = vec![];
+    for (root, by_right) in roots {
+        *inside.entry(root.address()).or_default() += by_right;
+        stack.push(root);
+    }
+    let (mut seen, mut nodes) = (FxHashSet::default(), vec![]);
+    while let Some(n) = stack.pop() {
+        if !seen.insert(n.address()) {
+            continue;
+        }
+        nodes.push(n);
+        // a dim also stands in the cached shapes of others, but a dim is never a version
+        for s in n.src.iter().chain(n.realized()) {
+            *inside.entry(s.address()).or_default() += 1;
+            stack.push(s);
+        }
+    }
+    nodes.into_iter().filter(|n| n.ref_count() > inside[&n.address()]).cloned().collect()
+}
+
+/// Whether a held node sees the version below `after` by a way that does not go through it.
+fn sees_old_version(after: &UOp, everything: &[UOp], held: &FxHashSet<UOp>) -> bool {
+    let old = version_of(&after.src[0]);
+    let mut sees: FxHashSet<&UOp> = FxHashSet::default();
+    for n in everything {
+        let through = || n != after && n.src.iter().chain(n.realized()).any(|s| sees.contains(s));
+        if n == old || through() {
+            if held.contains(n) {
+                return true;
+            }
+            sees.insert(n);
+        }
+    }
+    false
+}
+
+/// The version moved to fresh memory that starts as a copy of the old one.
+fn on_a_copy(after: &UOp, new: &UOp) -> Result<UOp, Error> {
+    let base = base_of(&after.src[0]);
+    let old = Buffer::of(base).ok_or_else(|| Error::Graph("only realised memory can be assigned to".into()))?;
+    let device = old.device().into();
+    let fresh = Buffer::alloc(&device, base.dtype, old.len())?.into_uop(base.dtype);
+    let whole = whole_buffer(&new.src[0], &fresh);
+    let start = if whole {
+        fresh.clone()
+    } else {
+        // the old version seen flat: reshaping is free
+        let version = version_of(&new.src[0]);
+        fresh.after([fresh.store(&version.reshape(fresh.shape()))])
+    };
+    let version = version_of(&new.src[0]).clone();
+    let start = start.reshape(version.shape());
+    let target = new.src[0].substitute(&FxHashMap::from_iter([(version, start)]));
+    let stores = new.src[1..].iter().map(|s| target.store(&s.src[1]));
+    Ok(target.after(stores.collect::<Vec<_>>()))
+}
+
+/// Whether the view covers its buffer completely, so that nothing of the old content remains.
+fn whole_buffer(view: &UOp, buffer: &UOp) -> bool {
+    let mut n = view;
+    while n.op.is_movement() {
+        if matches!(n.op, Op::Shrink | Op::Expand | Op::Pad) {
+            return false;
+        }
+        n = &n.src[0];
+    }
+    n.shape() == buffer.shape() || n.op == Op::After
+}

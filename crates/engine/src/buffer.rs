@@ -1,0 +1,94 @@
+//! The memory behind a `Buffer` node.
+
+use crate::Error;
+use crate::normalise::{Bindings, eval_index};
+use frit_abi::DType;
+use frit_runtime::Memory;
+use frit_uop::{Arg, Op, Storage, UOp};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Device memory with an identity.
+pub struct Buffer {
+    id: u64,
+    len: usize,
+    device: Arc<str>,
+    /// Where it is.
+    pub memory: Memory,
+}
+
+impl Buffer {
+    /// Memory for `len` elements.
+    pub fn alloc(device: &Arc<str>, dtype: DType, len: usize) -> Result<Buffer, Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let bytes = len.checked_mul(dtype.size()).ok_or_else(|| {
+            Error::Graph(format!("a buffer of {len} {dtype} elements is larger than the address space"))
+        })?;
+        let memory = frit_runtime::device(device)?.alloc(bytes)?;
+        Ok(Buffer { id: NEXT.fetch_add(1, Ordering::Relaxed), len, device: device.clone(), memory })
+    }
+    /// The buffer a `Buffer` node names.
+    pub fn of(node: &UOp) -> Option<&Buffer> {
+        match &node.arg {
+            Arg::Buffer(b) => (&**b as &dyn Any).downcast_ref(),
+            _ => None,
+        }
+    }
+    /// A node that names this buffer.
+    pub fn into_uop(self, dtype: DType) -> UOp {
+        UOp::buffer(Arc::new(self), dtype)
+    }
+}
+
+impl Storage for Buffer {
+    fn id(&self) -> u64 {
+        self.id
+    }
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn device(&self) -> &str {
+        &self.device
+    }
+}
+
+/// A one-dimensional buffer of `len` elements with these bytes.
+pub fn from_bytes(device: &str, dtype: DType, len: usize, bytes: &[u8]) -> Result<UOp, Error> {
+    if bytes.len() != len.saturating_mul(dtype.size()) {
+        return Err(Error::Graph(format!("{} bytes are not {len} elements of {dtype}", bytes.len())));
+    }
+    let buffer = Buffer::alloc(&crate::devices::canonical(device)?, dtype, len)?;
+    buffer.memory.copy_in(0, bytes)?;
+    Ok(buffer.into_uop(dtype))
+}
+
+/// The `Buffer` node whose first elements, in order, are the value: through reshapes and cuts at the front.
+pub fn contiguous_base(value: &UOp) -> Option<&UOp> {
+    let mut n = value;
+    loop {
+        match n.op {
+            Op::Buffer => return Some(n),
+            Op::Reshape => n = &n.src[0],
+            Op::Shrink if n.shape().len() == 1 && n.src[1].as_int() == Some(0) => n = &n.src[0],
+            _ => return None,
+        }
+    }
+}
+
+/// How many elements a value has, with bound variables at their values.
+pub fn element_count(value: &UOp) -> Result<usize, Error> {
+    let bindings = Bindings::default();
+    value.shape().iter().try_fold(1usize, |n, d| Ok(n * eval_index(d, &bindings)?.max(0) as usize))
+}
+
+/// The bytes of a value, in row-major order; computes it if no one has.
+pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
+    let realised = crate::realize(std::slice::from_ref(value))?;
+    let base = realised.first().and_then(contiguous_base);
+    let buffer = base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
+    let mut bytes = vec![0; element_count(value)? * value.dtype.size()];
+    frit_runtime::device(&buffer.device)?.synchronize()?;
+    buffer.memory.copy_out(0, &mut bytes)?;
+    Ok(bytes)
+}

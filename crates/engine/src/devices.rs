@@ -1,0 +1,38 @@
+//! Which device new tensors are made on.
+
+use crate::Error;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static SCOPES: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The device of the innermost [`scope`] of this thread, else `FRIT_DEVICE`, else `CPU`.
+pub fn default_device() -> Result<Arc<str>, Error> {
+    if let Some(d) = SCOPES.with(|s| s.borrow().last().cloned()) {
+        return Ok(d);
+    }
+    let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty()).unwrap_or_else(|| "CPU".into());
+    canonical(&name)
+}
+
+/// The canonical name of a device, or an error that lists those there are.
+pub fn canonical(name: &str) -> Result<Arc<str>, Error> {
+    Ok(frit_runtime::device(name)?.name().into())
+}
+
+/// Run `f` with another default device on this thread.
+pub fn scope<T>(name: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
+    let name = canonical(name)?;
+    SCOPES.with(|s| s.borrow_mut().push(name));
+    // popped also when `f` panics
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            SCOPES.with(|s| s.borrow_mut().pop());
+        }
+    }
+    let _pop = Pop;
+    Ok(f())
+}

@@ -1,0 +1,65 @@
+//! How long compiling takes: for the `compile_*` benchmarks.
+
+use crate::normalise::normalise;
+use crate::plan::{compile, renderer};
+use crate::{Error, config};
+use frit_uop::UOp;
+use rustc_hash::FxHashSet;
+use std::time::{Duration, Instant};
+
+/// Where the time from graph to code went, on one thread with nothing cached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CompileTimes {
+    /// Tensor graph to kernels.
+    pub schedule: Duration,
+    /// Kernels to linear programs.
+    pub lower: Duration,
+    /// Linear programs to source.
+    pub render: Duration,
+    /// Kernels in the schedule.
+    pub kernels: usize,
+    /// Different ones among them.
+    pub distinct: usize,
+    /// Bytes of temporaries.
+    pub arena_bytes: usize,
+}
+
+/// Schedule, lower and render the stores below `sink` for a device, on this thread, without any cache.
+pub fn compile_times(sink: &UOp, device: &str) -> Result<CompileTimes, Error> {
+    let dev = frit_runtime::device(device)?;
+    let target = dev.target();
+    let mut times = CompileTimes::default();
+    config::debug()?;
+    let start = Instant::now();
+    let normal = normalise(sink)?;
+    let schedule = frit_schedule::schedule(&normal.sink, target).map_err(|e| Error::Schedule(e.to_string()))?;
+    times.schedule = start.elapsed();
+    times.kernels = schedule.kernels.len();
+    times.arena_bytes = schedule.arena_bytes;
+    let mut seen = FxHashSet::default();
+    for k in schedule.kernels.iter().filter(|k| seen.insert(k.ast.clone())) {
+        let error = |m: String| Error::Compile { kernel: "?".into(), message: m };
+        let start = Instant::now();
+        let linear = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
+        let linear = linear.map_err(|e| error(e.to_string()))?;
+        let lowered = Instant::now();
+        renderer(device)(&linear, target).map_err(|e| error(e.to_string()))?;
+        times.lower += lowered - start;
+        times.render += lowered.elapsed();
+    }
+    times.distinct = seen.len();
+    Ok(times)
+}
+
+/// The same with all threads: seconds from graph to code.
+pub fn compile_wall(sink: &UOp, device: &str) -> Result<Duration, Error> {
+    let dev = frit_runtime::device(device)?;
+    let start = Instant::now();
+    let normal = normalise(sink)?;
+    let schedule = frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
+    let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
+    let asts: Vec<UOp> = asts.into_iter().collect();
+    let done = crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), renderer(device)).map(drop));
+    done.into_iter().collect::<Result<(), _>>()?;
+    Ok(start.elapsed())
+}

@@ -1,0 +1,107 @@
+//! A graph without its memory: buffers become numbered parameters, bound variables become plain ones.
+//!
+//! ```text
+//! Add(Buffer 17, Buffer 9)  ->  Add(Param 0, Param 1)  with [Buffer 17, Buffer 9]
+//! ```
+//!
+//! Two computations of the same structure give the same node, which is the key of the plan cache.
+
+use crate::Error;
+use frit_uop::graph::{rebuild, toposort};
+use frit_uop::{Arg, Op, Scalar, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Values of variables, by name.
+pub type Bindings = FxHashMap<Arc<str>, i64>;
+
+/// A graph and what was taken out of it.
+pub struct Normal {
+    /// The graph over `Param`s and `Variable`s.
+    pub sink: UOp,
+    /// `Buffer` nodes by slot.
+    pub buffers: Vec<UOp>,
+    /// Values of the variables.
+    pub bindings: Bindings,
+}
+
+/// Take memory and values out of a graph.
+pub fn normalise(sink: &UOp) -> Result<Normal, Error> {
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let (mut buffers, mut bindings) = (vec![], Bindings::default());
+    for n in toposort(std::slice::from_ref(sink)) {
+        match (n.op, &n.arg) {
+            (Op::Buffer, Arg::Buffer(b)) => {
+                done.insert(n.clone(), UOp::param(buffers.len() as u32, b.len(), n.dtype));
+                buffers.push(n.clone());
+            }
+            (Op::Bind, _) => {
+                let (name, value) = binding(&n)?;
+                if let Some(old) = bindings.insert(name.clone(), value)
+                    && old != value
+                {
+                    return Err(Error::Graph(format!("variable {name} is bound to both {old} and {value} here")));
+                }
+                done.insert(n.clone(), n.src[0].clone());
+            }
+            _ => {}
+        }
+    }
+    rebuild(sink, &mut done, |n| n);
+    Ok(Normal { sink: done[sink].clone(), buffers, bindings })
+}
+
+/// Name and value of a `Bind`, checked against the variable's bounds.
+fn binding(bind: &UOp) -> Result<(Arc<str>, i64), Error> {
+    let (Arg::Var { name, min, max }, Some(value)) = (&bind.src[0].arg, bind.src[1].as_int()) else {
+        return Err(Error::Graph("a Bind binds a variable to a constant".into()));
+    };
+    if !(*min..=*max).contains(&value) {
+        return Err(Error::Graph(format!("variable {name} is bound to {value}, outside {min}..={max}")));
+    }
+    Ok((name.clone(), value))
+}
+
+/// The value of an index expression over variables.
+pub fn eval_index(expr: &UOp, bindings: &Bindings) -> Result<i64, Error> {
+    if let Some(v) = expr.as_int() {
+        return Ok(v);
+    }
+    let mut done: FxHashMap<UOp, Scalar> = FxHashMap::default();
+    for n in expr.toposort() {
+        let value = match (&n.arg, n.op.alu()) {
+            (Arg::Scalar(s), _) => *s,
+            (Arg::Var { name, .. }, _) => match bindings.get(name) {
+                Some(v) => Scalar::Int(*v),
+                // the variable of a Bind: its value comes with the Bind
+                None => Scalar::Int(0),
+            },
+            (_, Some(alu)) => {
+                let args: Vec<Scalar> = n.src.iter().map(|s| done[s]).collect();
+                Scalar::alu(alu, n.src.last().map_or(n.dtype, |s| s.dtype), &args)
+            }
+            _ if n.op == Op::Bind => Scalar::Int(binding(&n)?.1),
+            _ if n.op == Op::Cast => done[&n.src[0]].cast(n.dtype),
+            _ => return Err(Error::Graph(format!("{n:?} in an index expression that must be known at launch"))),
+        };
+        done.insert(n, value);
+    }
+    done[expr].as_i64().ok_or_else(|| Error::Graph("an index expression is not an integer".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_has_one_value() {
+        let t = UOp::variable("T", 1, 8);
+        let two = UOp::sink([t.bind(3) + 1, t.bind(4) + 2]);
+        assert_eq!(normalise(&two).err().unwrap().to_string(), "variable T is bound to both 3 and 4 here");
+        assert!(normalise(&UOp::sink([t.bind(9)])).is_err());
+        let one = normalise(&UOp::sink([t.bind(3) + 1])).unwrap();
+        assert_eq!(one.sink, UOp::sink([&t + 1]));
+        assert_eq!(eval_index(&((&t + 1) * 5), &one.bindings).unwrap(), 20);
+        assert_eq!(eval_index(&((t.bind(3) + 1) * 5), &Bindings::default()).unwrap(), 20);
+    }
+}

@@ -1,0 +1,260 @@
+//! A plan: every kernel of a graph, loaded, in order, with where its arguments come from. Made once for a structure.
+
+use crate::normalise::{Bindings, eval_index};
+use crate::{Error, config, stats};
+use frit_abi::{Kernel, LaunchDims, Target};
+use frit_codegen::Opts;
+use frit_runtime::Loaded;
+use frit_schedule::{BufRef, Schedule};
+use frit_uop::spec::{self, Spec};
+use frit_uop::{Arg, Linear, UOp, text};
+use rustc_hash::FxHashMap;
+use std::hash::Hash;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Instant;
+
+/// A schedule with its kernels loaded.
+pub struct Plan {
+    /// Kernels in order, each with its arguments.
+    pub calls: Vec<Call>,
+    /// The schedule: temporaries and their places.
+    pub schedule: Schedule,
+}
+
+/// One launch.
+pub struct Call {
+    /// What runs.
+    pub kernel: Arc<Compiled>,
+    /// On which buffers.
+    pub args: Vec<BufRef>,
+}
+
+/// A loaded kernel with what a launch needs to know.
+pub struct Compiled {
+    /// For people.
+    pub name: Arc<str>,
+    /// On the device.
+    pub loaded: Arc<dyn Loaded>,
+    /// Variables in the order of its arguments.
+    pub vars: Vec<Arc<str>>,
+    /// Extents of the hardware ids: blocks, then lanes.
+    grid: [[Option<UOp>; 3]; 2],
+    thread: Option<UOp>,
+    flops: UOp,
+    bytes: UOp,
+}
+
+impl Compiled {
+    fn new(linear: &Linear, loaded: Arc<dyn Loaded>) -> Compiled {
+        let special = |prefix: &str, i: usize| {
+            let name = format!("{prefix}{i}");
+            let found = linear.specials.iter().find(|s| matches!(&s.arg, Arg::Name(n) if **n == *name));
+            found.map(|s| s.src[0].clone())
+        };
+        let vars = linear.vars.iter().filter_map(|v| match &v.arg {
+            Arg::Var { name, .. } => Some(name.clone()),
+            _ => None,
+        });
+        Compiled {
+            name: linear.name.clone(),
+            loaded,
+            vars: vars.collect(),
+            grid: ["gidx", "lidx"].map(|p| std::array::from_fn(|i| special(p, i))),
+            thread: linear.thread.as_ref().map(|r| r.src[0].clone()),
+            flops: linear.flops.clone(),
+            bytes: linear.bytes.clone(),
+        }
+    }
+    /// The numbers of a launch with these variables.
+    pub fn dims(&self, b: &Bindings) -> Result<LaunchDims, Error> {
+        let size = |e: &Option<UOp>| e.as_ref().map_or(Ok(1), |e| eval_index(e, b));
+        let mut grid = [[1u32; 3]; 2];
+        for (out, exprs) in grid.iter_mut().zip(&self.grid) {
+            for (o, e) in out.iter_mut().zip(exprs) {
+                *o = u32::try_from(size(e)?).map_err(|_| Error::Graph("a launch dim exceeds 32 bits".into()))?;
+            }
+        }
+        Ok(LaunchDims { global: grid[0], local: grid[1], thread_extent: size(&self.thread)? })
+    }
+    /// Arithmetic operations and bytes of a launch with these variables.
+    pub fn cost(&self, b: &Bindings) -> (u64, u64) {
+        let eval = |e| eval_index(e, b).unwrap_or(0).max(0) as u64;
+        (eval(&self.flops), eval(&self.bytes))
+    }
+}
+
+/// A map that forgets its older half when it is full.
+struct Bounded<K, V> {
+    map: FxHashMap<K, (V, u64)>,
+    clock: u64,
+    capacity: usize,
+}
+
+impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
+    fn new(capacity: usize) -> Self {
+        Bounded { map: FxHashMap::default(), clock: 0, capacity }
+    }
+    fn get(&mut self, k: &K) -> Option<V> {
+        self.clock += 1;
+        let entry = self.map.get_mut(k)?;
+        entry.1 = self.clock;
+        Some(entry.0.clone())
+    }
+    fn insert(&mut self, k: K, v: V) {
+        if self.map.len() >= self.capacity {
+            let mut ages: Vec<u64> = self.map.values().map(|v| v.1).collect();
+            let (_, &mut median, _) = ages.select_nth_unstable(self.capacity / 2);
+            self.map.retain(|_, v| v.1 > median);
+        }
+        self.clock += 1;
+        self.map.insert(k, (v, self.clock));
+    }
+}
+
+type Cache<V> = LazyLock<Mutex<Bounded<(UOp, Arc<str>), Arc<V>>>>;
+static PLANS: Cache<Plan> = LazyLock::new(|| Mutex::new(Bounded::new(1024)));
+static KERNELS: Cache<Compiled> = LazyLock::new(|| Mutex::new(Bounded::new(8192)));
+
+fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Forget all plans and kernels: for measuring, and to give their memory back.
+pub fn clear_caches() {
+    lock(&PLANS).map.clear();
+    lock(&KERNELS).map.clear();
+}
+
+/// The plan for a normalised graph on a device.
+pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
+    let key = (sink.clone(), device.clone());
+    if let Some(p) = lock(&PLANS).get(&key) {
+        return Ok(p);
+    }
+    let start = Instant::now();
+    let dev = frit_runtime::device(device)?;
+    let schedule = frit_schedule::schedule(sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
+    stats::count_schedule();
+    check_kernels(&schedule)?;
+    if config::debug()? >= 1 {
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let (k, mb) = (schedule.kernels.len(), schedule.arena_bytes as f64 / 1e6);
+        eprintln!("schedule: {k} kernels, {mb:.1} MB of temporaries, {ms:.1} ms");
+    }
+    let kernels = load_kernels(&schedule, device)?;
+    let calls = schedule.kernels.iter().zip(kernels).map(|(k, kernel)| Call { kernel, args: k.args.clone() });
+    let plan = Arc::new(Plan { calls: calls.collect(), schedule });
+    lock(&PLANS).insert(key, plan.clone());
+    Ok(plan)
+}
+
+/// Kernel graphs against their spec and their text form, if that is asked for; printed, if that is.
+fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
+    let (check, debug) = (config::spec()?, config::debug()?);
+    for k in &schedule.kernels {
+        if debug >= 3 {
+            eprintln!("kernel graph, arguments {:?}:\n{}", k.args, text::print(&k.ast));
+        }
+        if check >= 1 {
+            spec::check(&k.ast, Spec::Kernel).map_err(|e| Error::Schedule(e.to_string()))?;
+        }
+        if check >= 2 && text::parse(&text::print(&k.ast)).as_ref() != Ok(&k.ast) {
+            return Err(Error::Schedule("a kernel's text does not parse back to it".into()));
+        }
+    }
+    Ok(())
+}
+
+/// The kernels of a schedule, in order: those not known yet are lowered in parallel and loaded together.
+fn load_kernels(schedule: &Schedule, device: &Arc<str>) -> Result<Vec<Arc<Compiled>>, Error> {
+    let dev = frit_runtime::device(device)?;
+    let mut known: FxHashMap<UOp, Arc<Compiled>> = FxHashMap::default();
+    let mut missing: Vec<UOp> = vec![];
+    for k in &schedule.kernels {
+        if known.contains_key(&k.ast) || missing.contains(&k.ast) {
+            continue;
+        }
+        match lock(&KERNELS).get(&(k.ast.clone(), device.clone())) {
+            Some(c) => _ = known.insert(k.ast.clone(), c),
+            None => missing.push(k.ast.clone()),
+        }
+    }
+    let render = renderer(device);
+    let lowered = in_parallel(&missing, |ast| compile(ast, dev.target(), render));
+    let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
+    stats::count_compiles(kernels.len() as u64);
+    for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
+        let compiled = Arc::new(Compiled::new(linear, loaded?));
+        lock(&KERNELS).insert((ast.clone(), device.clone()), compiled.clone());
+        known.insert(ast, compiled);
+    }
+    Ok(schedule.kernels.iter().map(|k| known[&k.ast].clone()).collect())
+}
+
+/// Program to source or bytecode.
+pub type Renderer = fn(&Linear, &Target) -> Result<Kernel, frit_render::Error>;
+
+/// The renderer of a device.
+pub fn renderer(device: &str) -> Renderer {
+    if device.starts_with("INTERP") { frit_render::bytecode::render } else { frit_render::c::render }
+}
+
+/// Lower and render one kernel.
+pub fn compile(ast: &UOp, target: &Target, render: Renderer) -> Result<(Linear, Kernel), Error> {
+    let debug = config::debug()?;
+    let error = |message: String| Error::Compile { kernel: kernel_name(ast).into(), message };
+    let linear = frit_codegen::lower(ast, target, Opts::Heuristic).map_err(|e| error(e.to_string()))?;
+    if debug >= 5 {
+        eprintln!("program {}:", linear.name);
+        for step in &linear.steps {
+            eprintln!("  {step:?}");
+        }
+    }
+    let kernel = render(&linear, target).map_err(|e| error(e.to_string()))?;
+    if debug >= 4 {
+        match &kernel.code {
+            frit_abi::Code::C(source) => eprintln!("{source}"),
+            frit_abi::Code::Bytecode(program) => eprintln!("{program}"),
+            frit_abi::Code::Null(_) => {}
+        }
+    }
+    Ok((linear, kernel))
+}
+
+fn kernel_name(ast: &UOp) -> &str {
+    match &ast.arg {
+        Arg::Name(n) => n,
+        _ => "?",
+    }
+}
+
+/// `f` over all items on as many threads as kernels may use.
+pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = frit_runtime::env::threads().unwrap_or(1).min(items.len());
+    if threads <= 1 {
+        return items.iter().map(f).collect();
+    }
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        let mut mine = vec![];
+        loop {
+            let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(item) = items.get(i) else { return mine };
+            mine.push((i, f(item)));
+        }
+    };
+    let mut all: Vec<(usize, R)> = std::thread::scope(|s| {
+        let others: Vec<_> = (1..threads).map(|_| s.spawn(work)).collect();
+        let mut all = work();
+        for o in others {
+            match o.join() {
+                Ok(r) => all.extend(r),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|r| r.0);
+    all.into_iter().map(|r| r.1).collect()
+}

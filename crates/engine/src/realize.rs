@@ -1,0 +1,154 @@
+//! From tensor graphs to memory.
+
+use crate::assign::{Root, make_in_place, strip_stores};
+use crate::buffer::{Buffer, contiguous_base};
+use crate::normalise::normalise;
+use crate::{Error, config, plan, run};
+use frit_uop::graph::toposort;
+use frit_uop::spec::{self, Spec};
+use frit_uop::{Op, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex};
+
+/// An output's tensor and the caller's list.
+const HOLDERS_OF_AN_OUTPUT: usize = 2;
+
+/// Compute the outputs together. Each comes back as a view of the memory that now holds its value; nodes remember it,
+/// so whoever holds one of them computes nothing again.
+///
+/// Stores are done in place where no one else sees the old version. For that to be decided, an output has two holders
+/// by right, its tensor and the caller's list; more holders cost a copy, never a wrong value.
+pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
+    // graphs with stores run one at a time: a version must not be stored twice
+    static STORES: Mutex<()> = Mutex::new(());
+    let has_stores = outputs.iter().any(|o| o.any(|n| n.op == Op::After && n.realized().is_none()));
+    let _guard = has_stores.then(|| STORES.lock().unwrap_or_else(|e| e.into_inner()));
+
+    let known = use_realized(outputs);
+    let mut ready: Vec<UOp> = outputs.iter().map(|o| known[o].clone()).collect();
+    let mut versions: Vec<(UOp, UOp)> = vec![];
+    if has_stores {
+        let afters: Vec<(UOp, UOp)> = known.iter().filter(|(n, _)| n.op == Op::After).map(pair).collect();
+        drop(known);
+        let mut roots: Vec<Root> = outputs.iter().map(|o| (o, HOLDERS_OF_AN_OUTPUT)).collect();
+        roots.extend(ready.iter().map(|r| (r, 1)));
+        roots.extend(afters.iter().flat_map(|(a, b)| [(a, 1), (b, 1)]));
+        let in_place = make_in_place(&ready, &roots)?;
+        ready = ready.iter().map(|r| in_place[r].clone()).collect();
+        versions = afters.iter().filter_map(|(n, k)| Some((n.clone(), in_place.get(k)?.clone()))).collect();
+    }
+    let mut results = copy_between_devices(ready)?;
+    let pending: Vec<usize> = (0..results.len()).filter(|&i| contiguous_base(&results[i]).is_none()).collect();
+    if !pending.is_empty() {
+        let roots: Vec<UOp> = pending.iter().map(|&i| results[i].clone()).collect();
+        for (i, r) in pending.into_iter().zip(compute(&roots)?) {
+            results[i] = r;
+        }
+    }
+    for (output, result) in outputs.iter().zip(&results) {
+        if contiguous_base(output).is_none() {
+            output.set_realized(result.clone());
+        }
+    }
+    for (node, version) in versions {
+        node.set_realized(strip_stores(&version));
+    }
+    Ok(results)
+}
+
+fn pair((a, b): (&UOp, &UOp)) -> (UOp, UOp) {
+    (a.clone(), b.clone())
+}
+
+/// Every node below, with those whose value is in memory replaced by that memory.
+fn use_realized(roots: &[UOp]) -> FxHashMap<UOp, UOp> {
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut stack: Vec<(UOp, bool)> = roots.iter().map(|r| (r.clone(), false)).collect();
+    while let Some((n, expanded)) = stack.pop() {
+        if done.contains_key(&n) {
+        } else if let Some(r) = n.realized() {
+            done.insert(n.clone(), r.clone());
+        } else if expanded {
+            let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+            done.insert(n, new);
+        } else {
+            stack.push((n.clone(), true));
+            stack.extend(n.src.iter().filter(|s| !done.contains_key(*s)).map(|s| (s.clone(), false)));
+        }
+    }
+    done
+}
+
+/// Compute what is copied from one device to another, copy it, and put the copies in place.
+fn copy_between_devices(roots: Vec<UOp>) -> Result<Vec<UOp>, Error> {
+    if !roots.iter().any(|r| r.any(|n| n.op == Op::Copy)) {
+        return Ok(roots);
+    }
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for n in toposort(&roots) {
+        let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+        let new = match (&new.arg, new.op) {
+            (frit_uop::Arg::Device(to), Op::Copy) => {
+                let bytes = crate::read(&new.src[0])?;
+                let len = bytes.len() / new.dtype.size();
+                let copy = crate::from_bytes(to, new.dtype, len, &bytes)?.reshape(new.shape());
+                n.set_realized(copy.clone());
+                copy
+            }
+            _ => new,
+        };
+        done.insert(n, new);
+    }
+    Ok(roots.iter().map(|r| done[r].clone()).collect())
+}
+
+/// Compute roots that are not in memory, on one device.
+fn compute(roots: &[UOp]) -> Result<Vec<UOp>, Error> {
+    let device = device_of(roots)?;
+    let mut effects: Vec<UOp> = vec![];
+    let mut results: Vec<UOp> = vec![];
+    for root in roots {
+        if crate::assign::version_of(root).op == Op::After {
+            // a view of a version: do the stores, then look at the memory
+            let stripped = strip_stores(root);
+            let version = crate::assign::version_of(root);
+            effects.extend(version.src[1..].iter().cloned());
+            if contiguous_base(&stripped).is_some() {
+                results.push(stripped);
+                continue;
+            }
+        }
+        let dims = root.shape();
+        let len = dims.iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1.max(0)));
+        let len = len.and_then(|n| usize::try_from(n).ok());
+        let len = len.ok_or_else(|| Error::Graph("a tensor this large does not fit in memory".into()))?;
+        let count = dims.iter().fold(UOp::index(1), |n, d| n.fold_mul(d));
+        let buffer = Buffer::alloc(&device, root.dtype, len)?.into_uop(root.dtype);
+        let target = buffer.shrink(&[UOp::index(0)], &[count]).reshape(dims);
+        effects.push(target.store(root));
+        results.push(target);
+    }
+    let sink = UOp::sink(effects);
+    if config::spec()? > 0 {
+        spec::check(&sink, Spec::Tensor).map_err(|e| Error::Graph(e.to_string()))?;
+    }
+    let normal = normalise(&sink)?;
+    let plan = plan::plan(&normal.sink, &device)?;
+    run::run(&plan, &normal, &device)?;
+    Ok(results)
+}
+
+/// The one device all buffers are on; the default device if there is no buffer.
+fn device_of(roots: &[UOp]) -> Result<Arc<str>, Error> {
+    let mut found: Option<Arc<str>> = None;
+    for n in toposort(roots) {
+        let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
+        match &found {
+            Some(d) if **d != *b.device() => {
+                return Err(Error::Graph(format!("tensors on {d} and {} meet: move one with `to`", b.device())));
+            }
+            _ => found = Some(b.device().into()),
+        }
+    }
+    found.map_or_else(crate::default_device, Ok)
+}

@@ -1,0 +1,65 @@
+//! Launching a plan.
+
+use crate::buffer::Buffer;
+use crate::normalise::Normal;
+use crate::plan::{Call, Plan};
+use crate::{Error, config, stats};
+use frit_runtime::Memory;
+use frit_schedule::BufRef;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Run every kernel of a plan on the buffers of a graph.
+pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error> {
+    let dev = frit_runtime::device(device)?;
+    let debug = config::debug()?;
+    let arena = dev.alloc(plan.schedule.arena_bytes)?;
+    let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, t.len * t.dtype.size()));
+    let temps = temps.collect::<Result<Vec<Memory>, _>>()?;
+    let mut total = Duration::ZERO;
+    for call in &plan.calls {
+        let bufs = call.args.iter().map(|a| memory(*a, normal, &temps)).collect::<Result<Vec<&Memory>, _>>()?;
+        let vars = call.kernel.vars.iter().map(|v| match normal.bindings.get(v) {
+            Some(value) => Ok(*value),
+            None => Err(Error::Graph(format!("variable {v} has no value: bind it"))),
+        });
+        let vars = vars.collect::<Result<Vec<i64>, _>>()?;
+        let dims = call.kernel.dims(&normal.bindings)?;
+        let (flops, bytes) = call.kernel.cost(&normal.bindings);
+        stats::count_launch(bytes, flops);
+        if debug >= 2 {
+            let time = call.kernel.loaded.time(&bufs, &vars, dims)?;
+            total += time;
+            report(call, time, flops, bytes, dev.memory_stats().in_use);
+        } else {
+            call.kernel.loaded.launch(&bufs, &vars, dims)?;
+        }
+    }
+    if debug >= 2 && plan.calls.len() > 1 {
+        eprintln!("{} kernels in {:.3} ms", plan.calls.len(), total.as_secs_f64() * 1e3);
+    }
+    Ok(dev.synchronize()?)
+}
+
+fn memory<'a>(arg: BufRef, normal: &'a Normal, temps: &'a [Memory]) -> Result<&'a Memory, Error> {
+    let missing = || Error::Graph("a kernel argument is not a buffer of its graph".into());
+    match arg {
+        BufRef::Param(i) => {
+            let node = normal.buffers.get(i as usize).ok_or_else(missing)?;
+            Buffer::of(node).map(|b| &b.memory).ok_or_else(missing)
+        }
+        BufRef::Temp(i) => temps.get(i as usize).ok_or_else(missing),
+    }
+}
+
+fn report(call: &Call, time: Duration, flops: u64, bytes: u64, in_use: usize) {
+    let s = time.as_secs_f64().max(1e-9);
+    eprintln!(
+        "{:40} {:10.1} us {:8.1} GFLOP/s {:8.1} GB/s {:8.1} MB in use",
+        call.kernel.name,
+        s * 1e6,
+        flops as f64 / s / 1e9,
+        bytes as f64 / s / 1e9,
+        in_use as f64 / 1e6
+    );
+}
