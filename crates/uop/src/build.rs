@@ -283,20 +283,9 @@ impl UOp {
     pub fn lanes(&self) -> usize {
         self.shape().first().and_then(|d| d.as_int()).unwrap_or(1) as usize
     }
-    /// The device its buffers are on, if it has any: the nearest one, going down first sources first.
+    /// The device its memory is on, if it has any: that of the first source that has one.
     pub fn device(&self) -> Option<Arc<str>> {
-        let (mut stack, mut seen) = (vec![self.clone()], rustc_hash::FxHashSet::default());
-        while let Some(n) = stack.pop() {
-            match &n.arg {
-                Arg::Buffer(b) => return Some(b.device().into()),
-                Arg::Device(d) if n.op == Op::Copy => return Some(d.clone()),
-                _ => {}
-            }
-            if seen.insert(n.clone()) {
-                stack.extend(n.src.iter().rev().cloned());
-            }
-        }
-        None
+        crate::infer::device_name(self.device)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::node::{Shape, UOp};
 use crate::op::Op;
 use frit_abi::{Alu, DType, Scalar};
 use smallvec::{SmallVec, smallvec};
+use std::sync::{Arc, RwLock};
 
 /// The shape of a node with these parts; `None` for effects and for parts that do not fit together.
 pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
@@ -135,6 +136,30 @@ pub fn ranges(op: Op, src: &[UOp], arg: &Arg) -> SmallVec<[u32; 6]> {
         _ => {}
     }
     out
+}
+
+static DEVICES: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+
+/// The device a node's memory is on, numbered from 1; 0 where it has none.
+pub fn device(src: &[UOp], arg: &Arg) -> u16 {
+    let name = match arg {
+        Arg::Buffer(b) => b.device(),
+        Arg::Device(d) => d,
+        _ => return src.iter().map(|s| s.device).find(|d| *d != 0).unwrap_or(0),
+    };
+    let at = |v: &[Arc<str>]| v.iter().position(|d| **d == *name).map(|i| i as u16 + 1);
+    if let Some(n) = at(&DEVICES.read().unwrap_or_else(|e| e.into_inner())) {
+        return n;
+    }
+    let mut devices = DEVICES.write().unwrap_or_else(|e| e.into_inner());
+    at(&devices).unwrap_or_else(|| {
+        devices.push(name.into());
+        devices.len() as u16
+    })
+}
+/// The name of the device with this number.
+pub fn device_name(number: u16) -> Option<Arc<str>> {
+    DEVICES.read().unwrap_or_else(|e| e.into_inner()).get((number as usize).checked_sub(1)?).cloned()
 }
 
 /// Least and greatest value of an integer or bool node.

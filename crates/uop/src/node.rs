@@ -34,6 +34,8 @@ pub struct Node {
     pub ranges: SmallVec<[u32; 6]>,
     /// Least and greatest value, for integers and bools; the whole type where nothing better is known.
     pub bounds: (i128, i128),
+    /// The device its memory is on, as [`infer::device_name`] knows it; 0 where it has none.
+    pub device: u16,
     shape: Option<Shape>,
     hash: u64,
     realized: OnceLock<UOp>,
@@ -96,6 +98,7 @@ impl UOp {
         let shape = infer::shape(op, &src, &arg);
         let ranges = infer::ranges(op, &src, &arg);
         let bounds = infer::bounds(op, dtype, &src, &arg);
+        let device = infer::device(&src, &arg);
         let node = Arc::new(Node {
             op,
             dtype,
@@ -104,6 +107,7 @@ impl UOp {
             src_ops,
             ranges,
             bounds,
+            device,
             shape,
             hash,
             realized: OnceLock::new(),
