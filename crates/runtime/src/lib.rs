@@ -1,1 +1,99 @@
-//! (see ARCHITECTURE.md)
+//! Devices: where kernels are compiled, loaded and launched, and where memory lives. Nothing here knows a UOp.
+//!
+//! Reading order:
+//!
+//! - [`Device`] and [`Loaded`], below: what every device does.
+//! - [`memory`]: a region of device memory, [`registry`]: devices by name, [`error`]: what can go wrong.
+//! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing.
+//! - [`cache`]: compiled kernels on disk. [`env`]: every `FRIT_` flag this room reads.
+//! - [`sys`]: what differs between operating systems.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), frit_runtime::Error> {
+//! let cpu = frit_runtime::device("CPU")?;
+//! let x = cpu.alloc(1024)?;
+//! x.copy_in(0, &[1, 2, 3])?;
+//! # Ok(()) }
+//! ```
+
+pub mod cache;
+pub mod cpu;
+pub mod env;
+pub mod error;
+pub mod memory;
+pub mod null;
+pub mod registry;
+pub mod sys;
+
+use frit_abi::{Kernel, LaunchDims, Param, Target};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use error::Error;
+pub use memory::{Block, Memory, MemoryStats};
+pub use registry::{DeviceInfo, available, device};
+
+/// A machine that holds memory and runs kernels.
+pub trait Device: Send + Sync {
+    /// The canonical name, one that [`device`] accepts: `CPU`, `NULL`.
+    fn name(&self) -> &str;
+    /// What the machine can do, for the compiler.
+    fn target(&self) -> &Target;
+    /// `bytes` of memory, at least 64-byte aligned. Zero is allowed; the content is arbitrary.
+    fn alloc(&self, bytes: usize) -> Result<Memory, Error>;
+    /// What the allocator holds now.
+    fn memory_stats(&self) -> MemoryStats;
+    /// Give cached free memory back to the system.
+    fn trim(&self) {}
+    /// Compile a kernel, unless it is cached, and make it ready to launch.
+    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Loaded>, Error>;
+    /// [`Device::load`] for many kernels, in the same order; devices may compile them together and in parallel.
+    fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Loaded>, Error>> {
+        kernels.iter().map(|k| self.load(k)).collect()
+    }
+    /// Wait for every launch; a data-dependent miss that was not reported yet is [`Error::Index`].
+    fn synchronize(&self) -> Result<(), Error>;
+}
+
+/// A kernel on its device, ready to launch. Launches from several threads at once are allowed.
+pub trait Loaded: Send + Sync {
+    /// Run it: `bufs` and `vars` in the order of the kernel's parameters. Arguments are checked against them.
+    ///
+    /// On a device with a queue this returns before the kernel has run. The caller orders launches and copies that
+    /// touch the same memory.
+    fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error>;
+    /// Run it to the end and say how long it took.
+    fn time(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<Duration, Error> {
+        let start = Instant::now();
+        self.launch(bufs, vars, dims)?;
+        Ok(start.elapsed())
+    }
+}
+
+/// Whether the arguments of a launch fit the kernel's parameters: their number, sizes, alignment and writability.
+pub fn check_args(kernel: &str, params: &[Param], bufs: &[&Memory], vars: &[i64]) -> Result<(), Error> {
+    let fail = |message: String| Err(Error::Launch { kernel: kernel.into(), message });
+    let n_bufs = params.iter().filter(|p| matches!(p, Param::Buffer { .. })).count();
+    if bufs.len() != n_bufs || vars.len() != params.len() - n_bufs {
+        let n_vars = params.len() - n_bufs;
+        let (b, v) = (bufs.len(), vars.len());
+        return fail(format!("takes {n_bufs} buffers and {n_vars} variables, was given {b} and {v}"));
+    }
+    let buffers = params.iter().filter_map(|p| match p {
+        Param::Buffer { dtype, len, written } => Some((dtype, *len, *written)),
+        Param::Var { .. } => None,
+    });
+    for (i, ((dtype, len, written), buf)) in buffers.zip(bufs).enumerate() {
+        let (need, have) = (len.saturating_mul(dtype.size()), buf.len_bytes());
+        if have < need {
+            return fail(format!("buffer {i} needs {need} bytes ({len} of {dtype:?}), was given {have}"));
+        }
+        if !buf.address().is_multiple_of(dtype.size().max(1) as u64) {
+            return fail(format!("buffer {i} is not aligned for {dtype:?}"));
+        }
+        if written && !buf.is_writable() {
+            return fail(format!("buffer {i} is stored to, and its memory is read-only"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! The CPU device.
+
+use super::allocator::Allocator;
+use super::compiler::{Compiler, Source};
+use super::image::{Image, LoadedImage};
+use super::pool::{self, Pool};
+use super::{scratch, target};
+use crate::cache::{self, DiskCache};
+use crate::env::{self, CacheSetting};
+use crate::{Device, Error, Loaded, Memory, MemoryStats};
+use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
+use std::ffi::{OsString, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// A launch with less work than this is not worth sharing out; and no slice of one should be smaller.
+pub const INLINE_NANOS: u64 = 5_000;
+/// The pace of a kernel that has not run yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What a CPU device can be told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Threads that a kernel may use.
+    pub threads: usize,
+    /// The C compiler; `None` finds one.
+    pub cc: Option<OsString>,
+    /// Where compiled kernels are kept.
+    pub cache: CacheSetting,
+}
+
+impl Config {
+    /// What the environment asks for.
+    pub fn from_env() -> Result<Config, Error> {
+        Ok(Config { threads: env::threads()?, cc: env::cc(), cache: env::cache() })
+    }
+}
+
+/// This machine's cores. Launches run to their end before they return.
+pub struct Cpu {
+    target: Target,
+    allocator: Allocator,
+    compiler: Compiler,
+    pool: Arc<Pool>,
+}
+
+/// The device for the registry.
+pub fn open() -> Result<Arc<dyn Device>, Error> {
+    Ok(Arc::new(Cpu::new(Config::from_env()?)))
+}
+
+impl Cpu {
+    /// A device of its own; those with the same number of threads share them.
+    pub fn new(config: Config) -> Cpu {
+        let target = target::detect(config.threads.max(1));
+        let cache = Arc::new(DiskCache::new(config.cache, cache::DEFAULT_LIMIT));
+        let processes = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let compiler = Compiler::new(config.cc, cache, processes, &target.name);
+        let pool = pool::shared(target.threads);
+        Cpu { target, allocator: Allocator::for_machine("CPU"), compiler, pool }
+    }
+    /// The compiler in use.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+    /// The threads in use.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn finish(&self, kernel: &Kernel, image: Image) -> Result<Arc<dyn Loaded>, Error> {
+        let Kernel { name, params, scratch, .. } = kernel.clone();
+        let (image, pool, pace) = (image.load()?, self.pool.clone(), AtomicU64::new(UNKNOWN));
+        Ok(Arc::new(CpuKernel { name, params, scratch, image, pool, pace }))
+    }
+}
+
+impl Device for Cpu {
+    fn name(&self) -> &str {
+        "CPU"
+    }
+    fn target(&self) -> &Target {
+        &self.target
+    }
+    fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
+        self.allocator.alloc(bytes)
+    }
+    fn memory_stats(&self) -> MemoryStats {
+        self.allocator.stats()
+    }
+    fn trim(&self) {
+        self.allocator.trim();
+    }
+    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Loaded>, Error> {
+        let loaded = self.load_all(std::slice::from_ref(kernel)).pop();
+        loaded.unwrap_or_else(|| Err(Error::compiler(&kernel.name, "the compiler lost it")))
+    }
+    fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Loaded>, Error>> {
+        let source = |k: &'_ Kernel| matches!(k.code, Code::C(_));
+        let sources: Vec<Source> = kernels
+            .iter()
+            .filter_map(|k| match &k.code {
+                Code::C(text) => Some(Source { name: &k.name, text }),
+                _ => None,
+            })
+            .collect();
+        let mut images = self.compiler.compile(&sources).into_iter();
+        let load = |k: &Kernel| match source(k).then(|| images.next()).flatten() {
+            Some(image) => self.finish(k, image?),
+            None => Err(Error::compiler(&k.name, "the CPU takes C source")),
+        };
+        kernels.iter().map(load).collect()
+    }
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What the ABI says a kernel is.
+type Entry = unsafe extern "C" fn(*const *mut c_void, *const i64, *mut c_void, *mut u32, i64, i64);
+
+/// A kernel in executable memory.
+struct CpuKernel {
+    name: String,
+    params: Vec<Param>,
+    scratch: usize,
+    image: LoadedImage,
+    pool: Arc<Pool>,
+    /// Picoseconds that one index of the thread axis takes, averaged over the last launches.
+    pace: AtomicU64,
+}
+
+impl Loaded for CpuKernel {
+    fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
+        self.check(bufs, vars, dims)?;
+        let pointers: Vec<usize> = bufs.iter().map(|b| b.address() as usize).collect();
+        let (status, no_scratch) = (AtomicU32::new(0), AtomicBool::new(false));
+        // SAFETY: `Image::load` checked that the entry lies in executable memory; the compiler put a function there that
+        // follows the kernel ABI.
+        let entry: Entry = unsafe { std::mem::transmute(self.image.entry()) };
+        let run = |begin: i64, end: i64| {
+            let call = |scratch: *mut u8| {
+                // SAFETY: the kernel gets what its ABI asks for: as many buffers and variables as it has parameters,
+                // each buffer at least as large as stated and reachable from here, scratch of this thread, a status
+                // word. Everything outlives the call. Kernels are made by our own compiler to stay inside.
+                unsafe { entry(pointers.as_ptr().cast(), vars.as_ptr(), scratch.cast(), status.as_ptr(), begin, end) }
+            };
+            if scratch::with_scratch(self.scratch, call).is_none() {
+                no_scratch.store(true, Relaxed);
+            }
+        };
+        self.share(dims.thread_extent, &run);
+        if no_scratch.into_inner() {
+            return Err(Error::OutOfMemory { device: "CPU".into(), bytes: self.scratch, in_use: 0 });
+        }
+        match status.into_inner() {
+            0 => Ok(()),
+            code => Err(Error::Index { kernel: self.name.clone(), site: code - 1 }),
+        }
+    }
+}
+
+impl CpuKernel {
+    fn check(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
+        let fail = |message: &str| Err(Error::Launch { kernel: self.name.clone(), message: message.into() });
+        crate::check_args(&self.name, &self.params, bufs, vars)?;
+        if bufs.iter().any(|b| b.host_ptr().is_none()) {
+            return fail("a buffer is not in this machine's memory");
+        }
+        if dims.global != [1; 3] || dims.local != [1; 3] || dims.thread_extent < 0 {
+            return fail("the CPU has no grid, and its thread axis cannot be negative");
+        }
+        Ok(())
+    }
+
+    /// Run `0..extent`, on several threads if the launches before had enough work in them to be worth it.
+    fn share(&self, extent: i64, run: &(dyn Fn(i64, i64) + Sync)) {
+        if extent <= 1 {
+            // No choice to make, so nothing to measure.
+            return (0..extent).for_each(|i| run(i, i + 1));
+        }
+        let before = self.pace.load(Relaxed);
+        let nanos = AtomicU64::new(0);
+        let timed = |begin: i64, end: i64| {
+            let start = Instant::now();
+            run(begin, end);
+            nanos.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        };
+        self.pool.parallel_for(extent, grain(before), &timed);
+        let now = nanos.into_inner().saturating_mul(1000) / extent as u64;
+        self.pace.store(if before == UNKNOWN { now } else { before - before / 4 + now / 4 }, Relaxed);
+    }
+}
+
+/// Least indices in a slice, when each is that many picoseconds of work.
+fn grain(pace: u64) -> i64 {
+    if pace == UNKNOWN { 1 } else { (INLINE_NANOS * 1000).div_ceil(pace.max(1)) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_launches_run_inline_and_large_ones_are_shared_out() {
+        assert_eq!((grain(UNKNOWN), grain(0), grain(1_000), grain(1_000_000_000)), (1, 5_000_000, 5_000, 1));
+    }
+}

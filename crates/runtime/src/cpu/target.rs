@@ -1,0 +1,127 @@
+//! What this machine's cores can do.
+
+use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet};
+use frit_abi::{DType, Target};
+
+/// The target of C kernels on this machine with a pool of `threads`.
+pub fn detect(threads: usize) -> Target {
+    use DType::*;
+    let (isa, vector_bytes, registers) = isa();
+    Target {
+        name: format!("c-{}", isa),
+        threads,
+        vector_bytes,
+        vector_access_bytes: vector_bytes,
+        registers,
+        caches: caches(),
+        grid: None,
+        int64: true,
+        storage: DTypeSet::of(&frit_abi::dtype::ALL),
+        arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
+        float_ops: BASIC_FLOAT,
+        int_ops: BASIC_INT,
+    }
+}
+
+/// Whether there are vectors of 64 bytes, with the extensions that every machine but the first had.
+#[cfg(target_arch = "x86_64")]
+pub fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("fma")
+}
+
+/// Whether there are vectors of 64 bytes.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn has_avx512() -> bool {
+    false
+}
+
+/// Name of the instruction set, bytes of its widest vector, number of vector registers.
+#[cfg(target_arch = "x86_64")]
+fn isa() -> (&'static str, usize, usize) {
+    if has_avx512() {
+        ("x86-64-avx512", 64, 32)
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        ("x86-64-avx2", 32, 16)
+    } else {
+        ("x86-64-sse2", 16, 16)
+    }
+}
+
+/// Name of the instruction set, bytes of its widest vector, number of vector registers.
+#[cfg(not(target_arch = "x86_64"))]
+fn isa() -> (&'static str, usize, usize) {
+    (std::env::consts::ARCH, 16, 32)
+}
+
+/// Words that differ between machines for which a compiler would make different code: part of cache keys, so that a
+/// cache directory can be shared between machines.
+#[cfg(target_arch = "x86_64")]
+pub fn identity() -> Vec<u8> {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    let (most, extended) = (__cpuid(0).eax, __cpuid(0x8000_0000).eax);
+    let mut words = vec![__cpuid(1).eax, __cpuid(1).ecx, __cpuid(1).edx];
+    for (leaf, sub) in [(7, 0), (7, 1), (0xd, 1)] {
+        if leaf <= most {
+            let r = __cpuid_count(leaf, sub);
+            words.extend(if leaf == 0xd { [r.eax, 0, 0, 0] } else { [r.eax, r.ebx, r.ecx, r.edx] });
+        }
+    }
+    if extended >= 0x8000_0001 {
+        let r = __cpuid(0x8000_0001);
+        words.extend([r.ecx, r.edx]);
+    }
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+/// Words that differ between machines for which a compiler would make different code: part of cache keys.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn identity() -> Vec<u8> {
+    std::env::consts::ARCH.into()
+}
+
+/// Sizes of the data caches of the first core, where the system tells.
+fn caches() -> [usize; 3] {
+    let mut sizes = [0; 3];
+    for index in 0..8 {
+        let read = |file: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
+            std::fs::read_to_string(path).map(|s| s.trim().to_owned()).unwrap_or_default()
+        };
+        let level = read("level").parse::<usize>().unwrap_or(0);
+        if read("type") != "Instruction" && (1..=3).contains(&level) {
+            sizes[level - 1] = parse_size(&read("size")).unwrap_or(0);
+        }
+    }
+    sizes
+}
+
+/// `48K`, `2048K`, `300M`.
+fn parse_size(text: &str) -> Option<usize> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_of_this_machine_makes_sense() {
+        let t = detect(3);
+        assert!(t.name.starts_with("c-") && t.threads == 3 && t.vector_bytes.is_power_of_two());
+        assert_eq!(parse_size("2048K"), Some(2 << 20));
+        assert_eq!((parse_size("x"), parse_size(""), parse_size("99999999999999999999K")), (None, None, None));
+    }
+}

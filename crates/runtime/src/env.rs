@@ -1,0 +1,106 @@
+//! The environment variables this room reads, all of them here. A value that means nothing is an error, never ignored.
+//!
+//! An empty value is the same as none.
+
+use crate::Error;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// One variable, for `--help` and the documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flag {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may be set to.
+    pub accepts: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// Every variable read here.
+pub const FLAGS: [Flag; 3] = [THREADS, CC, CACHE];
+
+const THREADS: Flag = Flag {
+    name: "FRIT_THREADS",
+    accepts: "a number of threads from 1 to 1024",
+    about: "threads that a CPU kernel may use; the cores of the machine by default",
+};
+const CC: Flag = Flag {
+    name: "FRIT_CC",
+    accepts: "the name or path of a C compiler (clang or gcc)",
+    about: "C compiler for CPU kernels; the first of clang, gcc, cc in PATH by default",
+};
+const CACHE: Flag = Flag {
+    name: "FRIT_CACHE",
+    accepts: "a directory, or 0 or off",
+    about: "where compiled kernels are kept; frit in the user's cache directory by default",
+};
+
+/// Where compiled kernels are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CacheSetting {
+    /// Nowhere.
+    Off,
+    /// In this directory.
+    At(PathBuf),
+}
+
+/// `FRIT_THREADS`, or the number of cores.
+pub fn threads() -> Result<usize, Error> {
+    parse_threads(read(&THREADS).as_deref())
+}
+
+/// `FRIT_CC`, if set.
+pub fn cc() -> Option<OsString> {
+    read(&CC)
+}
+
+/// `FRIT_CACHE`, or `$XDG_CACHE_HOME/frit`, or `~/.cache/frit`; off where there is no home either.
+pub fn cache() -> CacheSetting {
+    let dir = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    match read(&CACHE) {
+        Some(v) if v == "0" || v.eq_ignore_ascii_case("off") => CacheSetting::Off,
+        Some(v) => CacheSetting::At(v.into()),
+        None => match dir("XDG_CACHE_HOME").or_else(|| dir("HOME").map(|h| h.join(".cache"))) {
+            Some(base) => CacheSetting::At(base.join("frit")),
+            None => CacheSetting::Off,
+        },
+    }
+}
+
+/// The directories of `PATH`.
+pub fn search_path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default()
+}
+
+fn read(flag: &Flag) -> Option<OsString> {
+    std::env::var_os(flag.name).filter(|v| !v.is_empty())
+}
+
+fn parse_threads(value: Option<&OsStr>) -> Result<usize, Error> {
+    let Some(value) = value else {
+        return Ok(std::thread::available_parallelism().map_or(1, |n| n.get()).min(1024));
+    };
+    let n = value.to_str().and_then(|v| v.trim().parse::<usize>().ok()).filter(|n| (1..=1024).contains(n));
+    n.ok_or_else(|| invalid(&THREADS, value))
+}
+
+fn invalid(flag: &Flag, value: &OsStr) -> Error {
+    let (name, accepts) = (flag.name.into(), flag.accepts.into());
+    Error::Env { name, value: value.to_string_lossy().into_owned(), accepts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_thread_count_is_named() {
+        for bad in ["0", "-1", "many", "1025", "2.5", "99999999999999999999"] {
+            let message = parse_threads(Some(bad.as_ref())).unwrap_err().to_string();
+            assert!(message.contains(&format!("FRIT_THREADS={bad}")) && message.contains("1 to 1024"), "{message}");
+        }
+        assert_eq!(parse_threads(Some(" 3 ".as_ref())), Ok(3));
+        assert!(parse_threads(None).unwrap() >= 1);
+    }
+}

@@ -1,0 +1,82 @@
+//! Devices by name: `CPU`, `cpu:0`, `NULL`. Each is opened once per process, when first asked for.
+
+use crate::{Device, Error, cpu, null};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One kind of device: its name, what it is, and how to open the one with a given suffix.
+struct Kind {
+    name: &'static str,
+    about: &'static str,
+    /// What may follow `NAME:`; the first is the default. Opens the device with one of them.
+    suffixes: &'static [&'static str],
+    open: fn(&str) -> Result<Arc<dyn Device>, Error>,
+}
+
+/// Every kind of device there is, best first.
+const KINDS: &[Kind] = &[
+    Kind { name: "CPU", about: "this machine's cores", suffixes: &["0"], open: |_| cpu::open() },
+    Kind { name: "NULL", about: "compiles, runs nothing", suffixes: &["0"], open: |_| null::open() },
+];
+
+/// A kind of device as `frit devices` shows it.
+pub struct DeviceInfo {
+    /// Its name, as [`device`] takes it.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// The device, or why it is not available.
+    pub device: Result<Arc<dyn Device>, Error>,
+}
+
+/// The device called `name`, in any case; the same one every time.
+pub fn device(name: &str) -> Result<Arc<dyn Device>, Error> {
+    static OPEN: Mutex<Option<FxHashMap<(&str, &str), Arc<dyn Device>>>> = Mutex::new(None);
+    let (kind, suffix) = parse(name)?;
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = open.get_or_insert_default();
+    if let Some(device) = open.get(&(kind.name, suffix)) {
+        return Ok(device.clone());
+    }
+    let device = (kind.open)(suffix)?;
+    open.insert((kind.name, suffix), device.clone());
+    Ok(device)
+}
+
+/// Every kind of device, and whether it can be used here.
+pub fn available() -> Vec<DeviceInfo> {
+    KINDS.iter().map(|k| DeviceInfo { name: k.name, about: k.about, device: device(k.name) }).collect()
+}
+
+fn parse(name: &str) -> Result<(&'static Kind, &'static str), Error> {
+    let upper = name.trim().to_ascii_uppercase();
+    let (base, suffix) = upper.split_once(':').map_or((&*upper, None), |(b, s)| (b, Some(s)));
+    let Some(kind) = KINDS.iter().find(|k| k.name == base) else {
+        let known: Vec<_> = KINDS.iter().map(|k| k.name).collect();
+        return Err(Error::Device(format!("there is no device {name:?}: expected one of {}", known.join(", "))));
+    };
+    let found = suffix.map_or(kind.suffixes.first(), |s| kind.suffixes.iter().find(|k| **k == s));
+    found.map(|s| (kind, *s)).ok_or_else(|| {
+        let known: Vec<_> = kind.suffixes.iter().map(|s| format!("{}:{s}", kind.name)).collect();
+        Error::Device(format!("there is no device {name:?}: expected {} or {}", kind.name, known.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_in_any_case_and_unknown_ones_list_the_known() {
+        for name in ["CPU", "cpu", "Cpu:0", " CPU "] {
+            assert_eq!(parse(name).map(|(k, s)| (k.name, s)), Ok(("CPU", "0")));
+        }
+        let message = device("TPU").err().unwrap().to_string();
+        assert!(message.contains("TPU") && message.contains("CPU, NULL"), "{message}");
+        let message = device("cpu:7").err().unwrap().to_string();
+        assert!(message.contains("cpu:7") && message.contains("CPU:0"), "{message}");
+        for name in ["", ":", "CPU:", "CPU:0:1", "CPU:-1"] {
+            assert!(parse(name).is_err(), "{name}");
+        }
+    }
+}

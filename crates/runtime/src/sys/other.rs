@@ -1,0 +1,83 @@
+//! Systems that are not Unixes: what `memmap2` and the standard library give.
+
+use memmap2::{Mmap, MmapMut};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// There is no fork here.
+pub fn fork_generation() -> u64 {
+    0
+}
+
+/// Machine code in memory: readable and executable. Never writable once it exists.
+pub struct CodePages {
+    map: Mmap,
+}
+
+impl CodePages {
+    /// Map `len` zeroed bytes, let `fill` write them knowing their address, then make them executable.
+    pub fn build(len: usize, code: usize, fill: impl FnOnce(&mut [u8], usize)) -> io::Result<CodePages> {
+        if code > len {
+            return Err(io::Error::other("more code than there is memory for it"));
+        }
+        let mut map = MmapMut::map_anon(len.max(1))?;
+        let base = map.as_ptr() as usize;
+        fill(&mut map[..len], base);
+        Ok(CodePages { map: map.make_exec()? })
+    }
+    /// Where it starts.
+    pub fn address(&self) -> usize {
+        self.map.as_ptr() as usize
+    }
+}
+
+/// A file for a child process to read or write, removed when dropped.
+pub struct ScratchFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ScratchFile {
+    /// An empty file in the temporary directory.
+    pub fn create() -> io::Result<ScratchFile> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let unique = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("frit-{}-{}", unique.0, unique.1));
+        let file = private_file(&path)?;
+        Ok(ScratchFile { file, path })
+    }
+    /// A path under which child processes can open it while this value lives.
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Create a file that was not there.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create_new(true).open(path)
+}
+
+/// Make sure that `path` is a directory.
+pub fn private_dir(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
+/// Bytes of main memory: not known here.
+pub fn physical_memory() -> Option<usize> {
+    None
+}
+
+/// Ask for large pages: not here.
+pub fn advise_huge(_map: &MmapMut) {}

@@ -1,0 +1,154 @@
+//! Linux, and as far as it goes the other Unixes.
+
+use memmap2::{Mmap, MmapMut};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many forks lie between the process that first asked and this one.
+pub fn fork_generation() -> u64 {
+    static FORKS: AtomicU64 = AtomicU64::new(0);
+    static HOOK: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::SeqCst);
+    }
+    HOOK.call_once(|| {
+        // SAFETY: the handler is a plain function that only touches an atomic.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    FORKS.load(Ordering::SeqCst)
+}
+
+/// Machine code in memory: readable and, in its first part, executable. Never writable once it exists.
+pub struct CodePages {
+    map: Mmap,
+}
+
+impl CodePages {
+    /// Map `len` zeroed bytes, let `fill` write them knowing their address, then make the first `code` bytes (whole
+    /// pages) executable and all of them read-only.
+    pub fn build(len: usize, code: usize, fill: impl FnOnce(&mut [u8], usize)) -> io::Result<CodePages> {
+        if code > len {
+            return Err(io::Error::other("more code than there is memory for it"));
+        }
+        let mut map = MmapMut::map_anon(len.max(1))?;
+        let base = map.as_ptr() as usize;
+        fill(&mut map[..len], base);
+        let map = map.make_read_only()?;
+        // SAFETY: the range lies in the mapping we own; nothing writes to it any more.
+        if unsafe { libc::mprotect(map.as_ptr() as *mut _, code, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(CodePages { map })
+    }
+    /// Where it starts.
+    pub fn address(&self) -> usize {
+        self.map.as_ptr() as usize
+    }
+}
+
+/// A file for a child process to read or write, which leaves nothing behind: it has no name in any directory.
+#[cfg(target_os = "linux")]
+pub struct ScratchFile {
+    file: File,
+}
+
+#[cfg(target_os = "linux")]
+impl ScratchFile {
+    /// An empty file.
+    pub fn create() -> io::Result<ScratchFile> {
+        use std::os::fd::FromRawFd;
+        // SAFETY: the name is a C string; the call has no other precondition.
+        let fd = unsafe { libc::memfd_create(c"frit".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor the kernel has just given us, owned by no one else.
+        Ok(ScratchFile { file: unsafe { File::from_raw_fd(fd) } })
+    }
+    /// A path under which child processes can open it while this value lives.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// A file for a child process to read or write, removed when dropped.
+#[cfg(not(target_os = "linux"))]
+pub struct ScratchFile {
+    file: File,
+    path: PathBuf,
+}
+
+#[cfg(not(target_os = "linux"))]
+impl ScratchFile {
+    /// An empty file in the temporary directory that only we can read.
+    pub fn create() -> io::Result<ScratchFile> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let unique = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("frit-{}-{}", unique.0, unique.1));
+        let file = private_file(&path)?;
+        Ok(ScratchFile { file, path })
+    }
+    /// A path under which child processes can open it while this value lives.
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Create a file that was not there, readable and writable by its owner only.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Make sure that `path` is a directory that no one but its owner, us, can write to; create it if it is missing.
+pub fn private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let meta = std::fs::metadata(path)?;
+    // SAFETY: no preconditions.
+    let me = unsafe { libc::geteuid() };
+    if !meta.is_dir() {
+        return Err(io::Error::other("it is not a directory"));
+    }
+    if meta.uid() != me {
+        return Err(io::Error::other(format!("it belongs to user {}, not to user {me}", meta.uid())));
+    }
+    if meta.mode() & 0o022 != 0 {
+        let mode = meta.mode() & 0o777;
+        return Err(io::Error::other(format!("others may write to it (mode {mode:o}); chmod 700 would do")));
+    }
+    Ok(())
+}
+
+/// Bytes of main memory, as far as the system says.
+pub fn physical_memory() -> Option<usize> {
+    // SAFETY: no preconditions.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    usize::try_from(pages).ok()?.checked_mul(usize::try_from(size).ok()?)
+}
+
+/// Ask for large pages behind a part of `map`; a hint.
+pub fn advise_huge(map: &MmapMut) {
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    #[cfg(not(target_os = "linux"))]
+    let _ = map;
+}
