@@ -92,7 +92,7 @@ impl DiskCache {
     pub fn get(&self, key: Key) -> Option<Vec<u8>> {
         let path = self.ready()?.join(file_name(key));
         let content = fs::read(&path).ok()?;
-        match unwrap(key, &content) {
+        match payload_of(key, &content) {
             Some(payload) => {
                 touch(&path);
                 Some(payload.to_vec())
@@ -157,7 +157,7 @@ fn header(key: Key, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The payload of a file's content, if the header is the one it should have.
-fn unwrap(key: Key, content: &[u8]) -> Option<&[u8]> {
+fn payload_of(key: Key, content: &[u8]) -> Option<&[u8]> {
     let (head, payload) = content.split_at_checked(HEADER)?;
     (head == header(key, payload)).then_some(payload)
 }
@@ -213,7 +213,8 @@ fn evict(dir: &Path, goal: u64) -> u64 {
     all.sort();
     let mut size = all.iter().map(|(_, bytes, _)| bytes).sum();
     for (used, bytes, path) in all {
-        let being_written = path.extension().is_some_and(|e| e == "tmp") && used.elapsed().is_ok_and(|age| age < HOUR);
+        let being_written =
+            path.extension().is_some_and(|e| e == "tmp") && used.elapsed().is_ok_and(|age| age < HOUR);
         if size > goal && !being_written && fs::remove_file(path).is_ok() {
             size -= bytes;
         }

@@ -98,7 +98,10 @@ mod tests {
     fn a_bad_thread_count_is_named() {
         for bad in ["0", "-1", "many", "1025", "2.5", "99999999999999999999"] {
             let message = parse_threads(Some(bad.as_ref())).unwrap_err().to_string();
-            assert!(message.contains(&format!("FRIT_THREADS={bad}")) && message.contains("1 to 1024"), "{message}");
+            assert!(
+                message.contains(&format!("FRIT_THREADS={bad}")) && message.contains("1 to 1024"),
+                "{message}"
+            );
         }
         assert_eq!(parse_threads(Some(" 3 ".as_ref())), Ok(3));
         assert!(parse_threads(None).unwrap() >= 1);

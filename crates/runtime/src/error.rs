@@ -71,7 +71,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Device(message) => f.write_str(message),
-            Error::Env { name, value, accepts } => write!(f, "{name}={value} is not valid: expected {accepts}"),
+            Error::Env { name, value, accepts } => {
+                write!(f, "{name}={value} is not valid: expected {accepts}")
+            }
             Error::Compiler { kernel, message } if kernel.is_empty() => f.write_str(message),
             Error::Compiler { kernel, message } => write!(f, "kernel {kernel} does not compile: {message}"),
             Error::Object(message) => write!(f, "compiled code cannot be loaded: {message}"),

@@ -37,6 +37,10 @@ pub use registry::{DeviceInfo, available, device};
 pub trait Device: Send + Sync {
     /// The canonical name, one that [`device`] accepts: `CPU`, `NULL`.
     fn name(&self) -> &str;
+    /// One line for people: what it is and what it works with.
+    fn describe(&self) -> String {
+        self.target().name.clone()
+    }
     /// What the machine can do, for the compiler.
     fn target(&self) -> &Target;
     /// `bytes` of memory, at least 64-byte aligned. Zero is allowed; the content is arbitrary.

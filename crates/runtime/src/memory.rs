@@ -7,7 +7,11 @@ use std::sync::Arc;
 /// One allocation as its device sees it; dropping it gives the memory back.
 ///
 /// Offsets are in bytes and already checked against `len` by [`Memory`].
-pub trait Block: Send + Sync {
+///
+/// # Safety
+/// Kernels follow what this says: as long as the block lives, `len` bytes at `address` and at `host_ptr`, where it gives
+/// one, can be read, and written too if `is_writable`.
+pub unsafe trait Block: Send + Sync {
     /// Number of bytes.
     fn len(&self) -> usize;
     /// Whether there are none.

@@ -23,7 +23,12 @@ fn kernel(name: &str, buffers: usize, len: usize, vars: usize, body: &str) -> Ke
     let buffer = |i| Param::Buffer { dtype: DType::F32, len, written: i == 0 };
     let var = |i| Param::Var { name: format!("v{i}") };
     let code = Code::C(format!("{HEAD}void {name}{ARGS} {{\n{body}\n}}\n"));
-    Kernel { name: name.into(), code, params: (0..buffers).map(buffer).chain((0..vars).map(var)).collect(), scratch: 0 }
+    Kernel {
+        name: name.into(),
+        code,
+        params: (0..buffers).map(buffer).chain((0..vars).map(var)).collect(),
+        scratch: 0,
+    }
 }
 
 fn add(name: &str, n: usize) -> Kernel {
@@ -145,7 +150,9 @@ fn functions_that_compilers_call_by_themselves_are_there() {
     );
     let mut k = kernel("calls", 2, n, 2, &body);
     let Code::C(source) = &mut k.code else { unreachable!() };
-    *source = format!("{declared}extern float fmodf(float, float); extern double fma(double, double, double);\n{source}");
+    *source = format!(
+        "{declared}extern float fmodf(float, float); extern double fma(double, double, double);\n{source}"
+    );
     let (out, x) = (floats(&cpu, &vec![9.0; n]), floats(&cpu, &vec![2.5; n]));
     cpu.load(&k).unwrap().launch(&[&out, &x], &[4, 400], dims(1)).unwrap();
     let got = read(&out);
@@ -215,7 +222,10 @@ fn many_kernels_load_together_with_equal_names_and_shared_helpers() {
     for (i, result) in loaded.iter().enumerate() {
         match (i, result) {
             (26, Err(Error::Compiler { kernel, message })) => {
-                assert!(kernel == "wrong" && message.contains("wrong:") && message.contains("not"), "{message}");
+                assert!(
+                    kernel == "wrong" && message.contains("wrong:") && message.contains("not"),
+                    "{message}"
+                );
             }
             (27, Err(e)) => assert!(e.to_string().contains("takes C source"), "{e}"),
             (_, Ok(k)) => {
@@ -353,7 +363,10 @@ fn no_compiler_in_the_path_names_the_path() {
         return;
     }
     let empty = TempDir::new("path");
-    let out = again("no_compiler_in_the_path_names_the_path", &[("PATH", &empty.0), ("FRIT_CACHE", Path::new("0"))]);
+    let out = again(
+        "no_compiler_in_the_path_names_the_path",
+        &[("PATH", &empty.0), ("FRIT_CACHE", Path::new("0"))],
+    );
     let text = text(&out);
     assert!(out.status.success() && text.contains("gcc or cc in") && text.contains("frit-test"), "{text}");
 }
@@ -404,7 +417,9 @@ fn a_cached_kernel_needs_no_second_compilation() {
     run(&Cpu::new(config()));
     assert_eq!(stamp(file), before, "not written again");
     // Every damage is noticed, removed and repaired.
-    for damage in [&good[..good.len() / 2], &[], &[&good[..], b"x"].concat(), &flip(&good, 20), &flip(&good, 60)] {
+    for damage in
+        [&good[..good.len() / 2], &[], &[&good[..], b"x"].concat(), &flip(&good, 20), &flip(&good, 60)]
+    {
         fs::write(file, damage).unwrap();
         run(&Cpu::new(config()));
         assert_eq!(fs::read(file).unwrap(), good);

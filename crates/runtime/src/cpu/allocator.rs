@@ -3,9 +3,9 @@
 //! Every block is 64-byte aligned and initialised (zero when fresh, old bytes when reused). What waits is bounded: the
 //! blocks that have waited longest go back to the system first.
 
+use crate::Error;
 use crate::memory::{Block, Memory, MemoryStats};
 use crate::sys::{self, ForkMutex};
-use crate::Error;
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,8 +15,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Alignment of every block: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
-/// Blocks from this size on are mapped on their own and start at a large page.
+/// Blocks from this size on are mapped on their own.
 const MAPPED: usize = 1 << 20;
+/// Blocks from this size on start at a large page and ask for more of them.
+const LARGE: usize = 4 << 20;
 const LARGE_PAGE: usize = 2 << 20;
 
 /// An allocator; clones share it.
@@ -77,7 +79,11 @@ impl Allocator {
     /// `bytes` of memory, 64-byte aligned; arbitrary bytes.
     pub fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
         let shared = &self.shared;
-        let full = || Error::OutOfMemory { device: shared.device.into(), bytes, in_use: shared.in_use.load(Relaxed) };
+        let full = || Error::OutOfMemory {
+            device: shared.device.into(),
+            bytes,
+            in_use: shared.in_use.load(Relaxed),
+        };
         let class = size_class(bytes).ok_or_else(full)?;
         let cached = shared.free.lock().take(class);
         shared.allocations.fetch_add(1, Relaxed);
@@ -86,10 +92,12 @@ impl Allocator {
                 shared.reused.fetch_add(1, Relaxed);
                 region
             }
-            None => Region::map(class).or_else(|| {
-                self.trim();
-                Region::map(class)
-            }).ok_or_else(full)?,
+            None => Region::map(class)
+                .or_else(|| {
+                    self.trim();
+                    Region::map(class)
+                })
+                .ok_or_else(full)?,
         };
         let in_use = shared.in_use.fetch_add(bytes, Relaxed) + bytes;
         shared.peak.fetch_max(in_use, Relaxed);
@@ -155,7 +163,7 @@ impl Region {
             let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
             return Some(Region { ptr, class, map: None });
         }
-        let slack = if class >= LARGE_PAGE { LARGE_PAGE } else { 0 };
+        let slack = if class >= LARGE { LARGE_PAGE } else { 0 };
         let mut map = MmapMut::map_anon(class + slack).ok()?;
         let start = map.as_mut_ptr();
         let ahead = if slack == 0 { 0 } else { start.align_offset(LARGE_PAGE) };
@@ -190,7 +198,8 @@ impl HostBlock {
     }
 }
 
-impl Block for HostBlock {
+// SAFETY: the region is ours until the block is dropped, and its class is at least `bytes`.
+unsafe impl Block for HostBlock {
     fn len(&self) -> usize {
         self.bytes
     }
@@ -239,7 +248,7 @@ mod tests {
     fn size_classes_waste_at_most_an_eighth_beyond_a_cache_line() {
         for bytes in (0..5000).chain([1 << 20, (1 << 20) + 1, 3 << 29, usize::MAX / 8]) {
             let class = size_class(bytes).unwrap();
-            assert!(class >= bytes.max(1) && class % ALIGN == 0);
+            assert!(class >= bytes.max(1) && class.is_multiple_of(ALIGN));
             assert!(class <= bytes + (bytes / 8).max(ALIGN), "{bytes} -> {class}");
             assert_eq!(size_class(class), Some(class));
         }
@@ -253,7 +262,11 @@ mod tests {
         let y = a.alloc(0).unwrap();
         let place = x.address();
         assert_eq!((a.stats().in_use, a.stats().peak, a.stats().cached), (5_000_000, 5_000_000, 0));
-        assert!(place % LARGE_PAGE as u64 == 0 && y.address() % ALIGN as u64 == 0 && y.len_bytes() == 0);
+        assert!(
+            place.is_multiple_of(LARGE_PAGE as u64)
+                && y.address().is_multiple_of(ALIGN as u64)
+                && y.len_bytes() == 0
+        );
         drop(x);
         assert_eq!(a.stats().in_use, 0);
         assert_eq!(a.stats().cached, size_class(5_000_000).unwrap());

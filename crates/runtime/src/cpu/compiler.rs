@@ -4,7 +4,7 @@
 //! go to the compiler in one text, since starting it costs as much as compiling a small kernel: each text is kept apart
 //! by renaming its entry. So a kernel's source must be complete in itself, and what it defines besides its entry
 //! must either be guarded (`#ifndef NAME` / `#define NAME`) or have a name that holds the entry's name. Where that is not
-//! so, or one of the kernels has an error, the kernels of the text are compiled one by one.
+//! so, or one of the kernels has an error, the text is halved until the others compile.
 
 use super::elf::Object;
 use super::image::Image;
@@ -23,18 +23,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Names that are tried, in this order, where none is asked for. A bare `clang` may be missing where `clang-19` is not.
+#[rustfmt::skip]
 const NAMES: &[&str] = &[
     "clang", "clang-24", "clang-23", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17",
     "clang-16", "clang-15", "clang-14", "gcc", "cc",
 ];
 
-/// Flags for every kernel. The numeric contract: no contraction, no aliasing or overflow assumptions, no errno. The
-/// loader: position-independent, a section for each function, nothing outside but [`super::libcalls`].
+/// Flags for every kernel.
+#[rustfmt::skip]
 const FLAGS: &[&str] = &[
-    "-x", "c", "-std=gnu11", "-w", "-O2",
+    "-x", "c", "-std=gnu11", "-w", "-O2", "-c",
+    // The numeric contract: nothing is contracted, assumed not to alias or to overflow, or kept for a trap.
     "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
+    // The loader: position-independent, a section for each function, no calls but those in `libcalls`.
     "-ffreestanding", "-fPIC", "-fno-plt", "-fvisibility=hidden", "-ffunction-sections", "-fno-stack-protector",
-    "-fno-asynchronous-unwind-tables", "-fcf-protection=none", "-fno-ident", "-c",
+    "-fno-asynchronous-unwind-tables", "-fcf-protection=none", "-fno-ident",
 ];
 
 /// Source in one text for the compiler: enough to make its start cheap.
@@ -77,7 +80,8 @@ impl Compiler {
 
     /// The compiler's path and the first line of what it says of itself.
     pub fn describe(&self) -> Result<String, Error> {
-        self.found().map(|f| format!("{} ({})", f.path.display(), f.version.lines().next().unwrap_or_default()))
+        self.found()
+            .map(|f| format!("{} ({})", f.path.display(), f.version.lines().next().unwrap_or_default()))
     }
 
     /// The images of these kernels, in the same order: from the cache, or compiled together and in parallel.
@@ -195,11 +199,15 @@ fn find(wanted: Option<&OsStr>) -> Result<Found, Error> {
     let output = Command::new(&path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output();
     let output = output.map_err(|e| Error::compiler("", format!("{} does not run: {e}", path.display())))?;
     if !output.status.success() {
-        return Err(Error::compiler("", format!("{} --version fails: it is not a C compiler", path.display())));
+        return Err(Error::compiler(
+            "",
+            format!("{} --version fails: it is not a C compiler", path.display()),
+        ));
     }
     let version = String::from_utf8_lossy(&output.stdout).into_owned();
     let flags = flags(&version);
-    let identity = [path.as_os_str().as_encoded_bytes(), version.as_bytes(), flags.join(" ").as_bytes()].join(&0);
+    let identity =
+        [path.as_os_str().as_encoded_bytes(), version.as_bytes(), flags.join(" ").as_bytes()].join(&0);
     let identity = [identity, target::identity()].concat();
     Ok(Found { path, version, flags, identity })
 }
@@ -224,12 +232,13 @@ fn flags(version: &str) -> Vec<String> {
 }
 
 impl Found {
-    /// All of them in one text; one by one if that fails.
+    /// All of them in one text; each half by itself if that fails.
     fn compile_batch(&self, sources: &[Source]) -> Vec<Result<Image, Error>> {
-        if let [source] = sources {
-            return vec![self.compile_one(source)];
+        if sources.len() <= 1 {
+            return sources.iter().map(|s| self.compile_one(s)).collect();
         }
-        let entries: Vec<String> = sources.iter().enumerate().map(|(i, s)| format!("{}_in{i}", s.name)).collect();
+        let entries: Vec<String> =
+            sources.iter().enumerate().map(|(i, s)| format!("{}_in{i}", s.name)).collect();
         let mut text = String::new();
         for (source, entry) in sources.iter().zip(&entries) {
             let Source { name, text: body } = source;
@@ -241,7 +250,10 @@ impl Found {
         };
         match self.run(&text).map_err(|e| Error::compiler("", e)).and_then(|object| link(&object)) {
             Ok(images) => images.into_iter().map(Ok).collect(),
-            Err(_) => sources.iter().map(|s| self.compile_one(s)).collect(),
+            Err(_) => {
+                let (one, other) = sources.split_at(sources.len() / 2);
+                [self.compile_batch(one), self.compile_batch(other)].concat()
+            }
         }
     }
 
@@ -263,7 +275,12 @@ impl Found {
             input.rewind()?;
             let mut command = Command::new(&self.path);
             command.args(&self.flags).arg("-").arg("-o").arg(object.path()).env("LC_ALL", "C");
-            let output = command.stdin(input).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?.wait_with_output()?;
+            let output = command
+                .stdin(input)
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()?
+                .wait_with_output()?;
             if !output.status.success() {
                 return Ok(Err(complaint(&output.stderr)));
             }

@@ -80,6 +80,10 @@ impl Device for Cpu {
     fn name(&self) -> &str {
         "CPU"
     }
+    fn describe(&self) -> String {
+        let compiler = self.compiler.describe().unwrap_or_else(|e| e.to_string());
+        format!("{}, {} threads, {compiler}", self.target.name, self.target.threads)
+    }
     fn target(&self) -> &Target {
         &self.target
     }
@@ -144,7 +148,16 @@ impl Loaded for CpuKernel {
                 // SAFETY: the kernel gets what its ABI asks for: as many buffers and variables as it has parameters,
                 // each buffer at least as large as stated and reachable from here, scratch of this thread, a status
                 // word. Everything outlives the call. Kernels are made by our own compiler to stay inside.
-                unsafe { entry(pointers.as_ptr().cast(), vars.as_ptr(), scratch.cast(), status.as_ptr(), begin, end) }
+                unsafe {
+                    entry(
+                        pointers.as_ptr().cast(),
+                        vars.as_ptr(),
+                        scratch.cast(),
+                        status.as_ptr(),
+                        begin,
+                        end,
+                    )
+                }
             };
             if scratch::with_scratch(self.scratch, call).is_none() {
                 no_scratch.store(true, Relaxed);
@@ -152,7 +165,8 @@ impl Loaded for CpuKernel {
         };
         self.share(dims.thread_extent, &run);
         if no_scratch.into_inner() {
-            return Err(Error::OutOfMemory { device: "CPU".into(), bytes: self.scratch, in_use: 0 });
+            let message = format!("there is no memory for {} bytes of scratch", self.scratch);
+            return Err(Error::Launch { kernel: self.name.clone(), message });
         }
         match status.into_inner() {
             0 => Ok(()),

@@ -125,7 +125,9 @@ impl<'a> Object<'a> {
             let (link, info) = (u32_at(file, at + 40)? as usize, u32_at(file, at + 44)? as usize);
             sections.push(Section { name: "", kind, flags, align, link, info, data });
         }
-        let Some(strings) = sections.get(names).map(|s| s.data) else { return bad("the object has no section names") };
+        let Some(strings) = sections.get(names).map(|s| s.data) else {
+            return bad("the object has no section names");
+        };
         for (section, at) in sections.iter_mut().zip(section_names) {
             section.name = name_at(strings, at)?;
         }
@@ -136,7 +138,9 @@ impl<'a> Object<'a> {
     }
 
     fn read_symbols(&mut self) -> Result<(), Error> {
-        let Some(table) = self.sections.iter().find(|s| s.kind == SYMTAB) else { return bad("the object has no symbols") };
+        let Some(table) = self.sections.iter().find(|s| s.kind == SYMTAB) else {
+            return bad("the object has no symbols");
+        };
         let Some(strings) = self.sections.get(table.link).map(|s| s.data) else {
             return bad("the object has no symbol names");
         };
@@ -242,7 +246,11 @@ impl Layout {
                     }
                     R_PC64 if external => return bad("it has a relative reference to a function outside"),
                     R_64 | R_PC32 | R_PLT32 | R_PC64 => {}
-                    kind => return bad(format!("relocation type {kind} is not supported (is it compiled with -fPIC?)")),
+                    kind => {
+                        return bad(format!(
+                            "relocation type {kind} is not supported (is it compiled with -fPIC?)"
+                        ));
+                    }
                 }
             }
         }
@@ -279,7 +287,8 @@ impl Layout {
     }
 
     fn build(&self, object: &Object, entry: usize) -> Result<Image, Error> {
-        let mut image = Image { bytes: vec![0; self.len as usize], code: self.code as usize, entry, fixups: vec![] };
+        let mut image =
+            Image { bytes: vec![0; self.len as usize], code: self.code as usize, entry, fixups: vec![] };
         for (index, at) in &self.sections {
             let data = object.sections[*index].data;
             image.bytes[*at as usize..*at as usize + data.len()].copy_from_slice(data);

@@ -62,9 +62,8 @@ impl Image {
     pub fn load(&self) -> Result<LoadedImage, Error> {
         let resolve = |place: &Place| match place {
             Place::Here(_) => Ok(0),
-            Place::Function(name) => {
-                libcalls::find(name).ok_or_else(|| Error::Object(format!("it calls {name}, which kernels may not")))
-            }
+            Place::Function(name) => libcalls::find(name)
+                .ok_or_else(|| Error::Object(format!("it calls {name}, which kernels may not"))),
         };
         self.validate()?;
         let functions = self.fixups.iter().map(|f| resolve(&f.to)).collect::<Result<Vec<_>, _>>()?;
@@ -103,7 +102,9 @@ impl Image {
                 Place::Here(offset) => ("", *offset),
                 Place::Function(name) => (&**name, 0),
             };
-            [fixup.at as u64, offset as u64, name.len() as u64].into_iter().for_each(|x| out.extend(x.to_le_bytes()));
+            [fixup.at as u64, offset as u64, name.len() as u64]
+                .into_iter()
+                .for_each(|x| out.extend(x.to_le_bytes()));
             out.extend(name.as_bytes());
         }
         out.extend(&self.bytes);

@@ -108,7 +108,9 @@ impl Pool {
         }
         let seen = self.starting.load(Ordering::Relaxed);
         let claim = generation + 1;
-        if seen == claim || self.starting.compare_exchange(seen, claim, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if seen == claim
+            || self.starting.compare_exchange(seen, claim, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
             return None;
         }
         let crew = Box::into_raw(Box::new(Crew::start(self.threads - 1, generation)));
@@ -166,7 +168,9 @@ impl Crew {
         }
         // SAFETY: only the lifetime changes; the pointer is followed only by threads in the job, and `close` waits for
         // them before this function, and with it the borrow, ends.
-        let run = unsafe { std::mem::transmute::<&(dyn Fn(i64, i64) + Sync), &'static (dyn Fn(i64, i64) + Sync)>(f) };
+        let run = unsafe {
+            std::mem::transmute::<&(dyn Fn(i64, i64) + Sync), &'static (dyn Fn(i64, i64) + Sync)>(f)
+        };
         let job = Job { run, end: extent, grain, threads: helpers + 1 };
         // SAFETY: we hold `busy` and the gate is closed and empty, so no one else looks at the job.
         unsafe { *shared.job.get() = job };
@@ -238,7 +242,8 @@ impl Shared {
                 self.sleeping[me].store(true, Ordering::SeqCst);
                 // Looked at again after saying that we sleep: an opener either sees that or was seen here.
                 let gate = self.gate.load(Ordering::SeqCst);
-                if !(gate & OPEN != 0 && gate >> 32 != seen) && !self.quit.load(Ordering::SeqCst) {
+                let nothing = gate & OPEN == 0 || gate >> 32 == seen;
+                if nothing && !self.quit.load(Ordering::SeqCst) {
                     thread::park();
                 }
                 self.sleeping[me].store(false, Ordering::SeqCst);

@@ -122,6 +122,9 @@ mod tests {
         let t = detect(3);
         assert!(t.name.starts_with("c-") && t.threads == 3 && t.vector_bytes.is_power_of_two());
         assert_eq!(parse_size("2048K"), Some(2 << 20));
-        assert_eq!((parse_size("x"), parse_size(""), parse_size("99999999999999999999K")), (None, None, None));
+        assert_eq!(
+            (parse_size("x"), parse_size(""), parse_size("99999999999999999999K")),
+            (None, None, None)
+        );
     }
 }

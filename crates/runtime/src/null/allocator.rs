@@ -1,7 +1,7 @@
 //! Memory that is only counted.
 
-use crate::memory::{Block, Memory, MemoryStats};
 use crate::Error;
+use crate::memory::{Block, Memory, MemoryStats};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -44,7 +44,8 @@ struct Counted {
     counts: Arc<Counts>,
 }
 
-impl Block for Counted {
+// SAFETY: there is no address to follow, and `host_ptr` gives none.
+unsafe impl Block for Counted {
     fn len(&self) -> usize {
         self.bytes
     }

@@ -68,3 +68,20 @@ impl<T> Drop for ForkGuard<'_, T> {
         self.mutex.owner.store(0, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_held_at_a_fork_starts_over_in_the_child() {
+        let mutex = ForkMutex::<Vec<i32>>::default();
+        mutex.lock().push(1);
+        assert_eq!(*mutex.lock(), [1]);
+        // As a child finds it whose parent's other thread was inside.
+        mutex.owner.store(fork_generation() + 77, Ordering::SeqCst);
+        assert_eq!(*mutex.lock(), []);
+        mutex.lock().push(2);
+        assert_eq!(*mutex.lock(), [2]);
+    }
+}
