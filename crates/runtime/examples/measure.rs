@@ -1,6 +1,8 @@
 //! What the CPU device costs: compiling, loading, sharing out, launching, allocating. Prints JSON lines.
 //!
-//!     cargo run --release -p frit-runtime --example measure
+//! ```text
+//! cargo run --release -p frit-runtime --example measure
+//! ```
 
 use frit_abi::{Code, DType, Kernel, LaunchDims, Param};
 use frit_runtime::cpu::pool::Pool;

@@ -5,7 +5,7 @@
 //! - [`Device`] and [`Loaded`], below: what every device does.
 //! - [`memory`]: a region of device memory, [`registry`]: devices by name, [`error`]: what can go wrong.
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing.
-//! - [`cache`]: compiled kernels on disk. [`env`]: every `FRIT_` flag this room reads.
+//! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
 //! - [`sys`]: what differs between operating systems.
 //!
 //! ```no_run

@@ -3,7 +3,9 @@
 //! From the entry the relocations lead to every section it needs; those are laid out as an [`Image`], relative
 //! references are resolved, references to functions outside go through a table of addresses that the loader fills:
 //!
-//!     .text.k  .rodata.cst32  + call memset   ->   code | stub: jmp *slot | constants | slot: &memset
+//! ```text
+//! .text.k  .rodata.cst32  + call memset   ->   code | stub: jmp *slot | constants | slot: &memset
+//! ```
 //!
 //! An object is data from outside: whatever is wrong with it is an error, never a panic.
 

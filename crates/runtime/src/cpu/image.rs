@@ -2,7 +2,9 @@
 //!
 //! This is what the disk cache keeps and what becomes executable memory:
 //!
-//!     code, padded to a page | constants and addresses
+//! ```text
+//! code, padded to a page | constants and addresses
+//! ```
 //!
 //! Nothing in it is writable once loaded.
 
