@@ -1,7 +1,8 @@
 //! Devices by name: `CPU`, `cpu:0`, `NULL`. Each is opened once per process, when first asked for.
 
+use crate::sys::ForkMutex;
 use crate::{Device, Error, cpu, null};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// One kind of device: its name, what it is, and how to open the one with a given suffix.
 struct Kind {
@@ -33,9 +34,9 @@ pub struct DeviceInfo {
 
 /// The device called `name`, in any case; the same one every time.
 pub fn device(name: &str) -> Result<Arc<dyn Device>, Error> {
-    static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+    static OPEN: ForkMutex<Vec<Opened>> = ForkMutex::new(Vec::new());
     let (kind, suffix) = parse(name)?;
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     if let Some((.., device)) = open.iter().find(|(k, s, _)| (*k, *s) == (kind.name, suffix)) {
         return Ok(device.clone());
     }

@@ -17,6 +17,13 @@ pub struct ForkMutex<T> {
 // SAFETY: `lock` hands out one guard at a time, so a shared mutex moves access to T between threads.
 unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
+impl<T> ForkMutex<T> {
+    /// One that holds `value`.
+    pub const fn new(value: T) -> ForkMutex<T> {
+        ForkMutex { owner: AtomicU64::new(0), value: UnsafeCell::new(value) }
+    }
+}
+
 impl<T: Default> ForkMutex<T> {
     /// Wait for the value.
     pub fn lock(&self) -> ForkGuard<'_, T> {
