@@ -1,0 +1,104 @@
+//! The repository keeps its own promises: the dependency table, documented flags, file sizes, no stray panics.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(dir).expect("a readable folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn crates() -> Vec<String> {
+    let dirs = std::fs::read_dir(root().join("crates")).expect("crates/ is there").flatten();
+    let mut names: Vec<String> = dirs.map(|d| d.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The part of a source file before its unit tests.
+fn without_tests(source: &str) -> &str {
+    source.split("#[cfg(test)]").next().unwrap_or(source)
+}
+
+#[test]
+fn rooms_depend_on_what_the_architecture_says() {
+    let table = read("ARCHITECTURE.md");
+    for name in crates() {
+        let row = table.lines().find(|l| l.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for {name}"));
+        let cell = row.trim_end_matches(" |").rsplit('|').next().unwrap_or("").trim().to_string();
+        let said: BTreeSet<String> =
+            cell.split(',').map(|s| s.trim().to_string()).filter(|s| !s.is_empty() && s != "–").collect();
+        let manifest = read(format!("crates/{name}/Cargo.toml"));
+        let section = manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
+        let real: BTreeSet<String> = section
+            .lines()
+            .filter_map(|l| l.split(['.', ' ', '=']).next())
+            .filter_map(|d| if d == "frit" { Some("frit") } else { d.strip_prefix("frit-") })
+            .map(String::from)
+            .collect();
+        assert_eq!(real, said, "dependencies of {name}: the manifest (left) against ARCHITECTURE.md (right)");
+    }
+}
+
+#[test]
+fn every_environment_flag_is_documented() {
+    let docs = read("README.md") + &read("ARCHITECTURE.md");
+    let mut missing = BTreeSet::new();
+    for file in rust_files(&root().join("crates")) {
+        let text = std::fs::read_to_string(&file).expect("a readable file");
+        for part in text.split("\"FRIT_").skip(1) {
+            let name: String = part.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
+            if !name.is_empty() && !docs.contains(&format!("FRIT_{name}")) {
+                missing.insert(format!("FRIT_{name}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "flags that neither README.md nor ARCHITECTURE.md names: {missing:?}");
+}
+
+#[test]
+fn rooms_that_face_users_do_not_unwrap() {
+    for room in ["runtime", "engine", "tensor", "nn"] {
+        for file in rust_files(&root().join("crates").join(room).join("src")) {
+            let text = std::fs::read_to_string(&file).expect("a readable file");
+            for (i, line) in without_tests(&text).lines().enumerate() {
+                let code = line.split("//").next().unwrap_or("");
+                assert!(!code.contains(".unwrap()"), "{}:{}: {}", file.display(), i + 1, line.trim());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    for file in rust_files(&root().join("crates")) {
+        let lines = std::fs::read_to_string(&file).expect("a readable file").lines().count();
+        assert!(lines <= 900, "{} has {lines} lines: it is asking to be two", file.display());
+    }
+}
+
+#[test]
+fn passes_are_named_after_their_files() {
+    for room in ["schedule", "codegen"] {
+        let text = read(format!("crates/{room}/src/lib.rs"));
+        assert!(text.contains("PASSES"), "{room} lists its passes as data");
+    }
+}
