@@ -18,7 +18,7 @@ pub struct Flag {
 }
 
 /// Every variable read here.
-pub const FLAGS: [Flag; 3] = [THREADS, CC, CACHE];
+pub const FLAGS: [Flag; 4] = [THREADS, CC, CACHE, INTERP_SEED];
 
 const THREADS: Flag = Flag {
     name: "FRIT_THREADS",
@@ -34,6 +34,11 @@ const CACHE: Flag = Flag {
     name: "FRIT_CACHE",
     accepts: "a directory, or 0 or off",
     about: "where compiled kernels are kept; frit in the user's cache directory by default",
+};
+const INTERP_SEED: Flag = Flag {
+    name: "FRIT_INTERP_SEED",
+    accepts: "a number from 0 to 18446744073709551615",
+    about: "seed for the order in which the interpreter runs lanes, blocks and slices; 0 by default",
 };
 
 /// Where compiled kernels are kept.
@@ -66,6 +71,12 @@ pub fn cache() -> CacheSetting {
             None => CacheSetting::Off,
         },
     }
+}
+
+/// `FRIT_INTERP_SEED`, or 0.
+pub fn interp_seed() -> Result<u64, Error> {
+    let Some(value) = read(&INTERP_SEED) else { return Ok(0) };
+    value.to_str().and_then(|v| v.trim().parse().ok()).ok_or_else(|| invalid(&INTERP_SEED, &value))
 }
 
 /// The directories of `PATH`.

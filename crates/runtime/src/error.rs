@@ -51,6 +51,15 @@ pub enum Error {
         /// Why it was not launched.
         message: String,
     },
+    /// A kernel did what no kernel may: a fault of the compiler, found by a device that checks.
+    Fault {
+        /// Name of the kernel.
+        kernel: String,
+        /// The instruction, by number and text; empty where none is to blame.
+        instruction: String,
+        /// What it did.
+        message: String,
+    },
     /// A load or store at a place that came from data missed its buffer.
     Index {
         /// Name of the kernel.
@@ -84,6 +93,9 @@ impl fmt::Display for Error {
                 write!(f, "{bytes} bytes at offset {offset} are outside a memory of {len} bytes")
             }
             Error::Launch { kernel, message } => write!(f, "kernel {kernel} was not launched: {message}"),
+            Error::Fault { kernel, instruction, message } => {
+                write!(f, "kernel {kernel} is wrong: instruction {instruction}: {message}")
+            }
             Error::Index { kernel, site } => {
                 write!(f, "an index computed from data is out of range in kernel {kernel} (access {site})")
             }

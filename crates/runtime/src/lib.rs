@@ -5,6 +5,7 @@
 //! - [`Device`] and [`Loaded`], below: what every device does.
 //! - [`memory`]: a region of device memory, [`registry`]: devices by name, [`error`]: what can go wrong.
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing.
+//! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
 //! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
 //! - [`sys`]: what differs between operating systems.
 //!
@@ -20,6 +21,7 @@ pub mod cache;
 pub mod cpu;
 pub mod env;
 pub mod error;
+pub mod interp;
 pub mod memory;
 pub mod null;
 pub mod registry;

@@ -1,7 +1,7 @@
 //! Devices by name: `CPU`, `cpu:0`, `NULL`. Each is opened once per process, when first asked for.
 
 use crate::sys::ForkMutex;
-use crate::{Device, Error, cpu, null};
+use crate::{Device, Error, cpu, interp, null};
 use std::sync::Arc;
 
 /// One kind of device: its name, what it is, and how to open the one with a given suffix.
@@ -16,6 +16,12 @@ struct Kind {
 /// Every kind of device there is, best first.
 const KINDS: &[Kind] = &[
     Kind { name: "CPU", about: "this machine's cores", suffixes: &["0"], open: |_| cpu::open() },
+    Kind {
+        name: "INTERP",
+        about: "checks every step, slow; as a CPU or a GPU",
+        suffixes: &["CPU", "GPU"],
+        open: interp::open,
+    },
     Kind { name: "NULL", about: "compiles, runs nothing", suffixes: &["0"], open: |_| null::open() },
 ];
 
