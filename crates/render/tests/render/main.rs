@@ -1,0 +1,5 @@
+//! Rendered programs, run.
+
+mod build;
+mod bytecode;
+mod faults;
