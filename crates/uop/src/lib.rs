@@ -15,6 +15,7 @@ pub mod rewrite;
 pub mod rules;
 pub mod site;
 pub mod spec;
+pub mod symbolic;
 pub mod text;
 
 pub use arg::{Arg, Axes, AxisKind, RangeArg, ScatterMode, Space, Storage};

@@ -213,6 +213,7 @@ struct Entry<C: 'static> {
 pub struct Matcher<C: 'static> {
     start: [u32; 129],
     flat: Vec<Entry<C>>,
+    keeps_shape: bool,
 }
 
 impl<C> Matcher<C> {
@@ -244,7 +245,12 @@ impl<C> Matcher<C> {
         for s in &mut start[Op::ALL.len()..] {
             *s = flat.len() as u32;
         }
-        Matcher { start, flat }
+        Matcher { start, flat, keeps_shape: false }
+    }
+    /// Refuse replacements of another shape: a rule about values does not know that a constant is a scalar.
+    pub fn keeping_shape(mut self) -> Matcher<C> {
+        self.keeps_shape = true;
+        self
     }
     /// What the first rule that applies makes of the node; `None` if none applies.
     #[inline]
@@ -272,6 +278,7 @@ impl<C> Matcher<C> {
             };
             if let Some(r) = r
                 && r != *n
+                && !(self.keeps_shape && reshapes(n, &r))
             {
                 return Some((r, e.set, e.rule));
             }
@@ -283,6 +290,11 @@ impl<C> Matcher<C> {
     pub fn has_rules(&self, op: Op) -> bool {
         self.start[op as usize] != self.start[op as usize + 1]
     }
+}
+
+#[inline]
+fn reshapes(n: &UOp, r: &UOp) -> bool {
+    n.try_shape().is_some_and(|s| !s.is_empty()) && n.try_shape() != r.try_shape()
 }
 
 /// The sources of a node in order, or a swapped pair.
@@ -379,7 +391,6 @@ macro_rules! __roots {
 // which ops must occur among the sources: the cheap filter before the pattern runs
 #[doc(hidden)]
 #[macro_export]
-#[rustfmt::skip]
 macro_rules! __needs {
     ( ( $($t:tt)* ) ) => { $crate::__needs!(@ [] $($t)*) };
     ( [ $($t:tt)* ] ) => { $crate::__needs!(@ [] $($t)*) };
@@ -400,7 +411,6 @@ macro_rules! __needs {
 // match the sources of $n against an argument list, then the remaining goals, then run $leaf
 #[doc(hidden)]
 #[macro_export]
-#[rustfmt::skip]
 macro_rules! __args {
     ( $n:ident ( $($t:tt)* ) $goals:tt $leaf:tt ) => { $crate::__seq!{ $n (0usize) [ $($t)* ] $goals $leaf } };
     ( $n:ident [ $($t:tt)* ] $goals:tt $leaf:tt ) => {
@@ -409,7 +419,6 @@ macro_rules! __args {
 }
 #[doc(hidden)]
 #[macro_export]
-#[rustfmt::skip]
 macro_rules! __seq {
     ( $n:ident ($i:expr) [] $g:tt $leaf:tt ) => { if $crate::rules::Kids::count(&$n) == $i { $crate::__goals!{ $g $leaf } } };
     ( $n:ident ($i:expr) [ .. ] $g:tt $leaf:tt ) => { $crate::__goals!{ $g $leaf } };
@@ -439,7 +448,6 @@ macro_rules! __seq {
 // a nested op: match it now (depth first), the rest of this list becomes a goal
 #[doc(hidden)]
 #[macro_export]
-#[rustfmt::skip]
 macro_rules! __sub {
     ( $n:ident ($i:expr) ($($op:ident)|+) $args:tt $x:ident $rest:tt [ $($g:tt)* ] $leaf:tt ) => {
         if let Some($x) = $crate::rules::Kids::kid(&$n, $i) {
@@ -457,7 +465,6 @@ macro_rules! __goals {
 // the same pattern as data
 #[doc(hidden)]
 #[macro_export]
-#[rustfmt::skip]
 macro_rules! __pat {
     (@op ( $($op:ident)|+ ) $a:tt $name:expr) => { $crate::__pat!(@node [$($op)+] $a $name) };
     (@op $op:ident $a:tt $name:expr) => { $crate::__pat!(@node [$op] $a $name) };
