@@ -5,6 +5,7 @@
 
 pub mod arg;
 pub mod build;
+pub mod eval;
 pub mod graph;
 pub mod infer;
 pub mod linear;
