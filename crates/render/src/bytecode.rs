@@ -61,7 +61,9 @@ struct Writer<'a> {
     program: Program,
     /// What is known before the first step; `program.code` has the rest.
     prelude: Vec<Instr>,
-    /// Registers of the values in scope.
+    /// Registers of what was computed there.
+    uniforms: FxHashMap<UOp, Reg>,
+    /// Registers of the values in scope that steps computed.
     values: FxHashMap<UOp, Reg>,
     /// Where `Define`s live.
     defines: FxHashMap<UOp, Memory>,
@@ -79,8 +81,16 @@ impl<'a> Writer<'a> {
             buffers: linear.params.len() as u32,
             code: vec![],
         };
-        let (values, defines) = (FxHashMap::default(), FxHashMap::default());
-        let mut writer = Writer { linear, target, program, prelude: vec![], values, defines, scopes: vec![] };
+        let mut writer = Writer {
+            linear,
+            target,
+            program,
+            prelude: vec![],
+            uniforms: FxHashMap::default(),
+            values: FxHashMap::default(),
+            defines: FxHashMap::default(),
+            scopes: vec![],
+        };
         if linear.written.len() != linear.params.len() {
             return Err(writer.malformed("it does not say of every parameter whether it is written"));
         }
@@ -287,7 +297,7 @@ impl<'a> Writer<'a> {
     /// A value of constants, variables and hardware ids, computed before the first step.
     fn uniform(&mut self, node: &UOp) -> Result<Reg, Error> {
         let node = behind_after(node);
-        if let Some(&r) = self.values.get(node) {
+        if let Some(&r) = self.uniforms.get(node) {
             return Ok(r);
         }
         let instr: Box<dyn FnOnce(Reg) -> Instr> = match (node.op, &node.arg) {
@@ -313,14 +323,14 @@ impl<'a> Writer<'a> {
                 let dst = self.register(node)?;
                 let instr = self.compute(node, dst, src)?;
                 self.prelude.push(instr);
-                self.values.insert(node.clone(), dst);
+                self.uniforms.insert(node.clone(), dst);
                 return Ok(dst);
             }
             _ => return Err(self.malformed(format!("{node:?} is used where it is not computed"))),
         };
         let dst = self.register(node)?;
         self.prelude.push(instr(dst));
-        self.values.insert(node.clone(), dst);
+        self.uniforms.insert(node.clone(), dst);
         Ok(dst)
     }
 

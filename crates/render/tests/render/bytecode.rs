@@ -272,3 +272,18 @@ fn programs_that_break_the_rules_are_refused() {
     let message = refuse(looped(&wide, vec![]), &cpu).to_string();
     assert!(message.contains("no decided width"), "{message}");
 }
+
+#[test]
+fn extents_may_be_computed_from_variables() {
+    let n = UOp::new(frit_uop::Op::Variable, DType::I32, [], UOp::variable("n", 1, 8).arg.clone());
+    let out = UOp::param(0, 16, F);
+    let blocks = &n * 2;
+    let g =
+        UOp::new(frit_uop::Op::Special, DType::I32, [blocks.clone()], frit_uop::Arg::Name("gidx0".into()));
+    let l = special("lidx0", 1);
+    let i = &g + &l;
+    // the extent is a step too
+    let kernel = gpu_kernel(run(&[&blocks, &i, &out.at(&i).store(&UOp::float(1.0, F))]));
+    let got = launch(&kernel, &[vec![0.0f32; 16]], &[3], grid(6, 1)).unwrap();
+    assert_eq!(got.iter().sum::<f32>(), 6.0);
+}
