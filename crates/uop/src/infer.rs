@@ -204,12 +204,12 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
         (Op::Min, _) => (x.0.min(y.0), x.1.min(y.1)),
         (Op::Idiv, _) if y.0 > 0 => corners(&|a, b| a.div_euclid(b)),
         (Op::Tdiv, _) if y.0 > 0 => corners(&|a, b| a / b),
-        (Op::Mod, _) if y.0 > 0 => {
+        (Op::Mod, _) if y.0 > 0 && dtype != DType::Bool => {
             // within one period the remainder is a shift of the dividend
             if y.0 == y.1 && x.0.div_euclid(y.0) == x.1.div_euclid(y.0) {
                 (x.0.rem_euclid(y.0), x.1.rem_euclid(y.0))
             } else {
-                (0, y.1 - 1)
+                (0, if x.0 >= 0 { x.1.min(y.1 - 1) } else { y.1 - 1 })
             }
         }
         (Op::And, _) if dtype != DType::Bool && (x.0 >= 0 || y.0 >= 0) => (
@@ -222,7 +222,9 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
                 x.1.min(y.1)
             },
         ),
-        (Op::Shr, _) if x.0 >= 0 && y.0 >= 0 => (0, if y.0 < 64 { x.1 >> y.0 } else { 0 }),
+        (Op::Shr, _) if dtype != DType::Bool && x.0 >= 0 && y.0 >= 0 => {
+            (0, if y.0 < 64 { x.1 >> y.0 } else { 0 })
+        }
         (Op::Lt, _) => (((x.1 < y.0) as i128), ((x.0 < y.1) as i128)),
         (Op::Eq, _) => {
             let apart = x.1 < y.0 || y.1 < x.0;
@@ -232,7 +234,7 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
             let apart = x.1 < y.0 || y.1 < x.0;
             (apart as i128, !(x.0 == x.1 && x == y) as i128)
         }
-        (Op::And, _) => (x.0.min(y.0), x.1.min(y.1)), // bool
+        (Op::And, _) if dtype == DType::Bool => (x.0.min(y.0), x.1.min(y.1)),
         (Op::Or, _) if dtype == DType::Bool => (x.0.max(y.0), x.1.max(y.1)),
         (Op::Not, _) if dtype == DType::Bool => (1 - x.1, 1 - x.0),
         (Op::Where, _) => {

@@ -52,8 +52,6 @@ impl<C> Copy for Apply<C> {}
 pub struct Rule<C: 'static> {
     /// The pattern as written.
     pub text: &'static str,
-    /// Where it was written.
-    pub line: u32,
     /// The ops the root may have.
     pub roots: OpSet,
     /// Ops that must occur among the sources.
@@ -68,6 +66,8 @@ pub struct Rule<C: 'static> {
 pub struct RuleSet<C: 'static> {
     /// The name of the static.
     pub name: &'static str,
+    /// Where it is written.
+    pub at: &'static str,
     /// The types its rules work on.
     pub types: Types,
     /// Its rules; the first that applies wins.
@@ -331,11 +331,10 @@ macro_rules! rules {
       $( $op:tt $args:tt $(as $root:ident)? $(if $guard:expr)? => $rhs:expr ; )* ) => {
         $(#[$m])*
         #[allow(clippy::all, unused_variables, unused_parens)]
-        $vis static $NAME: $crate::rules::RuleSet<()> = $crate::rules::RuleSet { name: stringify!($NAME),
+        $vis static $NAME: $crate::rules::RuleSet<()> = $crate::rules::RuleSet { name: stringify!($NAME), at: concat!(file!(), ":", line!()),
             types: $crate::__types!($($kind)?), rules: &[ $(
             $crate::rules::Rule {
                 text: stringify!($op $args),
-                line: line!(),
                 roots: $crate::__roots!($op),
                 needs: $crate::__needs!($args),
                 pattern: $crate::__pat!(@op $op $args ""),
@@ -352,11 +351,10 @@ macro_rules! rules {
       $( $op:tt $args:tt $(as $root:ident)? $(if $guard:expr)? => $rhs:expr ; )* ) => {
         $(#[$m])*
         #[allow(clippy::all, unused_variables, unused_parens)]
-        $vis static $NAME: $crate::rules::RuleSet<$C> = $crate::rules::RuleSet { name: stringify!($NAME),
+        $vis static $NAME: $crate::rules::RuleSet<$C> = $crate::rules::RuleSet { name: stringify!($NAME), at: concat!(file!(), ":", line!()),
             types: $crate::__types!($($kind)?), rules: &[ $(
             $crate::rules::Rule {
                 text: stringify!($op $args),
-                line: line!(),
                 roots: $crate::__roots!($op),
                 needs: $crate::__needs!($args),
                 pattern: $crate::__pat!(@op $op $args ""),

@@ -11,8 +11,8 @@ rules! {
     Cast(x) as n if n.dtype == x.dtype                      => x;
     Cast(Cast(x) as inner) as n                             => through(x, inner.dtype, n.dtype);
     Bitcast(x) as n if n.dtype == x.dtype                   => x;
-    Bitcast(Bitcast(x)) as n                                => x.bitcast(n.dtype);
-    Cast(Where(c, (Const) () as a, Const() as b)) as n      => c.select(&a.cast(n.dtype), &b.cast(n.dtype));
+    Bitcast(Bitcast(x) as i) as n if i.dtype.is_int()       => x.bitcast(n.dtype); // a float may forget which NaN it was
+    Cast(Where(c, Const() as a, Const() as b)) as n      => c.select(&a.cast(n.dtype), &b.cast(n.dtype));
     (Eq|Ne)(Cast(x) as f, 0) as n if x.dtype == DType::Bool && f.dtype.is_int() => truth(x, n.op == Op::Ne);
     (Eq|Ne)(Cast(x) as f, 1) as n if x.dtype == DType::Bool && f.dtype.is_int() => truth(x, n.op == Op::Eq);
     Lt(Cast(x) as f, 1) if x.dtype == DType::Bool && f.dtype.is_int()           => truth(x, false);

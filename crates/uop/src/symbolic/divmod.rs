@@ -32,7 +32,7 @@ pub fn simplify(n: &UOp) -> Option<UOp> {
 fn by_negative(n: &UOp, x: &UOp, c: i64) -> Option<UOp> {
     let lowest = n.dtype.int_range()?.0;
     // an index that is not bounded is still one whose negation exists
-    if n.dtype != DType::Index && x.bounds.0 <= lowest {
+    if n.dtype != DType::Index && (x.bounds.0 <= lowest || c as i128 == lowest) {
         return None;
     }
     let r = (x * -1).bin(n.op.alu()?, &n.const_like(-c));

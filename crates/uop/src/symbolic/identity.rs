@@ -23,7 +23,7 @@ rules! {
     /// Integers and `Index`: a commutative ring that wraps.
     pub INT for int;
     (Sub|Mod|Xor)(x, =x)                            => x.const_like(0);
-    Sub(x, #c)                                      => x + c.wrapping_neg();
+    Sub(x, #c) if !x.dtype.is_unsigned()            => x + c.wrapping_neg();
     Mul[x, 0]                                       => x.const_like(0);
     Mul[x, 1]                                       => x;
     Mul[Mul(x, #a), #b]                             => x * a.wrapping_mul(b);
@@ -58,7 +58,8 @@ rules! {
     Xor[Xor[x, y], =y]                              => x;
     Max[Max(x, #a), #b]                             => x.bin(Alu::Max, &x.const_like(a.max(b)));
     Min[Min(x, #a), #b]                             => x.bin(Alu::Min, &x.const_like(a.min(b)));
-    (Max|Min|And|Or|Xor|Eq|Ne)(x, y) as n if order(x, y) == Ordering::Greater => y.bin(n.op.alu()?, x);
+    (Max|Min|Xor|Eq|Ne)(x, y) as n if order(x, y) == Ordering::Greater                   => y.bin(n.op.alu()?, x);
+    (And|Or)(x, y) as n if n.dtype != DType::Bool && order(x, y) == Ordering::Greater    => y.bin(n.op.alu()?, x);
 }
 
 rules! {

@@ -65,7 +65,7 @@ pub fn no_wrap(n: &UOp) -> bool {
         Op::Sub => (x.0 - y.1, x.1 - y.0),
         Op::Neg => (-x.1, -x.0),
         Op::Mul => {
-            let c = [x.0 * y.0, x.0 * y.1, x.1 * y.0, x.1 * y.1];
+            let c = [(x.0, y.0), (x.0, y.1), (x.1, y.0), (x.1, y.1)].map(|(a, b)| a.saturating_mul(b));
             (c.into_iter().min().unwrap_or(lo), c.into_iter().max().unwrap_or(hi))
         }
         _ => return false,
@@ -117,24 +117,26 @@ impl Sum {
                     todo.push((&x.src[1], k));
                     todo.push((&x.src[0], k));
                 }
-                Op::Sub => {
+                Op::Sub if x.dtype == DType::Index => {
                     self.exact &= no_wrap(x);
                     todo.push((&x.src[1], k.wrapping_neg()));
                     todo.push((&x.src[0], k));
                 }
-                Op::Neg => {
+                Op::Neg if x.dtype == DType::Index => {
                     self.exact &= no_wrap(x);
                     todo.push((&x.src[0], k.wrapping_neg()));
                 }
                 Op::Const if x.dtype.is_int() => {
                     let c = coefficient(x).unwrap_or(0);
                     let p = c.wrapping_mul(k);
-                    self.exact &= c.checked_mul(k).is_some() && self.constant.checked_add(p).is_some();
+                    self.exact &= x.as_int().is_some()
+                        && c.checked_mul(k).is_some()
+                        && self.constant.checked_add(p).is_some();
                     self.constant = self.constant.wrapping_add(p);
                 }
                 Op::Mul => match coefficient(&x.src[1]) {
                     Some(c) => {
-                        self.exact &= no_wrap(x) && c.checked_mul(k).is_some();
+                        self.exact &= no_wrap(x) && x.src[1].as_int().is_some() && c.checked_mul(k).is_some();
                         todo.push((&x.src[0], c.wrapping_mul(k)));
                     }
                     None => self.push(x, k),
@@ -164,14 +166,15 @@ impl Sum {
         self.constant = self.constant.wrapping_add(o.constant.wrapping_mul(scale));
         self.normalise();
     }
-    /// Bring coefficients into the type, drop zeros, sort.
+    /// Drop zeros, sort; bring coefficients into the type unless they are true integers.
     pub fn normalise(&mut self) {
-        let d = self.dtype;
-        self.constant = wrapped(self.constant, d);
-        self.terms.retain(|e| {
-            e.1 = wrapped(e.1, d);
-            e.1 != 0
-        });
+        if !self.exact {
+            self.constant = wrapped(self.constant, self.dtype);
+            for e in &mut self.terms {
+                e.1 = wrapped(e.1, self.dtype);
+            }
+        }
+        self.terms.retain(|e| e.1 != 0);
         self.terms.sort_by(|a, b| order(&a.0, &b.0));
     }
     /// Least and greatest value, in true integers.

@@ -7,7 +7,9 @@ use frit_uop::{Alu, Arg, DType, Op, UOp, rewrite};
 #[track_caller]
 fn check(from: &UOp, to: &UOp) {
     let got = simplify(from);
-    assert!(rewrite::take_error().is_none(), "{} loops", show(from));
+    if let Some(e) = rewrite::take_error() {
+        panic!("{} loops: {e}", show(from));
+    }
     assert!(got == *to, "{}\n  became {}\n  not    {}", show(from), show(&got), show(to));
     assert!(simplify(&got) == got, "{} is not its own simplest form", show(&got));
 }

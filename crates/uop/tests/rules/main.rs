@@ -2,6 +2,9 @@
 
 mod algebra;
 mod engine;
+mod every_rule;
+mod random;
+mod sample;
 
 use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
 
