@@ -1,8 +1,8 @@
 //! Counters of what the engine did: for tests, benchmarks and `FRIT_DEBUG=1`.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
 
-/// What happened so far in this process.
+/// What happened so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Graphs that were scheduled (not found in the plan cache).
@@ -17,12 +17,19 @@ pub struct Stats {
     pub flops: u64,
 }
 
-static COUNTERS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+thread_local! {
+    static COUNTERS: Cell<Stats> = const { Cell::new(Stats { schedules: 0, compiles: 0, launches: 0, bytes: 0, flops: 0 }) };
+}
 
-/// The counters now.
+/// The counters of this thread now: a thread counts what it asked for, whoever did the work.
 pub fn stats() -> Stats {
-    let [schedules, compiles, launches, bytes, flops] = std::array::from_fn(|i| COUNTERS[i].load(Relaxed));
-    Stats { schedules, compiles, launches, bytes, flops }
+    COUNTERS.get()
+}
+
+fn count(f: impl FnOnce(&mut Stats)) {
+    let mut s = COUNTERS.get();
+    f(&mut s);
+    COUNTERS.set(s);
 }
 
 impl std::ops::Sub for Stats {
@@ -39,13 +46,15 @@ impl std::ops::Sub for Stats {
 }
 
 pub(crate) fn count_schedule() {
-    COUNTERS[0].fetch_add(1, Relaxed);
+    count(|s| s.schedules += 1);
 }
 pub(crate) fn count_compiles(n: u64) {
-    COUNTERS[1].fetch_add(n, Relaxed);
+    count(|s| s.compiles += n);
 }
 pub(crate) fn count_launch(bytes: u64, flops: u64) {
-    COUNTERS[2].fetch_add(1, Relaxed);
-    COUNTERS[3].fetch_add(bytes, Relaxed);
-    COUNTERS[4].fetch_add(flops, Relaxed);
+    count(|s| {
+        s.launches += 1;
+        s.bytes += bytes;
+        s.flops += flops;
+    });
 }

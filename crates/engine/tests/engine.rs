@@ -1,0 +1,105 @@
+//! Graphs built by hand, through every room, on every device.
+
+use frit_engine::stats::stats;
+use frit_engine::{from_bytes, read, realize};
+use frit_uop::{Alu, DType, UOp};
+
+const DEVICES: [&str; 3] = ["INTERP", "INTERP:GPU", "CPU"];
+
+fn floats(device: &str, v: &[f32]) -> UOp {
+    let bytes: Vec<u8> = v.iter().flat_map(|x| x.to_le_bytes()).collect();
+    from_bytes(device, DType::F32, v.len(), &bytes).unwrap()
+}
+fn values(u: &UOp) -> Vec<f32> {
+    read(u).unwrap().chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
+}
+fn dims(d: &[i64]) -> Vec<UOp> {
+    d.iter().map(|&x| UOp::index(x)).collect()
+}
+fn ramp(n: usize) -> Vec<f32> {
+    (0..n).map(|i| i as f32 * 0.5 - 3.0).collect()
+}
+
+#[test]
+fn a_plus_b_goes_through_every_room() {
+    for device in DEVICES {
+        let (a, b) = (floats(device, &ramp(10)), floats(device, &ramp(10)));
+        let want: Vec<f32> = ramp(10).iter().map(|x| x + x).collect();
+        assert_eq!(values(&(&a + &b)), want, "{device}");
+    }
+}
+
+#[test]
+fn matmul_is_movement_and_a_reduce() {
+    for device in DEVICES {
+        let (m, k, n) = (5, 7, 6);
+        let a = floats(device, &ramp(m * k)).reshape(&dims(&[5, 1, 7])).expand(&dims(&[5, 6, 7]));
+        let b = floats(device, &ramp(k * n)).reshape(&dims(&[7, 6])).permute(&[1, 0]);
+        let b = b.reshape(&dims(&[1, 6, 7])).expand(&dims(&[5, 6, 7]));
+        let c = (&a * &b).reduce_axes(Alu::Add, &[2]).reshape(&dims(&[5, 6]));
+        let (x, y) = (ramp(m * k), ramp(k * n));
+        let want: Vec<f32> = (0..m * n).map(|i| (0..k).map(|j| x[i / n * k + j] * y[j * n + i % n]).sum()).collect();
+        assert_eq!(values(&c), want, "{device}");
+    }
+}
+
+#[test]
+fn the_second_run_of_a_structure_compiles_nothing() {
+    let run = |seed: f32| {
+        let x = floats("INTERP", &[seed, 2.0, 3.0]);
+        let y = (&x * &x).reduce_axes(Alu::Add, &[0]);
+        values(&y)
+    };
+    assert_eq!(run(1.0), [14.0]);
+    let before = stats();
+    assert_eq!(run(4.0), [29.0]);
+    let did = stats() - before;
+    assert_eq!((did.schedules, did.compiles, did.launches), (0, 0, 1));
+}
+
+#[test]
+fn stores_are_in_place_unless_someone_sees_the_old_version() {
+    for device in DEVICES {
+        let x = floats(device, &[1.0, 2.0, 3.0]);
+        let old = &x * &x;
+        let one = UOp::float(1.0, DType::F32);
+        let next = x.after([x.store(&(&x + &one))]);
+        drop(x);
+        let seen = next.clone();
+        // `old` still sees the first version, so the store must go elsewhere
+        assert_eq!(values(&next), [2.0, 3.0, 4.0], "{device}");
+        assert_eq!(values(&old), [1.0, 4.0, 9.0], "{device}");
+        // a version is stored once, however often it is asked for
+        assert_eq!(values(&(&seen + &one)), [3.0, 4.0, 5.0], "{device}");
+    }
+}
+
+#[test]
+fn a_symbolic_length_has_one_plan() {
+    for device in DEVICES {
+        let t = UOp::variable("T", 1, 8);
+        let x = floats(device, &ramp(8));
+        for n in [3, 5, 8] {
+            let cut = x.shrink(&[UOp::index(0)], &[t.bind(n)]);
+            let total = cut.reduce_axes(Alu::Add, &[0]);
+            assert_eq!(values(&total), [ramp(8)[..n as usize].iter().sum::<f32>()], "{device} {n}");
+            let twice = &cut + &cut;
+            let realised = realize(std::slice::from_ref(&twice)).unwrap();
+            assert_eq!(values(&realised[0]).len(), n as usize);
+        }
+    }
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    assert!(from_bytes("TOASTER", DType::F32, 1, &[0; 4]).unwrap_err().to_string().contains("TOASTER"));
+    assert!(from_bytes("INTERP", DType::F32, 2, &[0; 4]).is_err());
+    let mixed = &floats("INTERP", &[1.0]) + &floats("CPU", &[1.0]);
+    let message = realize(&[mixed]).unwrap_err().to_string();
+    assert!(message.contains("INTERP") && message.contains("CPU"), "{message}");
+    let table = floats("INTERP", &ramp(4));
+    let idx = from_bytes("INTERP", DType::I32, 1, &9i32.to_le_bytes()).unwrap();
+    let site = frit_uop::site::register("gather", std::panic::Location::caller());
+    let message = realize(&[table.gather(&idx, site)]).unwrap_err().to_string();
+    assert!(message.starts_with("gather at") && message.contains("engine.rs"), "{message}");
+}
