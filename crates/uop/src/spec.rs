@@ -66,7 +66,7 @@ const TABLE: &[Row] = {
         row(&[Param],                    ALL,       |n| matches!(n.arg, Arg::Param { .. })),
         row(&[Define],                   E | P,     |n| matches!(n.arg, Arg::Define { space: Space::Local | Space::Reg, .. })),
         row(&[Range],                    K | E | P, |n| n.src.len() == 1 && is_index(&n.src[0]) && matches!(n.arg, Arg::Range(_))),
-        row(&[Special],                  E | P,     |n| n.src.len() == 1 && matches!(n.arg, Arg::Name(_))),
+        row(&[Special],                  K | E | P, |n| n.src.len() == 1 && matches!(n.arg, Arg::Name(_))),
         // tensor level
         row(&[Iota],                     T,         |n| n.src.len() == 1 && is_index(&n.src[0])),
         row(&[Reshape, Expand, Shrink, Pad], T,     |n| has_shape(n) && n.src[1..].iter().all(is_index) && keeps_dtype(n)),
@@ -79,7 +79,7 @@ const TABLE: &[Row] = {
         row(&[Store],                    T,         |n| n.src.len() == 2 && n.src[0].dtype == n.src[1].dtype && n.src[0].try_shape().is_some()),
         row(&[Store],                    K | E | P, |n| (n.src.len() == 2 || n.src.len() == 3 && is_bool(&n.src[2])) && n.src[0].dtype == n.src[1].dtype && is_place(&n.src[0])),
         row(&[After],                    ALL,       |n| n.src.len() >= 2 && keeps_dtype(n)),
-        row(&[End],                      K | E,     |n| n.src.len() >= 2 && n.src[1..].iter().all(|r| r.op == Range)),
+        row(&[End],                      K | E | P, |n| n.src.len() >= 2 && n.src[1..].iter().all(|r| r.op == Range)),
         row(&[Sink],                     ALL,       |_| true),
         row(&[Barrier],                  E | P,     |_| true),
         row(&[Index],                    K | E | P, |n| n.src.len() >= 2 && is_memory(&n.src[0]) && n.src[1..].iter().all(is_index)),

@@ -1,0 +1,153 @@
+//! Turn lane ranges into vectors.
+//!
+//! Every value that depends on a lane range of extent w becomes a `(w,)` value; what does not stays a scalar and is
+//! broadcast where it is used.
+//!
+//! ```text
+//! Load(p[i*4 + l])   ->  Load(p[i*4] x4)                     contiguous: one vector
+//! Load(p[l*4 + i])   ->  Stack(Load(p[i]), Load(p[i + 4]), …) each lane for itself
+//! Reduce(x, l)       ->  x.0 + x.1 + …
+//! ```
+
+use crate::access::{address, coefficient, substitute_open};
+use crate::{Ctx, Error};
+use frit_uop::{Arg, AxisKind, Op, UOp};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+/// The pass. Leaves no upcast range behind.
+pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
+    let order = sink.toposort();
+    let widths: FxHashMap<u32, u32> = order
+        .iter()
+        .filter_map(|n| {
+            let a = n.range_arg().filter(|a| a.kind == AxisKind::Upcast)?;
+            Some((a.id, n.src[0].as_int()? as u32))
+        })
+        .collect();
+    if widths.is_empty() {
+        return Ok(sink.clone());
+    }
+    let mut v = Vectoriser { widths, done: FxHashMap::default() };
+    Ok(crate::simplify(&v.vector(sink)?))
+}
+
+struct Vectoriser {
+    widths: FxHashMap<u32, u32>,
+    done: FxHashMap<UOp, UOp>,
+}
+
+impl Vectoriser {
+    /// The lane range a node depends on, and its width.
+    fn lane_of(&self, n: &UOp) -> Option<(u32, u32)> {
+        n.ranges.iter().find_map(|r| Some((*r, *self.widths.get(r)?)))
+    }
+
+    /// The node with all lanes side by side.
+    fn vector(&mut self, root: &UOp) -> Result<UOp, Error> {
+        let mut stack = vec![(root.clone(), false)];
+        while let Some((n, expanded)) = stack.pop() {
+            if self.done.contains_key(&n) {
+                continue;
+            }
+            if expanded {
+                let new = self.node(&n)?;
+                self.done.insert(n, new);
+            } else {
+                stack.push((n.clone(), true));
+                stack.extend(
+                    n.src.iter().rev().filter(|s| !self.done.contains_key(*s)).map(|s| (s.clone(), false)),
+                );
+            }
+        }
+        Ok(self.done[root].clone())
+    }
+
+    fn node(&mut self, n: &UOp) -> Result<UOp, Error> {
+        let lane = self.lane_of(n);
+        match (n.op, lane) {
+            (Op::Range, Some((id, w))) if n.range_arg().is_some_and(|a| a.id == id) => {
+                Ok(UOp::stack((0..w).map(|i| UOp::index(i as i64))))
+            }
+            // addresses are made by the access that uses them
+            (Op::Index, Some(_)) => Ok(n.clone()),
+            (Op::Load, Some((id, w))) if address(n).is_some() => self.access(n, id, w),
+            (Op::Store, Some((id, w))) if address(n).is_some() => self.access(n, id, w),
+            (Op::Reduce, _) => {
+                let (mine, others): (Vec<&UOp>, Vec<&UOp>) = n.src[1..]
+                    .iter()
+                    .partition(|r| r.range_arg().is_some_and(|a| self.widths.contains_key(&a.id)));
+                let mut src: SmallVec<[UOp; 4]> = smallvec![self.done[&n.src[0]].clone()];
+                let Some(r) = mine.first() else {
+                    src.extend(others.iter().map(|r| self.done[*r].clone()));
+                    return Ok(n.with_src(src));
+                };
+                let Arg::Alu(alu) = n.arg else {
+                    return Err(Error::Kernel(format!("{n:?} combines nothing")));
+                };
+                let w = self.widths[&r.range_arg().map_or(0, |a| a.id)];
+                let x = &src[0];
+                let each = (0..w).map(|i| if x.lanes() > 1 { x.lane(i) } else { x.clone() }).collect();
+                Ok(crate::expand::combine(alu, each)
+                    .reduce(alu, others.iter().map(|r| self.done[*r].clone())))
+            }
+            (Op::End | Op::After, _) => {
+                // lane ranges end with the vector
+                let mine = |r: &&UOp| !r.range_arg().is_some_and(|a| self.widths.contains_key(&a.id));
+                let src: SmallVec<[UOp; 4]> =
+                    n.src.iter().filter(mine).map(|s| self.done[s].clone()).collect();
+                Ok(if src.len() == 1 { src[0].clone() } else { n.with_src(src) })
+            }
+            _ => Ok(n.with_src(n.src.iter().map(|s| self.done[s].clone()).collect())),
+        }
+    }
+
+    fn access(&mut self, n: &UOp, id: u32, w: u32) -> Result<UOp, Error> {
+        let Some((buf, idx)) = address(n) else { return Ok(n.clone()) };
+        let (buf, step) = (self.done[buf].clone(), coefficient(idx, id));
+        let gate = n.gate().map(|g| self.done[g].clone());
+        let value = (n.op == Op::Store).then(|| self.done[&n.src[1]].clone());
+        let checked = matches!(n.arg, Arg::Site(_));
+        let rest = match step {
+            Some(_) => {
+                let at_zero: FxHashMap<u32, UOp> = [(id, UOp::index(0))].into_iter().collect();
+                let rest = substitute_open(idx, &at_zero);
+                Some(self.vector(&rest)?)
+            }
+            None => None,
+        };
+        let build = |address: UOp, value: Option<UOp>, gate: Option<UOp>| {
+            let mut src: SmallVec<[UOp; 4]> = smallvec![address];
+            match (value, gate) {
+                (Some(v), gate) => {
+                    src.push(v);
+                    src.extend(gate);
+                }
+                (None, Some(g)) => src.extend([n.src[1].clone(), g]),
+                (None, None) => {}
+            }
+            UOp::new(n.op, n.dtype, src, n.arg.clone())
+        };
+        if let (Some(1), Some(rest), false) = (step, &rest, checked) {
+            let value = value.map(|v| if v.lanes() > 1 { v } else { UOp::stack((0..w).map(|_| v.clone())) });
+            return Ok(build(buf.at_lanes(rest, w), value, gate));
+        }
+        let lane = |v: &UOp, i: u32| if v.lanes() > 1 { v.lane(i) } else { v.clone() };
+        let scattered = if rest.is_none() { Some(self.done[idx].clone()) } else { None };
+        let each = (0..w).map(|i| {
+            let at = match (&rest, &scattered) {
+                (Some(rest), _) => rest.fold_add(&UOp::index(step.unwrap_or(0) * i as i64)),
+                (None, Some(v)) => lane(v, i),
+                (None, None) => idx.clone(),
+            };
+            build(buf.at(&at), value.as_ref().map(|v| lane(v, i)), gate.as_ref().map(|g| lane(g, i)))
+        });
+        let mut each: Vec<UOp> = each.collect();
+        Ok(match n.op {
+            Op::Load => UOp::stack(each),
+            // all lanes write one place: as in a loop, the last one stays
+            _ if step == Some(0) && gate.is_none() => each.swap_remove(w as usize - 1),
+            _ => UOp::sink(each),
+        })
+    }
+}

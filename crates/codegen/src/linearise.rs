@@ -1,0 +1,238 @@
+//! A graph becomes a list of steps.
+//!
+//! Every value is placed in the innermost loop it depends on, so what does not change in a loop is outside it. A loop
+//! stands in the innermost other loop that any of its values depends on. Inside a loop, steps come in the order of a
+//! walk that computes things just before they are needed.
+
+use crate::access::{behind_after, slot};
+use crate::{Ctx, Error};
+use frit_uop::{Arg, Linear, Op, Step, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+const ROOT: usize = 0;
+
+/// A loop body; the root is the body of the kernel.
+#[derive(Default)]
+struct Block {
+    range: Option<UOp>,
+    parent: usize,
+    depth: usize,
+    /// What stands directly in it, in the order of the walk: nodes below `nodes`, blocks above.
+    items: Vec<usize>,
+}
+
+struct Order<'a> {
+    nodes: &'a [UOp],
+    blocks: Vec<Block>,
+    /// The block of each node.
+    home: Vec<usize>,
+    /// What each item (a node, or a block after all nodes) needs among the items of its block.
+    needs: Vec<Vec<usize>>,
+    /// What each item should come after, as long as that is no circle.
+    wants: Vec<Vec<usize>>,
+    state: Vec<u8>,
+    steps: Vec<Step>,
+}
+
+/// The steps of a program graph, and what the kernel needs.
+pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
+    let nodes = sink.toposort();
+    let blocks = loops(&nodes)?;
+    let by_id: FxHashMap<u32, usize> =
+        blocks.iter().enumerate().filter_map(|(i, b)| Some((b.range.as_ref()?.range_arg()?.id, i))).collect();
+    let home: Vec<usize> = nodes
+        .iter()
+        .map(|n| n.ranges.iter().map(|r| by_id[r]).max_by_key(|&b| blocks[b].depth).unwrap_or(ROOT))
+        .collect();
+    let count = nodes.len() + blocks.len();
+    let mut order = Order {
+        nodes: &nodes,
+        blocks,
+        home,
+        needs: vec![vec![]; count],
+        wants: vec![vec![]; count],
+        state: vec![0; count],
+        steps: vec![],
+    };
+    order.connect();
+    order.emit(ROOT)?;
+    let steps = std::mem::take(&mut order.steps);
+    describe(sink, &nodes, steps, ctx)
+}
+
+/// The loops of the program, each in the innermost one it must be in.
+fn loops(nodes: &[UOp]) -> Result<Vec<Block>, Error> {
+    let ranges = crate::ranges::all(nodes);
+    let id = |r: &UOp| r.range_arg().map_or(0, |a| a.id);
+    if let Some(w) = ranges.windows(2).find(|w| id(&w[0]) == id(&w[1])) {
+        return Err(Error::Kernel(format!("two ranges {:?} and {:?} have one id", w[0], w[1])));
+    }
+    let at: FxHashMap<u32, usize> = ranges.iter().enumerate().map(|(i, r)| (id(r), i)).collect();
+    // for each range the ranges outside it, as far as some value is in both
+    let mut outer: Vec<Vec<usize>> = vec![vec![]; ranges.len()];
+    for n in nodes {
+        for (k, r) in n.ranges.iter().enumerate() {
+            let i =
+                *at.get(r).ok_or_else(|| Error::Kernel(format!("{n:?} is in a range that is not there")))?;
+            for o in &n.ranges[..k] {
+                if !outer[i].contains(&at[o]) {
+                    outer[i].push(at[o]);
+                }
+            }
+        }
+    }
+    let mut parents: Vec<Option<usize>> = vec![None; ranges.len()];
+    for i in (0..ranges.len()).rev() {
+        // of two loops around this one, the inner one is in the outer one
+        let Some(&p) = outer[i].iter().max() else { continue };
+        parents[i] = Some(p);
+        for o in outer[i].clone() {
+            if o != p && !outer[p].contains(&o) {
+                outer[p].push(o);
+            }
+        }
+    }
+    let mut blocks = vec![Block::default()];
+    for (i, r) in ranges.iter().enumerate() {
+        let parent = parents[i].map_or(ROOT, |p| p + 1);
+        let depth = blocks[parent].depth + 1;
+        blocks.push(Block { range: Some(r.clone()), parent, depth, items: vec![] });
+    }
+    Ok(blocks)
+}
+
+impl Order<'_> {
+    /// The items that hold two nodes in the innermost block that holds both.
+    fn siblings(&self, a: usize, b: usize) -> (usize, usize) {
+        let n = self.nodes.len();
+        let (mut x, mut y) = (self.home[a], self.home[b]);
+        let (mut item_a, mut item_b) = (a, b);
+        while x != y {
+            if self.blocks[x].depth >= self.blocks[y].depth {
+                (item_a, x) = (n + x, self.blocks[x].parent);
+            } else {
+                (item_b, y) = (n + y, self.blocks[y].parent);
+            }
+        }
+        (item_a, item_b)
+    }
+
+    fn connect(&mut self) {
+        let place: FxHashMap<&UOp, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n, i)).collect();
+        for (i, node) in self.nodes.iter().enumerate() {
+            self.blocks[self.home[i]].items.push(i);
+            for s in &node.src {
+                let (from, to) = self.siblings(place[s], i);
+                if from != to {
+                    self.needs[to].push(from);
+                }
+            }
+        }
+        for b in 1..self.blocks.len() {
+            let parent = self.blocks[b].parent;
+            self.blocks[parent].items.push(self.nodes.len() + b);
+        }
+        // what is read from a parameter without saying when is read before it is written
+        let of = |op: Op| self.nodes.iter().enumerate().filter(move |(_, n)| n.op == op);
+        let writes: Vec<(usize, u32)> = of(Op::Store).filter_map(|(i, n)| Some((i, slot(n)?))).collect();
+        let mut wants = vec![];
+        for (i, n) in of(Op::Load) {
+            let plain = n.src[0].src.first().is_some_and(|b| b.op == Op::Param);
+            for (w, _) in writes.iter().filter(|(_, s)| plain && slot(n) == Some(*s)) {
+                wants.push(self.siblings(i, *w));
+            }
+        }
+        for (from, to) in wants {
+            if from != to {
+                self.wants[to].push(from);
+            }
+        }
+    }
+
+    /// The steps of a block, in the order its items were met, each after what it needs.
+    fn emit(&mut self, block: usize) -> Result<(), Error> {
+        let items = std::mem::take(&mut self.blocks[block].items);
+        for item in items {
+            // (item, how far its needs and wants are done)
+            let mut stack = vec![(item, 0)];
+            while let Some((i, done)) = stack.pop() {
+                if self.state[i] == 2 {
+                    continue;
+                }
+                self.state[i] = 1;
+                let (needs, wants) = (&self.needs[i], &self.wants[i]);
+                let next = (done..needs.len() + wants.len()).find(|&k| {
+                    let d = if k < needs.len() { needs[k] } else { wants[k - needs.len()] };
+                    self.state[d] == 0 || self.state[d] == 1 && k < needs.len()
+                });
+                match next {
+                    Some(k) => {
+                        let d = if k < needs.len() { needs[k] } else { wants[k - needs.len()] };
+                        if self.state[d] == 1 {
+                            return Err(Error::Kernel("its loops need each other".into()));
+                        }
+                        stack.push((i, k + 1));
+                        stack.push((d, 0));
+                    }
+                    None => {
+                        self.place(i)?;
+                        self.state[i] = 2;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, item: usize) -> Result<(), Error> {
+        let n = self.nodes.len();
+        if item < n {
+            let node = &self.nodes[item];
+            let is_step = node.op.is_elementwise()
+                || matches!(node.op, Op::Load | Op::Store | Op::Stack | Op::Lane | Op::Barrier);
+            if is_step {
+                self.steps.push(Step::Do(node.clone()));
+            }
+            return Ok(());
+        }
+        let Some(range) = self.blocks[item - n].range.clone() else { return Ok(()) };
+        self.steps.push(Step::Open(range.clone()));
+        self.emit(item - n)?;
+        self.steps.push(Step::Close(range));
+        Ok(())
+    }
+}
+
+fn describe(sink: &UOp, nodes: &[UOp], steps: Vec<Step>, ctx: &Ctx) -> Result<Linear, Error> {
+    let of = |op: Op| nodes.iter().filter(move |n| n.op == op).cloned();
+    let mut params: Vec<UOp> = ctx.params.clone();
+    params.sort_by_key(|p| if let Arg::Param { slot, .. } = p.arg { slot } else { 0 });
+    for (i, p) in params.iter().enumerate() {
+        if !matches!(p.arg, Arg::Param { slot, .. } if slot as usize == i) {
+            return Err(Error::Kernel(format!("parameter {i} is {p:?}")));
+        }
+    }
+    let mut written = vec![false; params.len()];
+    for s in of(Op::Store).filter_map(|n| slot(&n)) {
+        written[s as usize] = true;
+    }
+    let mut vars: Vec<UOp> = of(Op::Variable).collect();
+    let name = |v: &UOp| if let Arg::Var { name, .. } = &v.arg { name.clone() } else { "".into() };
+    vars.extend(
+        ctx.vars.iter().filter(|v| !vars.iter().any(|x| name(x) == name(v))).cloned().collect::<Vec<_>>(),
+    );
+    vars.sort_by_key(name);
+    let mut defines: Vec<UOp> = of(Op::Define).collect();
+    defines.sort_by_key(|d| if let Arg::Define { id, .. } = d.arg { id } else { 0 });
+    let thread = of(Op::Range).find(|r| r.range_arg().is_some_and(|a| a.kind == frit_uop::AxisKind::Thread));
+    let mut specials: Vec<UOp> = of(Op::Special).collect();
+    specials.sort_by_key(|s| if let Arg::Name(n) = &s.arg { n.clone() } else { "".into() });
+    let kernel_name: Arc<str> = match &sink.arg {
+        Arg::Name(n) => n.clone(),
+        _ => ctx.name.clone(),
+    };
+    debug_assert!(nodes.iter().all(|n| n.op != Op::Load || behind_after(&n.src[0]).op != Op::Param));
+    let (flops, bytes) = (ctx.flops.clone(), ctx.bytes.clone());
+    Ok(Linear { name: kernel_name, steps, params, written, vars, defines, specials, thread, flops, bytes })
+}

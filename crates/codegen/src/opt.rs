@@ -1,0 +1,550 @@
+//! Opts: the ways a kernel may be walked, as data; and applying a list of them.
+//!
+//! A kernel's axes are an ordered list, outermost first. An opt names axes by their place in the list as it stands when
+//! the opt is applied. Nothing is rewritten until the list is done: then every range is replaced once, with ids that
+//! say how the loops nest.
+//!
+//! ```text
+//! Split { axis: 0, n: 4, kind: Upcast, inner: true }     i -> i0 * 4 + i1, i1 kept side by side in registers
+//! ```
+
+use crate::access::{address, slot, substitute_open};
+use crate::ranges::{self, Replacement, closed};
+use crate::{Ctx, Error, Opts};
+use frit_abi::Target;
+use frit_uop::{Arg, AxisKind, Op, Scalar, Space, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
+
+/// One decision about how a kernel is walked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Opt {
+    /// Take a part of `n` iterations out of an axis and walk it as `kind`. The `inner` part is the fast one
+    /// (`axis * n + part`) and comes right after the axis; the outer one (`part * rest + axis`) right before. A part as
+    /// large as the axis takes its place.
+    Split {
+        /// Which axis.
+        axis: usize,
+        /// Iterations of the part.
+        n: usize,
+        /// How the part is walked.
+        kind: AxisKind,
+        /// Whether the part is the fast one.
+        inner: bool,
+    },
+    /// Put the axes in another order: the new i-th axis is the old `order[i]`-th.
+    Reorder {
+        /// A permutation of all axes.
+        order: Vec<usize>,
+    },
+    /// Copy what a load reads to nearer memory first: a tile over the axes from `at` on that the load moves with (on a
+    /// grid also over all lanes), filled where the axes before `at` stand. After all splits and reorders.
+    Stage {
+        /// Which load, in the order of [`Plan::operands`].
+        operand: usize,
+        /// The first axis that is inside.
+        at: usize,
+        /// Where the tile lives.
+        space: Space,
+    },
+    /// Round the extent of an axis that is not split yet up to a multiple of `n`; what is beyond neither loads, nor
+    /// stores, nor counts in a reduce.
+    Pad {
+        /// Which axis.
+        axis: usize,
+        /// The multiple.
+        n: usize,
+    },
+    /// Exchange two axes.
+    Swap {
+        /// One axis.
+        a: usize,
+        /// The other.
+        b: usize,
+    },
+}
+
+/// An axis of a kernel that is being planned.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// The placeholder range that stands for it in expressions.
+    range: UOp,
+    /// Iterations.
+    pub extent: UOp,
+    /// How it is walked.
+    pub kind: AxisKind,
+    /// The id of the range it is part of.
+    pub origin: u32,
+}
+
+impl Axis {
+    /// Iterations, where that is a constant.
+    pub fn size(&self) -> Option<usize> {
+        self.extent.as_int().and_then(|n| usize::try_from(n).ok())
+    }
+    fn id(&self) -> u32 {
+        self.range.range_arg().map_or(0, |a| a.id)
+    }
+}
+
+#[derive(Clone)]
+struct Part {
+    origin: UOp,
+    value: UOp,
+    gate: Option<UOp>,
+}
+
+#[derive(Clone)]
+struct Tile {
+    operand: usize,
+    /// Placeholder ids of the tile's axes, in the order of its layout.
+    axes: Vec<u32>,
+    space: Space,
+}
+
+/// A kernel and the opts applied to it so far.
+#[derive(Clone)]
+pub struct Plan<'a> {
+    /// The kernel.
+    pub ast: UOp,
+    /// The machine it is for.
+    pub target: &'a Target,
+    /// The axes, outermost first.
+    pub axes: Vec<Axis>,
+    /// The loads, in the order of a walk through the kernel.
+    pub operands: Vec<UOp>,
+    parts: FxHashMap<u32, Part>,
+    /// Pairs of origins of which the first must be outside.
+    outside: Vec<(u32, u32)>,
+    /// Pairs of origins that are open together somewhere, the smaller first.
+    together: FxHashSet<(u32, u32)>,
+    /// Origins that a checked access moves with.
+    checked: Vec<u32>,
+    tiles: Vec<Tile>,
+    next: u32,
+}
+
+/// Copies that upcasts and unrolls may make of one value, at most.
+const MAX_COPIES: usize = 1024;
+/// Placeholder ids start here; a kernel's own are far below.
+const PLACEHOLDERS: u32 = 1 << 24;
+
+impl<'a> Plan<'a> {
+    /// A kernel as it comes, one axis a range, in an order that keeps every reduce inside what it depends on.
+    pub fn new(ast: &UOp, target: &'a Target) -> Result<Self, Error> {
+        let order = ast.toposort();
+        let ranges = ranges::all(&order);
+        let mut plan = Plan {
+            ast: ast.clone(),
+            target,
+            axes: vec![],
+            operands: order.iter().filter(|n| n.op == Op::Load && address(n).is_some()).cloned().collect(),
+            parts: FxHashMap::default(),
+            outside: vec![],
+            together: FxHashSet::default(),
+            checked: vec![],
+            tiles: vec![],
+            next: PLACEHOLDERS,
+        };
+        for n in &order {
+            for (i, &a) in n.ranges.iter().enumerate() {
+                plan.together.extend(n.ranges[i + 1..].iter().map(|&b| (a, b)));
+            }
+            match n.op {
+                Op::Reduce => {
+                    let inner = closed(n);
+                    for &o in &n.ranges {
+                        plan.outside.extend(inner.iter().map(|&i| (o, i)));
+                    }
+                }
+                Op::Scan => {
+                    let r =
+                        n.src[1].range_arg().ok_or_else(|| Error::Kernel(format!("{n:?} over no range")))?;
+                    plan.outside.extend(n.ranges.iter().filter(|&&o| o != r.id).map(|&o| (o, r.id)));
+                }
+                Op::Load | Op::Store if matches!(n.arg, Arg::Site(_)) => plan.checked.extend(&n.ranges),
+                _ => {}
+            }
+        }
+        plan.outside.sort_unstable();
+        plan.outside.dedup();
+        // the first range, by kind and id, that no remaining one must be outside of
+        let mut left: Vec<(AxisKind, u32, UOp)> =
+            ranges.iter().filter_map(|r| r.range_arg().map(|a| (a.kind, a.id, r.clone()))).collect();
+        left.sort_by_key(|(kind, id, _)| (*kind != AxisKind::Global, *id));
+        while !left.is_empty() {
+            let free = |id: u32| !plan.outside.iter().any(|&(o, i)| i == id && left.iter().any(|l| l.1 == o));
+            let Some(at) = left.iter().position(|l| free(l.1)) else {
+                return Err(Error::Kernel("its reduces and scans cannot be nested".into()));
+            };
+            let (kind, id, origin) = left.remove(at);
+            let range = plan.placeholder(&origin.src[0]);
+            plan.axes.push(Axis { range: range.clone(), extent: origin.src[0].clone(), kind, origin: id });
+            plan.parts.insert(id, Part { origin, value: range, gate: None });
+        }
+        Ok(plan)
+    }
+
+    fn placeholder(&mut self, extent: &UOp) -> UOp {
+        self.next += 1;
+        UOp::range(extent, self.next - 1, AxisKind::Loop)
+    }
+
+    /// Apply one opt; an illegal one changes nothing.
+    pub fn apply(&mut self, opt: &Opt) -> Result<(), Error> {
+        let result = match opt {
+            Opt::Split { axis, n, kind, inner } => self.split(*axis, *n, *kind, *inner),
+            Opt::Reorder { order } => self.reorder(order),
+            Opt::Swap { a, b } => {
+                let mut order: Vec<usize> = (0..self.axes.len()).collect();
+                match *a < order.len() && *b < order.len() && a != b {
+                    true => {
+                        order.swap(*a, *b);
+                        self.reorder(&order)
+                    }
+                    false => Err(format!("there are {} axes", order.len())),
+                }
+            }
+            Opt::Pad { axis, n } => self.pad(*axis, *n),
+            Opt::Stage { operand, at, space } => self.stage(*operand, *at, *space),
+        };
+        result.map_err(|why| Error::Opt { opt: format!("{opt:?}"), why })
+    }
+
+    fn axis(&self, axis: usize) -> Result<&Axis, String> {
+        self.axes.get(axis).ok_or_else(|| format!("there are {} axes", self.axes.len()))
+    }
+    fn product(&self, kinds: &[AxisKind]) -> usize {
+        self.axes.iter().filter(|a| kinds.contains(&a.kind)).map(|a| a.size().unwrap_or(1)).product()
+    }
+    fn unstaged(&self) -> Result<(), String> {
+        if self.tiles.is_empty() { Ok(()) } else { Err("stages come last".into()) }
+    }
+
+    fn split(&mut self, axis: usize, n: usize, kind: AxisKind, inner: bool) -> Result<(), String> {
+        use AxisKind::*;
+        self.unstaged()?;
+        let a = self.axis(axis)?.clone();
+        let rest = divide(&a.extent, n).ok_or_else(|| format!("{n} does not divide its extent"))?;
+        let whole = rest.as_int() == Some(1);
+        if n < 2 {
+            return Err("a part has at least two iterations".into());
+        }
+        let grid = self.target.grid.as_ref();
+        match (a.kind, kind) {
+            (Global, Global | Loop | Upcast) | (Loop, Loop | Upcast) | (Reduce, Reduce | Unroll | Upcast) => {
+            }
+            (Global, Thread) if grid.is_none() => {
+                if self.axes.iter().any(|x| x.kind == Thread) {
+                    return Err("there is a thread axis already".into());
+                }
+            }
+            (Global | Loop, Local) | (Reduce, GroupReduce) if grid.is_some() => {
+                if kind == GroupReduce && self.has_checked_store() {
+                    return Err("a checked store must not be left to one lane".into());
+                }
+            }
+            (from, to) => return Err(format!("{from:?} cannot become {to:?} on {}", self.target.name)),
+        }
+        if whole && a.kind == kind {
+            return Err("it would change nothing".into());
+        }
+        if matches!(kind, Upcast | Unroll) && n * self.product(&[Upcast, Unroll]) > MAX_COPIES {
+            return Err(format!("more than {MAX_COPIES} copies"));
+        }
+        let before = self.clone();
+        let part_extent = UOp::index(n as i64);
+        let part = self.placeholder(&part_extent);
+        let new = Axis { range: part.clone(), extent: part_extent, kind, origin: a.origin };
+        if whole {
+            self.axes[axis] = new;
+            self.replace_value(&a, &part);
+        } else {
+            let remainder = self.placeholder(&rest);
+            let value = if inner {
+                remainder.fold_mul(&UOp::index(n as i64)) + &part
+            } else {
+                part.fold_mul(&rest) + &remainder
+            };
+            self.replace_value(&a, &value);
+            self.axes[axis] = Axis { range: remainder, extent: rest, ..a };
+            self.axes.insert(axis + inner as usize, new);
+        }
+        self.check_order().and_then(|()| self.check_lanes()).inspect_err(|_| *self = before)
+    }
+
+    fn check_lanes(&self) -> Result<(), String> {
+        use AxisKind::*;
+        let Some(grid) = &self.target.grid else { return Ok(()) };
+        let lanes: Vec<&Axis> =
+            self.axes.iter().rev().filter(|a| matches!(a.kind, Local | GroupReduce | Warp)).collect();
+        let extents: Vec<UOp> = lanes.iter().map(|a| a.extent.clone()).collect();
+        let together = |a: usize, b: usize| {
+            let (a, b) = (lanes[a].origin, lanes[b].origin);
+            a == b || self.together.contains(&(a.min(b), a.max(b)))
+        };
+        crate::dims::share(&extents, together, grid).map(|_| ())
+    }
+
+    fn has_checked_store(&self) -> bool {
+        self.ast.any(|n| n.op == Op::Store && matches!(n.arg, Arg::Site(_)))
+    }
+
+    fn replace_value(&mut self, a: &Axis, value: &UOp) {
+        let map: FxHashMap<u32, UOp> = [(a.id(), value.clone())].into_iter().collect();
+        if let Some(p) = self.parts.get_mut(&a.origin) {
+            p.value = substitute_open(&p.value, &map);
+            p.gate = p.gate.as_ref().map(|g| substitute_open(g, &map));
+        }
+    }
+
+    fn reorder(&mut self, order: &[usize]) -> Result<(), String> {
+        self.unstaged()?;
+        let mut seen: Vec<usize> = order.to_vec();
+        seen.sort_unstable();
+        if seen != (0..self.axes.len()).collect::<Vec<_>>() {
+            return Err(format!("not a permutation of {} axes", self.axes.len()));
+        }
+        let old = std::mem::take(&mut self.axes);
+        self.axes = order.iter().map(|&i| old[i].clone()).collect();
+        self.check_order().inspect_err(|_| self.axes = old)
+    }
+
+    /// Whether the axis becomes a loop (not lanes, blocks or copies).
+    fn is_loop(&self, kind: AxisKind) -> bool {
+        use AxisKind::*;
+        matches!(kind, Loop | Ordered | Reduce | Thread) || kind == Global && self.target.grid.is_none()
+    }
+
+    fn check_order(&self) -> Result<(), String> {
+        for (at, a) in self.axes.iter().enumerate() {
+            for b in &self.axes[at + 1..] {
+                if !self.is_loop(a.kind) || !self.is_loop(b.kind) {
+                    continue;
+                }
+                if self.outside.binary_search(&(b.origin, a.origin)).is_ok() {
+                    return Err("a reduce would be outside a loop it depends on".into());
+                }
+                if b.kind == AxisKind::Thread {
+                    return Err("the thread axis must be the outermost loop".into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pad(&mut self, axis: usize, n: usize) -> Result<(), String> {
+        self.unstaged()?;
+        let a = self.axis(axis)?.clone();
+        if !matches!(a.kind, AxisKind::Global | AxisKind::Loop | AxisKind::Reduce) {
+            return Err(format!("a {:?} axis cannot be padded", a.kind));
+        }
+        if n < 2 || divide(&a.extent, n).is_some() {
+            return Err(format!("it is a multiple of {n} already"));
+        }
+        if self.checked.contains(&a.origin) {
+            return Err("a checked access moves with it".into());
+        }
+        let Some(part) = self.parts.get(&a.origin).filter(|p| p.value == a.range && p.gate.is_none()) else {
+            return Err("the axis is split or padded already".into());
+        };
+        let count = match a.extent.as_int() {
+            Some(e) => UOp::index((e as u64).div_ceil(n as u64) as i64),
+            None => (&a.extent + (n as i64 - 1)).floordiv(&UOp::index(n as i64)),
+        };
+        let (extent, origin) = (count.fold_mul(&UOp::index(n as i64)), part.origin.clone());
+        let range = self.placeholder(&extent);
+        let gate = Some(range.lt(&a.extent));
+        self.parts.insert(a.origin, Part { origin, value: range.clone(), gate });
+        self.axes[axis] = Axis { range, extent, ..a };
+        Ok(())
+    }
+
+    fn stage(&mut self, operand: usize, at: usize, space: Space) -> Result<(), String> {
+        use AxisKind::*;
+        if space != Space::Local {
+            return Err("registers hold what is loaded already, global memory is where it comes from".into());
+        }
+        let load =
+            self.operands.get(operand).ok_or_else(|| format!("there are {} loads", self.operands.len()))?;
+        if matches!(load.arg, Arg::Site(_)) {
+            return Err("a checked load stays where it is".into());
+        }
+        if self.tiles.iter().any(|t| t.operand == operand) {
+            return Err("it is staged already".into());
+        }
+        if self.ast.any(|n| n.op == Op::Store && slot(n) == slot(load)) {
+            return Err("the kernel writes to the buffer".into());
+        }
+        let grid = self.target.grid.is_some();
+        let mut tile: Vec<&Axis> = vec![];
+        for (i, a) in self.axes.iter().enumerate().filter(|(_, a)| load.ranges.contains(&a.origin)) {
+            match a.kind {
+                Upcast | Unroll | Local | GroupReduce | Warp => tile.push(a),
+                Ordered if i >= at => return Err("a scan's loop cannot be inside".into()),
+                Global | Thread if grid => {}
+                _ if i >= at => tile.push(a),
+                _ => {}
+            }
+        }
+        // copies and lanes last: what is read together lies together
+        tile.sort_by_key(|a| matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp));
+        let len: Option<usize> = tile.iter().map(|a| a.size()).product();
+        let len = len.ok_or("its size is not known")?;
+        let bytes = len * load.dtype.size();
+        let limit = match &self.target.grid {
+            Some(g) => g.local_bytes,
+            None => self.target.caches[1].max(1 << 20),
+        };
+        if bytes > limit {
+            return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
+        }
+        if tile.is_empty() {
+            return Err("it moves with no axis that is inside".into());
+        }
+        if load.src[0].src[1].any(|n| n.op == Op::Reduce) {
+            return Err("its index comes from a reduce".into());
+        }
+        let axes = tile.iter().map(|a| a.id()).collect();
+        self.tiles.push(Tile { operand, axes, space });
+        Ok(())
+    }
+
+    /// The kernel with its ranges replaced by the axes.
+    pub fn finish(self) -> Result<UOp, Error> {
+        let last: FxHashMap<u32, UOp> = self
+            .axes
+            .iter()
+            .enumerate()
+            .map(|(i, a)| (a.id(), UOp::range(&a.extent, i as u32, a.kind)))
+            .collect();
+        let gates: FxHashMap<u32, UOp> = self
+            .parts
+            .iter()
+            .filter_map(|(id, p)| Some((*id, substitute_open(p.gate.as_ref()?, &last))))
+            .collect();
+        let map: FxHashMap<u32, Replacement> = self
+            .parts
+            .iter()
+            .map(|(id, p)| {
+                let mine = self.axes.iter().filter(|a| a.origin == *id).map(|a| last[&a.id()].clone());
+                (*id, Replacement { value: substitute_open(&p.value, &last), ranges: mine.collect() })
+            })
+            .collect();
+        let nodes = ranges::replace(&self.ast, &map, |old, new| mask(old, new, &gates));
+        let mut sink = nodes[&self.ast].clone();
+        let mut next = self.axes.len() as u32;
+        let mut staged: FxHashMap<UOp, UOp> = FxHashMap::default();
+        for (id, t) in self.tiles.iter().enumerate() {
+            let load = &nodes[&self.operands[t.operand]];
+            let mut fill: FxHashMap<u32, UOp> = FxHashMap::default();
+            let (mut src, mut flat): (SmallVec<[UOp; 4]>, UOp) = (smallvec![], UOp::index(0));
+            for axis in &t.axes {
+                let main = &last[axis];
+                // filled in vectors where the load is contiguous along copies; the others are plain loops
+                let lanes = main.range_arg().is_some_and(|a| a.kind == AxisKind::Upcast)
+                    && self.target.vector_bytes > 0
+                    && main
+                        .range_arg()
+                        .is_some_and(|a| crate::access::coefficient(&load.src[0].src[1], a.id) == Some(1));
+                let r = UOp::range(&main.src[0], next, if lanes { AxisKind::Upcast } else { AxisKind::Loop });
+                next += 1;
+                flat = flat.fold_mul(&main.src[0]).fold_add(main);
+                fill.insert(main.range_arg().map_or(0, |a| a.id), r.clone());
+                src.push(r);
+            }
+            src.insert(0, substitute_open(load, &fill));
+            let stage = UOp::new(Op::Stage, load.dtype, src, Arg::Stage { space: t.space, id: id as u32 });
+            staged.insert(load.clone(), stage.at(&flat).load());
+        }
+        sink = sink.substitute(&staged);
+        Ok(sink)
+    }
+
+    /// Every single opt that is legal now, with the usual sizes.
+    pub fn legal(&self) -> Vec<Opt> {
+        use AxisKind::*;
+        let mut all = vec![];
+        for (axis, a) in self.axes.iter().enumerate() {
+            for n in [2, 3, 4, 5, 7, 8, 16, 32] {
+                for kind in [Global, Thread, Local, Loop, Reduce, GroupReduce, Upcast, Unroll] {
+                    all.extend([true, false].map(|inner| Opt::Split { axis, n, kind, inner }));
+                }
+                if n <= 8 {
+                    all.push(Opt::Pad { axis, n });
+                }
+            }
+            if let Some(n) = a.size().filter(|n| *n > 8 && *n <= 64) {
+                all.extend([Upcast, Unroll, Local, GroupReduce].map(|kind| Opt::Split {
+                    axis,
+                    n,
+                    kind,
+                    inner: true,
+                }));
+            }
+            all.extend((axis + 1..self.axes.len()).map(|b| Opt::Swap { a: axis, b }));
+        }
+        let n = self.axes.len();
+        if n > 2 {
+            all.push(Opt::Reorder { order: (1..n).chain([0]).collect() });
+            all.push(Opt::Reorder { order: [n - 1].into_iter().chain(0..n - 1).collect() });
+        }
+        for operand in 0..self.operands.len() {
+            all.extend((0..n).map(|at| Opt::Stage { operand, at, space: Space::Local }));
+        }
+        all.retain(|o| self.clone().apply(o).is_ok());
+        all
+    }
+}
+
+/// The extent divided by `n`, if that is exact for every value.
+fn divide(extent: &UOp, n: usize) -> Option<UOp> {
+    let n = i64::try_from(n).ok().filter(|n| *n > 0)?;
+    match (extent.as_int(), extent.op) {
+        (Some(e), _) => (e > 0 && e % n == 0).then(|| UOp::index(e / n)),
+        (None, Op::Mul) => {
+            let c = extent.src[1].as_int().filter(|c| c % n == 0)?;
+            Some(extent.src[0].fold_mul(&UOp::index(c / n)))
+        }
+        _ => None,
+    }
+}
+
+/// Keep a rebuilt node from touching or counting what padding added.
+fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>) -> UOp {
+    if gates.is_empty() {
+        return new;
+    }
+    let all = |ids: &[u32]| ids.iter().filter_map(|id| gates.get(id)).cloned().reduce(|a, b| a.and_(&b));
+    match old.op {
+        Op::Load | Op::Store if address(old).is_some() => {
+            let ids = if old.op == Op::Load { &old.src[0].src[1].ranges } else { &old.ranges };
+            let Some(gate) = all(ids) else { return new };
+            let mut src = new.src.clone();
+            let idx = gate.select(&src[0].src[1], &UOp::invalid());
+            src[0] = src[0].with_src(smallvec![src[0].src[0].clone(), idx]);
+            new.with_src(src)
+        }
+        Op::Reduce => {
+            let (Some(gate), Arg::Alu(op)) = (all(&closed(old)), &old.arg) else { return new };
+            let Some(identity) = Scalar::identity(*op, new.dtype) else { return new };
+            let mut src = new.src.clone();
+            src[0] = gate.select(&src[0], &UOp::constant(identity, new.dtype));
+            new.with_src(src)
+        }
+        _ => new,
+    }
+}
+
+/// The pass: choose opts if asked to, and apply them.
+pub fn opt(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+    let mut plan = Plan::new(sink, ctx.target)?;
+    ctx.applied = match ctx.opts {
+        Opts::Heuristic => crate::heuristic::choose(&mut plan),
+        Opts::List(list) => {
+            list.iter().try_for_each(|o| plan.apply(o))?;
+            list.to_vec()
+        }
+    };
+    plan.finish()
+}

@@ -1,0 +1,222 @@
+//! A corpus of small kernels of every shape the scheduler makes.
+
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
+
+/// A kernel, the values of its variables to try, and how its input buffers are filled.
+pub struct Case {
+    pub name: &'static str,
+    pub sink: UOp,
+    pub vars: Vec<(&'static str, i64)>,
+    /// Results are compared exactly: everything is small integers, also in floats.
+    pub exact: bool,
+}
+
+const F: DType = DType::F32;
+
+pub fn range(n: i64, id: u32, kind: AxisKind) -> UOp {
+    UOp::range(&UOp::index(n), id, kind)
+}
+fn global(n: i64, id: u32) -> UOp {
+    range(n, id, AxisKind::Global)
+}
+fn red(n: i64, id: u32) -> UOp {
+    range(n, id, AxisKind::Reduce)
+}
+fn buf(slot: u32, len: i64, d: DType) -> UOp {
+    UOp::param(slot, len as usize, d)
+}
+fn c(v: f64) -> UOp {
+    UOp::float(v, F)
+}
+fn within(i: &UOp, lo: i64, hi: i64) -> UOp {
+    i.ge_int(&UOp::index(lo)).and_(&i.lt(&UOp::index(hi)))
+}
+fn gated(g: &UOp, i: &UOp) -> UOp {
+    g.select(i, &UOp::invalid())
+}
+
+pub fn matmul(m: i64, n: i64, k: i64) -> UOp {
+    let (i, j, r) = (global(m, 0), global(n, 1), red(k, 2));
+    let a = buf(1, m * k, F).at(&(&i * k + &r)).load();
+    let b = buf(2, k * n, F).at(&(&r * n + &j)).load();
+    let x = (&a * &b).reduce(Alu::Add, [r]);
+    UOp::sink([buf(0, m * n, F).at(&(&i * n + &j)).store(&x).end([i, j])])
+}
+
+pub fn conv(n: i64, ci: i64, co: i64, s: i64, k: i64) -> UOp {
+    let pad = k / 2;
+    let (b, o, y, x) = (global(n, 0), global(co, 1), global(s, 2), global(s, 3));
+    let (c_, dy, dx) = (red(ci, 4), red(k, 5), red(k, 6));
+    let (iy, ix) = (&y + &dy - pad, &x + &dx - pad);
+    let g = within(&iy, 0, s).and_(&within(&ix, 0, s));
+    let at = ((&b * ci + &c_) * s + &iy) * s + &ix;
+    let input = buf(1, n * ci * s * s, F).at(&gated(&g, &at)).load();
+    let weight = buf(2, co * ci * k * k, F).at(&(((&o * ci + &c_) * k + &dy) * k + &dx)).load();
+    let bias = buf(3, co, F).at(&o).load();
+    let v = ((&input * &weight).reduce(Alu::Add, [c_, dy, dx]) + &bias).bin(Alu::Max, &c(0.0));
+    let out = ((&b * co + &o) * s + &y) * s + &x;
+    UOp::sink([buf(0, n * co * s * s, F).at(&out).store(&v).end([b, o, y, x])])
+}
+
+pub fn softmax(rows: i64, n: i64) -> UOp {
+    let (g, r, q) = (global(rows, 0), red(n, 1), range(n, 2, AxisKind::Loop));
+    let x = |i: &UOp| buf(1, rows * n, F).at(&(&g * n + i)).load();
+    let m = x(&r).reduce(Alu::Max, [r.clone()]);
+    // the same range again, for a reduce that needs the first
+    let s = (x(&r) - &m).un(Alu::Exp).reduce(Alu::Add, [r.clone()]);
+    let v = (x(&q) - &m).un(Alu::Exp).bin(Alu::Fdiv, &s);
+    UOp::sink([buf(0, rows * n, F).at(&(&g * n + &q)).store(&v).end([g.clone(), q])])
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut all = vec![];
+    let mut add = |name, sink| all.push(Case { name, sink, vars: vec![], exact: true });
+
+    let i = global(64, 0);
+    let (a, b) = (buf(1, 64, F).at(&i).load(), buf(2, 64, F).at(&i).load());
+    add("add", UOp::sink([buf(0, 64, F).at(&i).store(&(&a + &b)).end([i.clone()])]));
+
+    let i = global(37, 0);
+    let a = buf(1, 37, F).at(&i).load();
+    let odd = (&a * &c(2.0)).bin(Alu::Max, &c(0.0));
+    add("odd elementwise", UOp::sink([buf(0, 37, F).at(&i).store(&odd).end([i.clone()])]));
+
+    // in place: what is read is what was there before
+    let i = global(48, 0);
+    let p = buf(0, 48, F);
+    let v = p.at(&i).load() + &c(1.0);
+    let q = p.at(&i).load() * &c(3.0);
+    add(
+        "two stores, one in place",
+        UOp::sink([p.at(&i).store(&v).end([i.clone()]), buf(1, 48, F).at(&i).store(&q).end([i])]),
+    );
+
+    let (i, j) = (global(12, 0), global(20, 1));
+    let t = buf(1, 240, F).at(&(&j * 12 + &i)).load();
+    add("transpose", UOp::sink([buf(0, 240, F).at(&(&i * 20 + &j)).store(&t).end([i, j])]));
+
+    let (i, j) = (global(8, 0), global(6, 1));
+    let x = buf(1, 48, F).at(&(&i * 6 + &j)).load() + &buf(2, 6, F).at(&j).load();
+    let x = x.bin(Alu::Mul, &i.cast(F));
+    add(
+        "broadcast and a range as a value",
+        UOp::sink([buf(0, 48, F).at(&(&i * 6 + &j)).store(&x).end([i, j])]),
+    );
+
+    let r = red(256, 0);
+    let s = buf(1, 256, F).at(&r).load().reduce(Alu::Add, [r]);
+    add("sum of all", UOp::sink([buf(0, 1, F).at(&UOp::index(0)).store(&s)]));
+
+    let (i, r) = (global(10, 0), red(36, 1));
+    let x = buf(1, 360, F).at(&(&i * 36 + &r)).load();
+    let (sum, max, squares) =
+        (x.reduce(Alu::Add, [r.clone()]), x.reduce(Alu::Max, [r.clone()]), (&x * &x).reduce(Alu::Add, [r]));
+    let out = |slot| buf(slot, 10, F).at(&i);
+    add(
+        "sum, max and squares",
+        UOp::sink([
+            out(0).store(&sum).end([i.clone()]),
+            out(2).store(&max).end([i.clone()]),
+            out(3).store(&squares).end([i.clone()]),
+        ]),
+    );
+
+    let (j, r) = (global(24, 0), red(15, 1));
+    let s = buf(1, 360, F).at(&(&r * 24 + &j)).load().reduce(Alu::Add, [r]);
+    add("sum of columns", UOp::sink([buf(0, 24, F).at(&j).store(&s).end([j])]));
+
+    let (i, r, q) = (global(6, 0), red(5, 1), red(8, 2));
+    let inner = buf(1, 240, F).at(&((&i * 5 + &r) * 8 + &q)).load().reduce(Alu::Max, [q]);
+    let s = (inner + &c(1.0)).reduce(Alu::Add, [r]);
+    add("sum of maxima", UOp::sink([buf(0, 6, F).at(&i).store(&s).end([i])]));
+
+    add("matmul", matmul(16, 24, 20));
+    add("odd matmul", matmul(5, 7, 9));
+    add("conv", conv(2, 3, 4, 6, 3));
+
+    // argmax: the greatest of n - i where x is the maximum
+    let (i, r, q) = (global(6, 0), red(32, 1), red(32, 2));
+    let x = |r: &UOp| buf(1, 192, F).at(&(&i * 32 + r)).load();
+    let m = x(&r).reduce(Alu::Max, [r]);
+    let place = (UOp::index(32) - &q).cast(DType::I32);
+    let hit = x(&q).eq_(&m).select(&place, &UOp::int(0, DType::I32)).reduce(Alu::Max, [q]);
+    let arg = UOp::int(32, DType::I32) - &hit;
+    add("argmax", UOp::sink([buf(0, 6, DType::I32).at(&i).store(&arg).end([i.clone()])]));
+
+    // cumsum along the first axis: the ordered range comes first in the kernel
+    let (r, j) = (range(9, 0, AxisKind::Ordered), global(16, 1));
+    let x = buf(1, 144, F).at(&(&r * 16 + &j)).load();
+    let s = UOp::new(Op::Scan, F, [x, r.clone()], Arg::Alu(Alu::Add));
+    add("cumsum of columns", UOp::sink([buf(0, 144, F).at(&(&r * 16 + &j)).store(&s).end([r, j])]));
+
+    let (j, r) = (global(8, 0), range(12, 1, AxisKind::Ordered));
+    let x = buf(1, 96, F).at(&(&j * 12 + &r)).load();
+    let s = UOp::new(Op::Scan, F, [x, r.clone()], Arg::Alu(Alu::Max));
+    add("cummax of rows", UOp::sink([buf(0, 96, F).at(&(&j * 12 + &r)).store(&s).end([j, r])]));
+
+    // rows picked by data, checked
+    let (i, j) = (global(10, 0), global(8, 1));
+    let at = buf(1, 10, DType::I32).at(&i).load().cast(DType::Index);
+    let idx = gated(&within(&at, 0, 5), &(&at * 8 + &j));
+    let x = UOp::new(Op::Load, F, [buf(2, 40, F).at(&idx)], Arg::Site(3));
+    add("gather", UOp::sink([buf(0, 80, F).at(&(&i * 8 + &j)).store(&x).end([i, j])]));
+
+    // rows added at places given by data, in order
+    let (m, j) = (range(10, 0, AxisKind::Ordered), global(8, 1));
+    let at = buf(1, 10, DType::I32).at(&m).load().cast(DType::Index);
+    let idx = gated(&within(&at, 0, 5), &(&at * 8 + &j));
+    let place = buf(0, 40, F).at(&idx);
+    let old = UOp::new(Op::Load, F, [place.clone()], Arg::Site(4));
+    let v = old + &buf(2, 80, F).at(&(&m * 8 + &j)).load();
+    let store = UOp::new(Op::Store, DType::Void, [place, v], Arg::Site(4));
+    add("scatter add", UOp::sink([store.end([m, j])]));
+
+    // a padded and flipped read
+    let i = global(40, 0);
+    let at = UOp::index(34) - &i;
+    let x = buf(1, 30, F).at(&gated(&within(&at, 0, 30), &at)).load();
+    add("pad and flip", UOp::sink([buf(0, 40, F).at(&i).store(&x).end([i])]));
+
+    // through div and mod, as reshapes leave them
+    let (i, j) = (global(12, 0), global(8, 1));
+    let flat = &i * 8 + &j;
+    let idx = flat.modulo(&UOp::index(6)) * 16 + flat.floordiv(&UOp::index(6));
+    let x = buf(1, 96, F).at(&idx).load();
+    add("reshape of a transpose", UOp::sink([buf(0, 96, F).at(&flat).store(&x).end([i, j])]));
+
+    let i = global(32, 0);
+    let x = buf(1, 32, DType::U8).at(&i).load().cast(DType::I64) * &UOp::int(3, DType::I64);
+    let y = buf(2, 32, DType::F64).at(&i).load().cast(F);
+    add(
+        "several types",
+        UOp::sink([
+            buf(0, 32, DType::I64).at(&i).store(&x).end([i.clone()]),
+            buf(3, 32, F).at(&i).store(&y).end([i.clone()]),
+        ]),
+    );
+
+    // a matrix times a vector, both operands along the reduce
+    let (i, r) = (global(12, 0), red(64, 1));
+    let x = (buf(1, 768, F).at(&(&i * 64 + &r)).load() * &buf(2, 64, F).at(&r).load()).reduce(Alu::Add, [r]);
+    add("matrix times vector", UOp::sink([buf(0, 12, F).at(&i).store(&x).end([i])]));
+
+    // one number for all, computed in the kernel, and no range in common
+    let (i, r) = (global(16, 0), red(16, 1));
+    let total = buf(1, 16, F).at(&r).load().reduce(Alu::Add, [r]);
+    let x = buf(1, 16, F).at(&i).load() - &total;
+    add("minus the total", UOp::sink([buf(0, 16, F).at(&i).store(&x).end([i])]));
+
+    // extents known at launch
+    for n in [1, 5, 16] {
+        let t = UOp::variable("t", 1, 16);
+        let (i, r) = (UOp::range(&t, 0, AxisKind::Global), UOp::range(&t, 1, AxisKind::Reduce));
+        let j = global(8, 2);
+        let a = buf(1, 256, F).at(&(&i * &t + &r)).load();
+        let b = buf(2, 128, F).at(&(&r * 8 + &j)).load();
+        let x = (a * &b).reduce(Alu::Add, [r]);
+        let sink = UOp::sink([buf(0, 128, F).at(&(&i * 8 + &j)).store(&x).end([i, j])]);
+        all.push(Case { name: "symbolic matmul", sink, vars: vec![("t", n)], exact: true });
+    }
+    all.push(Case { name: "softmax", sink: softmax(6, 24), vars: vec![], exact: false });
+    all
+}

@@ -1,0 +1,41 @@
+//! Kernels through codegen on INTERP, as a CPU and as a GPU, against a slow evaluation.
+
+mod evaluate;
+mod kernels;
+mod run;
+
+use frit_codegen::{Opts, random_opts};
+use kernels::cases;
+use run::{check, targets};
+
+#[test]
+fn kernels_are_right_as_they_come() {
+    for target in targets() {
+        for case in cases() {
+            check(&case, &target, &[]);
+        }
+    }
+}
+
+#[test]
+fn kernels_are_right_as_the_heuristic_walks_them() {
+    for target in targets() {
+        for case in cases() {
+            if let Err(e) = run::run(&case, &target, Opts::Heuristic) {
+                panic!("{} on {}: {e}", case.name, target.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_are_right_with_random_legal_opts() {
+    for target in targets() {
+        for case in cases() {
+            for seed in 0..40 {
+                let opts = random_opts(&case.sink, &target, seed, 1 + seed as usize % 5).unwrap();
+                check(&case, &target, &opts);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Lower a kernel, run it on INTERP, compare with the slow evaluation.
+
+use crate::evaluate::{Buffers, evaluate};
+use crate::kernels::Case;
+use frit_abi::{LaunchDims, Target};
+use frit_codegen::{Opt, Opts, lower};
+use frit_runtime::Device;
+use frit_runtime::interp::Interp;
+use frit_uop::{Arg, DType, Linear, Op, Scalar, UOp};
+use std::collections::HashMap;
+
+/// The interpreter as a CPU and as a GPU.
+pub fn targets() -> Vec<Target> {
+    vec![
+        Target::interp(),
+        Target {
+            int_ops: Target::interp().int_ops,
+            float_ops: Target::interp().float_ops,
+            ..Target::interp_gpu()
+        },
+    ]
+}
+
+fn params(sink: &UOp) -> Vec<UOp> {
+    let mut p: Vec<UOp> = sink.toposort().into_iter().filter(|n| n.op == Op::Param).collect();
+    p.sort_by_key(|p| if let Arg::Param { slot, .. } = p.arg { slot } else { 0 });
+    p
+}
+
+/// Small integers, different in every buffer.
+fn inputs(params: &[UOp]) -> Buffers {
+    let value = |slot: usize, i: usize, d: DType| {
+        let v = (i * 7 + slot * 3 + i / 5) % 11;
+        match d {
+            DType::I32 => Scalar::Int(v as i64 % 5), // also an index
+            d => Scalar::int(v as i128 - if d.is_float() { 5 } else { 0 }, d),
+        }
+    };
+    params
+        .iter()
+        .enumerate()
+        .map(|(slot, p)| {
+            (0..p.shape()[0].as_int().unwrap() as usize).map(|i| value(slot, i, p.dtype)).collect()
+        })
+        .collect()
+}
+
+fn extent(n: &UOp, vars: &HashMap<String, i64>) -> i64 {
+    let mut none: Buffers = vec![];
+    let sink = UOp::param(0, 1, DType::I64).at(&UOp::index(0)).store(&n.cast(DType::I64));
+    none.push(vec![Scalar::Int(0)]);
+    evaluate(&UOp::sink([sink]), &mut none, vars);
+    none[0][0].as_i64().unwrap()
+}
+
+pub fn dims(linear: &Linear, vars: &HashMap<String, i64>) -> LaunchDims {
+    let mut d = LaunchDims { global: [1; 3], local: [1; 3], thread_extent: 1 };
+    if let Some(t) = &linear.thread {
+        d.thread_extent = extent(&t.src[0], vars);
+    }
+    for s in &linear.specials {
+        let Arg::Name(name) = &s.arg else { panic!() };
+        let at = name[4..].parse::<usize>().unwrap();
+        let row = if name.starts_with("gidx") { &mut d.global } else { &mut d.local };
+        row[at] = extent(&s.src[0], vars) as u32;
+    }
+    d
+}
+
+/// Lower with these opts and run; `Err` says what failed.
+pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
+    let linear = lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
+    frit_codegen::verify::verify(&linear, target).map_err(|e| e.to_string())?;
+    let device = if target.grid.is_some() { Interp::gpu(1) } else { Interp::cpu(1) };
+    let kernel = frit_render::bytecode::render(&linear, target)
+        .map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
+    let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{}", show(&linear)))?;
+    let params = params(&case.sink);
+    let mut expected = inputs(&params);
+    let memories: Vec<_> = params
+        .iter()
+        .zip(&expected)
+        .map(|(p, values)| {
+            let bytes: Vec<u8> = values
+                .iter()
+                .flat_map(|v| v.to_bits(p.dtype).to_le_bytes()[..p.dtype.size()].to_vec())
+                .collect();
+            let m = device.alloc(bytes.len()).unwrap();
+            m.copy_in(0, &bytes).unwrap();
+            m
+        })
+        .collect();
+    let vars: HashMap<String, i64> = case.vars.iter().map(|(n, v)| (n.to_string(), *v)).collect();
+    let mut names: Vec<&String> = vars.keys().collect();
+    names.sort();
+    let values: Vec<i64> = names.iter().map(|n| vars[*n]).collect();
+    let bufs: Vec<_> = memories.iter().collect();
+    loaded
+        .launch(&bufs, &values, dims(&linear, &vars))
+        .and_then(|()| device.synchronize())
+        .map_err(|e| format!("launch: {e}\n{}", show(&linear)))?;
+    evaluate(&case.sink, &mut expected, &vars);
+    for (slot, (p, m)) in params.iter().zip(&memories).enumerate() {
+        let size = p.dtype.size();
+        let mut bytes = vec![0u8; expected[slot].len() * size];
+        m.copy_out(0, &mut bytes).unwrap();
+        for (i, want) in expected[slot].iter().enumerate() {
+            let mut raw = [0u8; 8];
+            raw[..size].copy_from_slice(&bytes[i * size..(i + 1) * size]);
+            let got = Scalar::from_bits(u64::from_le_bytes(raw), p.dtype);
+            let close = (got.as_f64() - want.as_f64()).abs() <= 1e-5 * want.as_f64().abs().max(1e-3);
+            if !(got == *want || got.as_f64() == want.as_f64() || !case.exact && close) {
+                return Err(format!("buffer {slot}[{i}] is {got:?}, not {want:?}\n{}", show(&linear)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Panic with everything needed to see what is wrong.
+pub fn check(case: &Case, target: &Target, opts: &[Opt]) {
+    if let Err(e) = run(case, target, Opts::List(opts)) {
+        panic!("{} on {} with {opts:?}: {e}", case.name, target.name);
+    }
+}
+
+pub fn show(linear: &Linear) -> String {
+    use frit_uop::Step;
+    let mut names: HashMap<UOp, String> = HashMap::new();
+    fn expr(n: &UOp, names: &HashMap<UOp, String>) -> String {
+        if let Some(s) = names.get(n) {
+            return s.clone();
+        }
+        match n.op {
+            Op::After => expr(&n.src[0], names),
+            Op::Index => format!("{}[{}]{:?}", expr(&n.src[0], names), expr(&n.src[1], names), n.arg),
+            _ => format!("{:?}", n.arg),
+        }
+    }
+    let (mut out, mut depth) = (String::new(), 0);
+    for (i, s) in linear.steps.iter().enumerate() {
+        let (pad, text) = match s {
+            Step::Open(r) => {
+                names.insert(r.clone(), format!("r{}", r.range_arg().unwrap().id));
+                depth += 1;
+                (depth - 1, format!("for {:?} < {:?}", r.arg, r.src[0]))
+            }
+            Step::Close(_) => {
+                depth -= 1;
+                (depth, "end".into())
+            }
+            Step::Do(n) => {
+                let src: Vec<String> = n.src.iter().map(|s| expr(s, &names)).collect();
+                names.insert(n.clone(), format!("v{i}"));
+                (depth, format!("v{i} = {}:{} {:?} {}", n.op.name(), n.dtype, n.arg, src.join(" ")))
+            }
+        };
+        out += &format!("{}{text}\n", "  ".repeat(pad));
+    }
+    out
+}
