@@ -114,7 +114,8 @@ fn sees_old_version(after: &UOp, everything: &[UOp], held: &FxHashSet<UOp>) -> b
 /// The version moved to fresh memory that starts as a copy of the old one.
 fn on_a_copy(after: &UOp, new: &UOp) -> Result<UOp, Error> {
     let base = base_of(&after.src[0]);
-    let old = Buffer::of(base).ok_or_else(|| Error::Graph("only realised memory can be assigned to".into()))?;
+    let old =
+        Buffer::of(base).ok_or_else(|| Error::Graph("only realised memory can be assigned to".into()))?;
     let device = old.device().into();
     let fresh = Buffer::alloc(&device, base.dtype, old.len())?.into_uop(base.dtype);
     let whole = whole_buffer(&new.src[0], &fresh);

@@ -86,7 +86,8 @@ pub fn element_count(value: &UOp) -> Result<usize, Error> {
 pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
     let realised = crate::realize(std::slice::from_ref(value))?;
     let base = realised.first().and_then(contiguous_base);
-    let buffer = base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
+    let buffer =
+        base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
     let mut bytes = vec![0; element_count(value)? * value.dtype.size()];
     frit_runtime::device(&buffer.device)?.synchronize()?;
     buffer.memory.copy_out(0, &mut bytes)?;

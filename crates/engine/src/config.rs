@@ -16,7 +16,10 @@ fn number(name: &str, max: u8, cell: &'static OnceLock<Result<u8, Error>>) -> Re
 
 fn parse(name: &str, value: Option<&str>, max: u8) -> Result<u8, Error> {
     let Some(v) = value.filter(|v| !v.is_empty()) else { return Ok(0) };
-    v.parse().ok().filter(|n| *n <= max).ok_or_else(|| Error::Env(format!("{name}={v}: expected a number from 0 to {max}")))
+    v.parse()
+        .ok()
+        .filter(|n| *n <= max)
+        .ok_or_else(|| Error::Env(format!("{name}={v}: expected a number from 0 to {max}")))
 }
 
 /// How much to print.

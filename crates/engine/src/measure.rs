@@ -2,6 +2,7 @@
 
 use crate::normalise::normalise;
 use crate::plan::{compile, renderer};
+use crate::realize::{device_of, stores};
 use crate::{Error, config};
 use frit_uop::UOp;
 use rustc_hash::FxHashSet;
@@ -24,15 +25,17 @@ pub struct CompileTimes {
     pub arena_bytes: usize,
 }
 
-/// Schedule, lower and render the stores below `sink` for a device, on this thread, without any cache.
-pub fn compile_times(sink: &UOp, device: &str) -> Result<CompileTimes, Error> {
-    let dev = frit_runtime::device(device)?;
+/// Schedule, lower and render what realising the outputs would run, on this thread, without any cache.
+pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
+    let device = device_of(outputs)?;
+    let dev = frit_runtime::device(&device)?;
     let target = dev.target();
     let mut times = CompileTimes::default();
     config::debug()?;
     let start = Instant::now();
-    let normal = normalise(sink)?;
-    let schedule = frit_schedule::schedule(&normal.sink, target).map_err(|e| Error::Schedule(e.to_string()))?;
+    let normal = normalise(&stores(outputs, &device)?.0)?;
+    let schedule =
+        frit_schedule::schedule(&normal.sink, target).map_err(|e| Error::Schedule(e.to_string()))?;
     times.schedule = start.elapsed();
     times.kernels = schedule.kernels.len();
     times.arena_bytes = schedule.arena_bytes;
@@ -43,7 +46,7 @@ pub fn compile_times(sink: &UOp, device: &str) -> Result<CompileTimes, Error> {
         let linear = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
         let linear = linear.map_err(|e| error(e.to_string()))?;
         let lowered = Instant::now();
-        renderer(device)(&linear, target).map_err(|e| error(e.to_string()))?;
+        renderer(&device)(&linear, target).map_err(|e| error(e.to_string()))?;
         times.lower += lowered - start;
         times.render += lowered.elapsed();
     }
@@ -51,15 +54,17 @@ pub fn compile_times(sink: &UOp, device: &str) -> Result<CompileTimes, Error> {
     Ok(times)
 }
 
-/// The same with all threads: seconds from graph to code.
-pub fn compile_wall(sink: &UOp, device: &str) -> Result<Duration, Error> {
-    let dev = frit_runtime::device(device)?;
+/// The same with all threads: time from graph to code.
+pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
+    let device = device_of(outputs)?;
+    let dev = frit_runtime::device(&device)?;
     let start = Instant::now();
-    let normal = normalise(sink)?;
-    let schedule = frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
+    let normal = normalise(&stores(outputs, &device)?.0)?;
+    let schedule =
+        frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
-    let done = crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), renderer(device)).map(drop));
+    let done = crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), renderer(&device)).map(drop));
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())
 }

@@ -40,7 +40,9 @@ pub fn normalise(sink: &UOp) -> Result<Normal, Error> {
                 if let Some(old) = bindings.insert(name.clone(), value)
                     && old != value
                 {
-                    return Err(Error::Graph(format!("variable {name} is bound to both {old} and {value} here")));
+                    return Err(Error::Graph(format!(
+                        "variable {name} is bound to both {old} and {value} here"
+                    )));
                 }
                 done.insert(n.clone(), n.src[0].clone());
             }
@@ -82,7 +84,11 @@ pub fn eval_index(expr: &UOp, bindings: &Bindings) -> Result<i64, Error> {
             }
             _ if n.op == Op::Bind => Scalar::Int(binding(&n)?.1),
             _ if n.op == Op::Cast => done[&n.src[0]].cast(n.dtype),
-            _ => return Err(Error::Graph(format!("{n:?} in an index expression that must be known at launch"))),
+            _ => {
+                return Err(Error::Graph(format!(
+                    "{n:?} in an index expression that must be known at launch"
+                )));
+            }
         };
         done.insert(n, value);
     }

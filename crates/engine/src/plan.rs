@@ -71,7 +71,8 @@ impl Compiled {
         let mut grid = [[1u32; 3]; 2];
         for (out, exprs) in grid.iter_mut().zip(&self.grid) {
             for (o, e) in out.iter_mut().zip(exprs) {
-                *o = u32::try_from(size(e)?).map_err(|_| Error::Graph("a launch dim exceeds 32 bits".into()))?;
+                *o = u32::try_from(size(e)?)
+                    .map_err(|_| Error::Graph("a launch dim exceeds 32 bits".into()))?;
             }
         }
         Ok(LaunchDims { global: grid[0], local: grid[1], thread_extent: size(&self.thread)? })

@@ -1,6 +1,6 @@
 //! From tensor graphs to memory.
 
-use crate::assign::{Root, make_in_place, strip_stores};
+use crate::assign::{Root, make_in_place, strip_stores, version_of};
 use crate::buffer::{Buffer, contiguous_base};
 use crate::normalise::normalise;
 use crate::{Error, config, plan, run};
@@ -38,7 +38,8 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
         versions = afters.iter().filter_map(|(n, k)| Some((n.clone(), in_place.get(k)?.clone()))).collect();
     }
     let mut results = copy_between_devices(ready)?;
-    let pending: Vec<usize> = (0..results.len()).filter(|&i| contiguous_base(&results[i]).is_none()).collect();
+    let pending: Vec<usize> =
+        (0..results.len()).filter(|&i| contiguous_base(&results[i]).is_none()).collect();
     if !pending.is_empty() {
         let roots: Vec<UOp> = pending.iter().map(|&i| results[i].clone()).collect();
         for (i, r) in pending.into_iter().zip(compute(&roots)?) {
@@ -105,14 +106,25 @@ fn copy_between_devices(roots: Vec<UOp>) -> Result<Vec<UOp>, Error> {
 /// Compute roots that are not in memory, on one device.
 fn compute(roots: &[UOp]) -> Result<Vec<UOp>, Error> {
     let device = device_of(roots)?;
-    let mut effects: Vec<UOp> = vec![];
-    let mut results: Vec<UOp> = vec![];
+    let (sink, results) = stores(roots, &device)?;
+    if config::spec()? > 0 {
+        spec::check(&sink, Spec::Tensor).map_err(|e| Error::Graph(e.to_string()))?;
+    }
+    let normal = normalise(&sink)?;
+    let plan = plan::plan(&normal.sink, &device)?;
+    run::run(&plan, &normal, &device)?;
+    Ok(results)
+}
+
+/// A sink of stores that puts every root in memory, and the views of that memory.
+pub(crate) fn stores(roots: &[UOp], device: &Arc<str>) -> Result<(UOp, Vec<UOp>), Error> {
+    let (mut effects, mut results) = (vec![], vec![]);
     for root in roots {
-        if crate::assign::version_of(root).op == Op::After {
+        let version = version_of(root);
+        if version.op == Op::After {
             // a view of a version: do the stores, then look at the memory
-            let stripped = strip_stores(root);
-            let version = crate::assign::version_of(root);
             effects.extend(version.src[1..].iter().cloned());
+            let stripped = strip_stores(root);
             if contiguous_base(&stripped).is_some() {
                 results.push(stripped);
                 continue;
@@ -123,29 +135,25 @@ fn compute(roots: &[UOp]) -> Result<Vec<UOp>, Error> {
         let len = len.and_then(|n| usize::try_from(n).ok());
         let len = len.ok_or_else(|| Error::Graph("a tensor this large does not fit in memory".into()))?;
         let count = dims.iter().fold(UOp::index(1), |n, d| n.fold_mul(d));
-        let buffer = Buffer::alloc(&device, root.dtype, len)?.into_uop(root.dtype);
+        let buffer = Buffer::alloc(device, root.dtype, len)?.into_uop(root.dtype);
         let target = buffer.shrink(&[UOp::index(0)], &[count]).reshape(dims);
         effects.push(target.store(root));
         results.push(target);
     }
-    let sink = UOp::sink(effects);
-    if config::spec()? > 0 {
-        spec::check(&sink, Spec::Tensor).map_err(|e| Error::Graph(e.to_string()))?;
-    }
-    let normal = normalise(&sink)?;
-    let plan = plan::plan(&normal.sink, &device)?;
-    run::run(&plan, &normal, &device)?;
-    Ok(results)
+    Ok((UOp::sink(effects), results))
 }
 
 /// The one device all buffers are on; the default device if there is no buffer.
-fn device_of(roots: &[UOp]) -> Result<Arc<str>, Error> {
+pub(crate) fn device_of(roots: &[UOp]) -> Result<Arc<str>, Error> {
     let mut found: Option<Arc<str>> = None;
     for n in toposort(roots) {
         let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
         match &found {
             Some(d) if **d != *b.device() => {
-                return Err(Error::Graph(format!("tensors on {d} and {} meet: move one with `to`", b.device())));
+                return Err(Error::Graph(format!(
+                    "tensors on {d} and {} meet: move one with `to`",
+                    b.device()
+                )));
             }
             _ => found = Some(b.device().into()),
         }

@@ -18,7 +18,8 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error>
     let temps = temps.collect::<Result<Vec<Memory>, _>>()?;
     let mut total = Duration::ZERO;
     for call in &plan.calls {
-        let bufs = call.args.iter().map(|a| memory(*a, normal, &temps)).collect::<Result<Vec<&Memory>, _>>()?;
+        let bufs =
+            call.args.iter().map(|a| memory(*a, normal, &temps)).collect::<Result<Vec<&Memory>, _>>()?;
         let vars = call.kernel.vars.iter().map(|v| match normal.bindings.get(v) {
             Some(value) => Ok(*value),
             None => Err(Error::Graph(format!("variable {v} has no value: bind it"))),

@@ -38,7 +38,8 @@ fn matmul_is_movement_and_a_reduce() {
         let b = b.reshape(&dims(&[1, 6, 7])).expand(&dims(&[5, 6, 7]));
         let c = (&a * &b).reduce_axes(Alu::Add, &[2]).reshape(&dims(&[5, 6]));
         let (x, y) = (ramp(m * k), ramp(k * n));
-        let want: Vec<f32> = (0..m * n).map(|i| (0..k).map(|j| x[i / n * k + j] * y[j * n + i % n]).sum()).collect();
+        let want: Vec<f32> =
+            (0..m * n).map(|i| (0..k).map(|j| x[i / n * k + j] * y[j * n + i % n]).sum()).collect();
         assert_eq!(values(&c), want, "{device}");
     }
 }
