@@ -7,6 +7,7 @@
 pub mod access;
 pub mod coalesce;
 pub mod cost;
+pub mod decompose;
 pub mod dims;
 pub mod error;
 pub mod expand;
@@ -99,6 +100,7 @@ pub const PASSES: &[Pass] = &[
     pass("reduce",     reduce::reduce,        Spec::Expanded),
     pass("coalesce",   coalesce::coalesce,    Spec::Expanded),
     pass("widths",     widths::widths,        Spec::Program),
+    pass("decompose",  |s, c| Ok(decompose::decompose(s, c.target)), Spec::Program),
 ];
 
 /// A kernel as a linear program for a target.

@@ -1,0 +1,76 @@
+//! Fallbacks for the simplest operations, for machines that lack even those.
+
+use super::lacks;
+use super::real::{Real, fma};
+use frit_abi::Target;
+use frit_uop::{Alu, UOp, rules};
+
+rules! { pub BASIC(target: Target);
+    Max(x, y) as n        if lacks(target, n)  => extreme(x, y, true);
+    Min(x, y) as n        if lacks(target, n)  => extreme(x, y, false);
+    Sqrt(x) as n          if lacks(target, n)  => sqrt(x);
+    Trunc(x) as n         if lacks(target, n)  => trunc(x);
+    Floor(x) as n         if lacks(target, n)  => floor(x);
+    Round(x) as n         if lacks(target, n)  => round(x);
+    Neg(x) as n           if lacks(target, n)  => negate(x);
+    MulAcc(x, y, z) as n  if lacks(target, n)  => x * y + z;         // two roundings: see the module's head
+}
+
+fn extreme(x: &UOp, y: &UOp, max: bool) -> UOp {
+    let before = if max { y.lt(x) } else { x.lt(y) };
+    // neither comparison holds for NaN: x must be taken where it is one
+    let take = if x.dtype.is_float() { before.or_(&x.ne_(x)) } else { before };
+    take.select(x, y)
+}
+fn negate(x: &UOp) -> UOp {
+    match Real::of(x) {
+        Some(f) => f.float(&f.bits(x).bin(Alu::Xor, &f.i(-1 - f.int_max()))),
+        None => x.const_like(0) - x,
+    }
+}
+/// The sign of x on a magnitude.
+fn signed(f: Real, magnitude: &UOp, x: &UOp) -> UOp {
+    let sign = f.bits(x).and_(&f.i(-1 - f.int_max()));
+    f.float(&f.bits(magnitude).or_(&sign))
+}
+/// Nearest whole number, ties to even: below 2^23 (2^52) adding and taking away that much rounds.
+fn round(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let (abs, big) = (f.abs(x), f.exp2(f.man));
+    let whole = (&abs + &big) - &big;
+    Some(abs.lt(&big).select(&signed(f, &whole, x), x))
+}
+fn trunc(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let (abs, big) = (f.abs(x), f.exp2(f.man));
+    let near = (&abs + &big) - &big;
+    let whole = abs.lt(&near).select(&(&near - f.c(1.0)), &near);
+    Some(abs.lt(&big).select(&signed(f, &whole, x), x))
+}
+fn floor(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let near = round(x)?;
+    // -0.0 stays: it is not less than itself
+    Some(x.lt(&near).select(&(&near - f.c(1.0)), &near))
+}
+/// From an estimate of 1/sqrt by its bits, doubled in digits until it is full.
+fn sqrt(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let tiny = x.lt(&f.exp2(1 - f.bias + f.man));
+    let up = 2 * ((f.man + 3) / 2);
+    let v = tiny.select(&(x * f.exp2(up)), x);
+    let guess = f.i(f.pick(0x5f37_59df, 0x5fe6_eb50_c7b5_37a9)) - f.bits(&v).bin(Alu::Shr, &f.i(1));
+    let mut y = f.float(&guess);
+    for _ in 0..f.pick(3, 4) {
+        let e = fma(&(&v * &y).un(Alu::Neg), &y, &f.c(1.0));
+        y = fma(&(&y * f.c(0.5)), &e, &y);
+    }
+    let s = &v * &y;
+    let rest = fma(&s.un(Alu::Neg), &s, &v);
+    let s = fma(&rest, &(&y * f.c(0.5)), &s);
+    let s = tiny.select(&(&s * f.exp2(-up / 2)), &s);
+    let positive = f.c(0.0).lt(x).and_(&x.lt(&f.c(f64::INFINITY)));
+    // zeros, infinity and NaN are their own roots
+    let other = x.lt(&f.c(0.0)).select(&f.c(f64::NAN), x);
+    Some(positive.select(&s, &other))
+}

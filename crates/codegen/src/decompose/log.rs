@@ -1,0 +1,95 @@
+//! `Log` and `Log2`.
+//!
+//!     x = 2^e * m,  m in [sqrt(1/2), sqrt(2)),  f = m - 1        log(x) = e*ln2 + (f + t),  t = log(1 + f) - f
+//!
+//! float32 takes t from a polynomial in f; float64 from one in s = f / (2 + f), which is shorter. Sums are kept in two
+//! parts until the end, so that there is one rounding that counts.
+
+use super::exp::ln2;
+use super::lacks;
+use super::real::{Pair, Real, fma};
+use frit_abi::Target;
+use frit_uop::{Alu, UOp, rules};
+
+rules! { pub LOG(target: Target) for float;
+    Log(x) as n   if lacks(target, n)  => log(x);
+    Log2(x) as n  if lacks(target, n)  => log2(x);
+}
+
+/// `log(1 + f) = f - f^2/2 + f^3 (…)`.
+const LOG_F32: [f64; 9] = [
+    0.3333331346511841,
+    -0.25000011920928955,
+    0.20002074539661407,
+    -0.1666785478591919,
+    0.14220190048217773,
+    -0.12408175319433212,
+    0.1188654974102974,
+    -0.11660927534103394,
+    0.06732506304979324,
+];
+/// `log(1 + f) = 2s + s z (…)`, z = s^2.
+const LOG_F64: [f64; 7] = [
+    0.6666666666666734,
+    0.3999999999941708,
+    0.28571428741882127,
+    0.2222219862284751,
+    0.18183561838831844,
+    0.1531411214104606,
+    0.14795351432104858,
+];
+
+/// A positive number as `2^e * (1 + f)`, f between sqrt(1/2) - 1 and sqrt(2) - 1; e as a float.
+pub fn split(f: Real, x: &UOp) -> (UOp, UOp) {
+    // below the normal range the exponent bits say nothing: scale up first
+    let tiny = x.lt(&f.exp2(1 - f.bias));
+    let up = f.man + 1;
+    let bits = f.bits(&tiny.select(&(x * f.exp2(up)), x));
+    let sqrt_half = f.i(f.pick(0x3f35_04f3, 0x3fe6_a09e_667f_3bcd));
+    let e = (&bits - sqrt_half).bin(Alu::Shr, &f.i(f.man));
+    let m = f.float(&(bits - e.bin(Alu::Shl, &f.i(f.man))));
+    let e = e - tiny.select(&f.i(up), &f.i(0));
+    (e.cast(f.dtype), m - f.c(1.0))
+}
+
+/// `log(1 + f) - f`.
+fn tail(f: Real, x: &UOp) -> UOp {
+    let square = x * x;
+    let half = &square * f.c(0.5);
+    if f.man == 23 {
+        return fma(&(x * &square), &f.poly(x, &LOG_F32), &half.un(Alu::Neg));
+    }
+    let s = x.bin(Alu::Fdiv, &(x + f.c(2.0)));
+    let z = &s * &s;
+    let r = &z * f.poly(&z, &LOG_F64);
+    fma(&s, &(&half + r), &half.un(Alu::Neg))
+}
+
+/// `result`, except where the argument is not a positive finite number.
+fn special(f: Real, x: &UOp, result: &UOp) -> UOp {
+    let finite = x.lt(&f.c(f64::INFINITY)).select(result, x);
+    let other = x.eq_(&f.c(0.0)).select(&f.c(f64::NEG_INFINITY), &f.c(f64::NAN));
+    f.c(0.0).lt(x).select(&finite, &other)
+}
+
+fn log(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let (e, m) = split(f, x);
+    let (ln2_hi, ln2_lo) = ln2(f);
+    let Pair(s, low) = Pair::sum(&(&e * ln2_hi), &m);
+    let t = fma(&e, &ln2_lo, &tail(f, &m));
+    Some(special(f, x, &(s + (t + low))))
+}
+
+fn log2(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let (e, m) = split(f, x);
+    let (hi, lo) = f.pick(
+        (1.4426950216293335, 1.925963033500011e-08),
+        (std::f64::consts::LOG2_E, 2.0355273740931033e-17),
+    );
+    let Pair(y, y_low) = Pair::product(&m, &f.c(hi));
+    let Pair(s, s_low) = Pair::sum(&e, &y);
+    let t = fma(&m, &f.c(lo), &fma(&tail(f, &m), &f.c(hi), &y_low));
+    Some(special(f, x, &(s + (t + s_low))))
+}

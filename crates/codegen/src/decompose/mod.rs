@@ -1,0 +1,73 @@
+//! Replace what a target lacks by what it has.
+//!
+//!     Exp(x)  ->  2^n * p(x - n*ln2)        Idiv(x, 7)  ->  (x * 613566757) >> 32        Add(a: f16, b)  ->  via float32
+//!
+//! **In**: a kernel whose reduces and scans have become accumulators (a `Reduce` names its operation in its arg, where
+//! no rule here looks) and whose index widths are decided (nothing of dtype `Index` but constants and extents).
+//! Values may be scalars or vectors: every replacement is branch-free and elementwise.
+//! **Out**: `target.supports(op, dtype)` holds for every elementwise operation. `Tdiv` is the machine's division: its
+//! divisor is not zero and nothing overflows. Shift amounts are in range. A small float that the target cannot compute
+//! with is only loaded, stored, selected, stacked and bitcast.
+//!
+//! What stays as it is, for the renderer to refuse: 64-bit integers on a target without them.
+//!
+//! Errors in units in the last place, over all magnitudes (`tests.rs` holds them to it):
+//!
+//! | | float32 | float64 |
+//! |---|---|---|
+//! | exp, exp2 | 1 | 1 |
+//! | log, log2 | 1 | 1 |
+//! | sin, cos | 1 | 1 |
+//! | pow | 1 | 1 |
+//!
+//! They lean on `MulAcc` for exact products; where a target has none it becomes a multiply and an add, and the last
+//! digit of `log2`, `sin`, `cos` and (more) `pow` suffers.
+
+mod basic;
+mod divide;
+mod exp;
+mod log;
+mod pow;
+mod real;
+mod shift;
+mod small_float;
+#[cfg(test)]
+mod tests;
+mod threefry;
+mod trig;
+
+use frit_abi::Target;
+use frit_uop::rewrite::rewrite;
+use frit_uop::rules::Matcher;
+use frit_uop::{Op, UOp};
+use std::sync::LazyLock;
+
+/// Every table, in the order they are tried: small floats first, since what they become is decomposed further.
+static MATCHER: LazyLock<Matcher<Target>> = LazyLock::new(|| {
+    Matcher::new(
+        &[],
+        &[
+            &small_float::SMALL_FLOAT,
+            &exp::EXP,
+            &log::LOG,
+            &trig::TRIG,
+            &pow::POW,
+            &divide::DIVIDE,
+            &shift::SHIFT,
+            &threefry::THREEFRY,
+            &basic::BASIC,
+        ],
+    )
+});
+
+/// Leaves only elementwise operations that the target has.
+pub fn decompose(sink: &UOp, target: &Target) -> UOp {
+    rewrite(sink, &MATCHER, &mut target.clone())
+}
+
+/// Whether the target lacks the operation that `n` is, on the type of its operands.
+fn lacks(target: &Target, n: &UOp) -> bool {
+    let operand = if n.op == Op::Where { n.src.get(1) } else { n.src.first() };
+    let dtype = operand.map_or(n.dtype, |s| s.dtype);
+    n.op.alu().is_some_and(|a| !target.supports(a, dtype))
+}
