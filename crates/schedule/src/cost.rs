@@ -1,0 +1,92 @@
+//! What each node of the tensor graph costs to compute again, known before any decision is made.
+
+use crate::index::max_numel;
+use frit_uop::{Op, UOp};
+
+/// Facts about a node's cone: what is computed for one element if nothing below is stored.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Cost {
+    /// A reduce or scan is in the cone and no repetition (an `Expand`, a scalar that is broadcast) lies between: the
+    /// node must be computed once for each element, never again.
+    pub expensive: bool,
+    /// Operations for one element, reduces not counted; saturating.
+    pub ops: u32,
+    /// Whether any memory is read.
+    pub reads: bool,
+    /// Elements of the largest tensor in the cone.
+    pub work: u64,
+}
+
+/// What an op costs compared with an addition.
+fn weight(op: Op) -> u32 {
+    match op {
+        Op::Cast | Op::Bitcast => 0,
+        Op::Fdiv | Op::Recip | Op::Sqrt | Op::Idiv | Op::Mod => 4,
+        Op::Exp | Op::Exp2 | Op::Log | Op::Log2 | Op::Sin | Op::Cos => 16,
+        Op::Pow => 32,
+        Op::Threefry => 64,
+        o if o.is_elementwise() => 1,
+        _ => 0,
+    }
+}
+
+/// Whether source `s` is repeated where `n` uses it.
+pub fn repeats(n: &UOp, s: &UOp) -> bool {
+    n.op.is_elementwise() && s.shape().is_empty() && !n.shape().is_empty()
+}
+
+/// The facts of every node, in the order of `nodes` (sources first). An expensive node that is certain to be stored,
+/// because it is wanted at different indices, is only a read for its users.
+pub fn costs(
+    nodes: &[UOp],
+    src: &[smallvec::SmallVec<[u32; 4]>],
+    surely_staged: impl Fn(usize) -> bool,
+) -> Vec<Cost> {
+    let mut all: Vec<Cost> = Vec::with_capacity(nodes.len());
+    for (n, src) in nodes.iter().zip(src) {
+        let of = |k: usize| {
+            let c = all[src[k] as usize];
+            let stored =
+                c.expensive && !nodes[src[k] as usize].op.is_movement() && surely_staged(src[k] as usize);
+            if stored { Cost { reads: true, work: c.work, ..Cost::default() } } else { c }
+        };
+        let work = max_numel(n.shape());
+        let c = match n.op {
+            Op::Param | Op::After | Op::Contiguous | Op::Scatter => {
+                Cost { reads: true, work, ..Cost::default() }
+            }
+            Op::ReduceAxis | Op::ScanAxis => {
+                Cost { expensive: true, ops: 1, reads: true, work: work.max(of(0).work) }
+            }
+            Op::Gather => {
+                let (x, i) = (of(0), of(1));
+                Cost {
+                    expensive: false,
+                    ops: x.ops.saturating_add(i.ops).saturating_add(2),
+                    reads: true,
+                    work,
+                }
+            }
+            Op::Expand => Cost { expensive: false, work, ..of(0) },
+            o if o.is_movement() => Cost { work: work.max(of(0).work), ..of(0) },
+            o if o.is_elementwise() => {
+                let mut c = Cost { ops: weight(o), work, ..Cost::default() };
+                let mut reading = 0;
+                for (k, s) in n.src.iter().enumerate() {
+                    let f = of(k);
+                    c.ops = c.ops.saturating_add(f.ops);
+                    c.expensive |= f.expensive && !repeats(n, s);
+                    reading += f.reads as u32;
+                    c.work = c.work.max(f.work);
+                }
+                // one read is paid anyway
+                c.ops = c.ops.saturating_add(reading.saturating_sub(1));
+                c.reads = reading > 0;
+                c
+            }
+            _ => Cost { work, ..Cost::default() },
+        };
+        all.push(c);
+    }
+    all
+}

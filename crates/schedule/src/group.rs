@@ -1,0 +1,233 @@
+//! Put kernels over the same space together where it pays: outputs that share inputs, and a value with its users.
+//!
+//! ```text
+//! sum(x), max(x), sum(x*x)      three stores over one loop, x loaded once
+//! m', v', p' of an Adam step    three stores over one space
+//! t = x@w;  relu(t);  t*2       the readers of t[i] take the value, and t is stored only if others read it
+//! ```
+//! Kernels join when no path leads from one to the other through a third, when they do not disturb each other's
+//! memory, and when they have a load or a value in common. Reduces of one extent at one depth share their ranges, so
+//! that common loads are common nodes.
+
+use crate::error::Error;
+use crate::plan::{Kernel, Plan, StoreTo, load_parts};
+use frit_uop::graph::{rebuild, toposort};
+use frit_uop::{Op, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Most places in memory one kernel may touch.
+const MOST_PLACES: usize = 30;
+/// Kernels that read no more than this share a launch without sharing anything else.
+const SMALL: usize = 4096;
+/// Most groups one kernel tries to join.
+const MOST_TRIES: usize = 6;
+
+/// Ranges of reduces by depth, extents and the ranges around them.
+type Loops = FxHashMap<(u32, Vec<UOp>, Vec<u32>), Vec<UOp>>;
+
+/// Kernels that run as one.
+struct Group {
+    kernel: Kernel,
+    loops: Loops,
+    /// Extents of the ranges; `None` where nothing may join.
+    space: Option<Vec<UOp>>,
+    loads: Vec<(u32, UOp, UOp)>,
+    reduced: FxHashSet<u32>,
+}
+
+/// Merges kernels; [`Kernel::deps`] are numbers of the merged ones afterwards.
+pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
+    let order = crate::order::sorted(&plan.kernels)?;
+    let kernels = std::mem::take(&mut plan.kernels);
+    let mut groups: Vec<Group> = vec![];
+    let mut group_of: Vec<u32> = vec![0; kernels.len()];
+    let mut by_buf: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    let mut by_dep: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for k in order {
+        let mut kernel = kernels[k as usize].clone();
+        kernel.deps = kernel.deps.iter().map(|d| group_of[*d as usize]).collect();
+        let mut loops = Loops::default();
+        share_loops(&mut kernel, &mut loops);
+        let new = Group::new(plan, kernel, loops);
+        let mut tried = 0;
+        let mut joined = None;
+        if let Some(space) = &new.space {
+            // a scalar in common is no reason
+            let tells = |b: &u32| plan.bufs[*b as usize].len > 1 || space.is_empty();
+            let by_load = new.loads.iter().map(|l| l.0).filter(tells).filter_map(|b| by_buf.get(&b));
+            let siblings = new.kernel.deps.iter().filter_map(|d| by_dep.get(d));
+            let mut seen = FxHashSet::default();
+            for &g in by_load.chain(siblings).flat_map(|v| v.iter().rev()) {
+                if tried < MOST_TRIES && seen.insert(g) && groups[g as usize].space.as_ref() == Some(space) {
+                    tried += 1;
+                    if let Some(both) = try_join(plan, &groups, g, &new) {
+                        groups[g as usize] = both;
+                        joined = Some(g);
+                        break;
+                    }
+                }
+            }
+        }
+        let g = joined.unwrap_or_else(|| {
+            groups.push(new);
+            groups.len() as u32 - 1
+        });
+        group_of[k as usize] = g;
+        let group = &groups[g as usize];
+        let touched: FxHashSet<u32> =
+            group.loads.iter().map(|l| l.0).chain(group.kernel.stores.iter().map(|s| s.buf)).collect();
+        for &d in &group.kernel.deps {
+            let v = by_dep.entry(d).or_default();
+            if v.last() != Some(&g) {
+                v.push(g);
+            }
+        }
+        for b in touched {
+            let v = by_buf.entry(b).or_default();
+            if v.last() != Some(&g) {
+                v.push(g);
+            }
+        }
+    }
+    plan.kernels = groups.into_iter().map(|g| g.kernel).collect();
+    Ok(())
+}
+
+impl Group {
+    fn new(plan: &Plan, kernel: Kernel, loops: Loops) -> Group {
+        let free = kernel.ordered.is_none() && kernel.stores.iter().all(|s| s.site.is_none());
+        let space = free.then(|| kernel.ranges.iter().map(|r| r.src[0].clone()).collect());
+        let (mut loads, mut reduced) = (vec![], FxHashSet::default());
+        let outer: FxHashSet<u32> =
+            kernel.ranges.iter().filter_map(|r| r.range_arg()).map(|a| a.id).collect();
+        for n in kernel.nodes() {
+            if let Some((b, at)) = load_parts(&n) {
+                if n.ranges.iter().any(|r| !outer.contains(r)) && plan.bufs[b as usize].len > 1 {
+                    reduced.insert(b);
+                }
+                loads.push((b, at, n));
+            }
+        }
+        Group { kernel, loops, space, loads, reduced }
+    }
+}
+
+/// Both as one kernel, if that is right and pays.
+fn try_join(plan: &Plan, groups: &[Group], g: u32, new: &Group) -> Option<Group> {
+    let old = &groups[g as usize];
+    if new.kernel.deps.iter().any(|&d| d != g && is_before(groups, g, d)) {
+        return None;
+    }
+    let map: FxHashMap<UOp, UOp> =
+        new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned()).collect();
+    let mut kernel = new.kernel.clone();
+    let mut memo = map;
+    kernel.map(|x| {
+        rebuild(x, &mut memo, |n| n);
+        memo[x].clone()
+    });
+
+    // readers of what the group stores take the value
+    let made: FxHashMap<u32, &StoreTo> = old.kernel.stores.iter().map(|s| (s.buf, s)).collect();
+    let mut values: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for (b, at, load) in kernel.loads() {
+        if let Some(s) = made.get(&b) {
+            if s.index != at || plan.kept.contains(&b) {
+                return None;
+            }
+            values.insert(load, s.value.clone());
+        }
+    }
+    let uses_value = !values.is_empty();
+    if uses_value {
+        // the replaced loads are leaves, so nothing is captured
+        let mut memo = values;
+        kernel.map(|x| {
+            rebuild(x, &mut memo, |n| n);
+            memo[x].clone()
+        });
+    }
+    // only now: a value brings reduces of its own, and those inside others must not share their ranges
+    let mut loops = old.loops.clone();
+    share_loops(&mut kernel, &mut loops);
+    let part = Group::new(plan, kernel, Loops::default());
+    if !keep_apart(plan, old, &part) || !keep_apart(plan, &part, old) {
+        return None;
+    }
+    let scalar_space = old.space.as_ref().is_some_and(|s| s.is_empty());
+    let known: FxHashSet<&UOp> = old.loads.iter().map(|l| &l.2).collect();
+    let shares = part
+        .loads
+        .iter()
+        .any(|(b, _, n)| known.contains(n) && (scalar_space || plan.bufs[*b as usize].len > 1));
+    // two different contractions in one loop fight for registers
+    let alike = part.reduced.is_subset(&old.reduced) || old.reduced.is_subset(&part.reduced);
+    let small = |g: &Group| g.loads.iter().all(|l| plan.bufs[l.0 as usize].len <= SMALL);
+    if !(uses_value || shares || small(old) && small(&part)) || !alike && !small(&part) {
+        return None;
+    }
+    let mut both = old.kernel.clone();
+    both.stores.extend(part.kernel.stores.iter().cloned());
+    both.deps.extend(new.kernel.deps.iter().copied().filter(|d| *d != g));
+    both.rank = both.rank.max(new.kernel.rank);
+    let both = Group::new(plan, both, loops);
+    let places: FxHashSet<crate::BufRef> = both
+        .loads
+        .iter()
+        .map(|l| l.0)
+        .chain(both.kernel.stores.iter().map(|s| s.buf))
+        .map(|b| plan.bufs[b as usize].place)
+        .collect();
+    (places.len() <= MOST_PLACES).then_some(both)
+}
+
+/// What `a` stores disturbs nothing that `b` reads or stores, unless it is the very element.
+fn keep_apart(plan: &Plan, a: &Group, b: &Group) -> bool {
+    a.kernel.stores.iter().all(|s| {
+        let place = plan.bufs[s.buf as usize].place;
+        let stores = b.kernel.stores.iter().all(|t| plan.bufs[t.buf as usize].place != place);
+        stores && b.loads.iter().all(|(r, at, _)| plan.bufs[*r as usize].place != place || *at == s.index)
+    })
+}
+
+/// Whether group `a` must run before group `b`.
+fn is_before(groups: &[Group], a: u32, b: u32) -> bool {
+    let (mut stack, mut seen) = (vec![b], FxHashSet::default());
+    while let Some(g) = stack.pop() {
+        if g == a {
+            return true;
+        }
+        if seen.insert(g) {
+            stack.extend(groups[g as usize].kernel.deps.iter().copied());
+        }
+    }
+    false
+}
+
+/// Reduces at one depth, over equal extents and inside the same ranges, loop together.
+fn share_loops(kernel: &mut Kernel, loops: &mut Loops) {
+    let roots: Vec<UOp> = kernel.stores.iter().flat_map(|s| [s.index.clone(), s.value.clone()]).collect();
+    let order = toposort(&roots);
+    if !order.iter().any(|n| n.op == Op::Reduce) {
+        return;
+    }
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut depth: FxHashMap<UOp, u32> = FxHashMap::default();
+    for n in order {
+        let below = n.src.iter().map(|s| depth[s]).max().unwrap_or(0);
+        let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+        depth.insert(n.clone(), below + (n.op == Op::Reduce) as u32);
+        if n.op == Op::Reduce {
+            let extents: Vec<UOp> = new.src[1..].iter().map(|r| r.src[0].clone()).collect();
+            let around: Vec<u32> = new.ranges.to_vec();
+            let own: Vec<UOp> = new.src[1..].to_vec();
+            let shared = loops.entry((below, extents, around)).or_insert_with(|| own.clone());
+            if *shared != own {
+                let map: FxHashMap<UOp, UOp> = own.into_iter().zip(shared.iter().cloned()).collect();
+                new = new.substitute(&map);
+            }
+        }
+        done.insert(n, new);
+    }
+    kernel.map(|x| done[x].clone());
+}

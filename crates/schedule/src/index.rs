@@ -1,0 +1,304 @@
+//! Index arithmetic, and the six movement ops as functions on indices.
+//!
+//! ```text
+//! Permute  reorders        Expand  index 0 where it repeats      Shrink  i + begin      Flip  d-1 - i
+//! Reshape  mixes by mul, div and mod within groups of dims       Pad     i - before, and a gate
+//! ```
+//! The constructors fold what reshapes produce all the time, so that two ways to the same element are one node.
+
+use crate::error::Error;
+use frit_abi::Alu;
+use frit_uop::{Arg, Op, UOp};
+use smallvec::SmallVec;
+
+/// One index per dim.
+pub type Idx = SmallVec<[UOp; 4]>;
+
+fn is(n: &UOp, v: i64) -> bool {
+    n.as_int() == Some(v)
+}
+
+/// Sum; constants end up rightmost.
+pub fn add(a: &UOp, b: &UOp) -> UOp {
+    let tail = |n: &UOp| (n.op == Op::Add).then(|| n.src[1].as_int()).flatten();
+    match (a.as_int(), b.as_int()) {
+        (Some(x), Some(y)) => UOp::index(x.wrapping_add(y)),
+        (Some(0), _) => b.clone(),
+        (_, Some(0)) => a.clone(),
+        (Some(_), _) => add(b, a),
+        (_, Some(y)) => match tail(a) {
+            Some(x) => add(&a.src[0], &UOp::index(x.wrapping_add(y))),
+            None => a + b,
+        },
+        _ => match (tail(a), tail(b)) {
+            (_, Some(_)) => add(&add(a, &b.src[0]), &b.src[1]),
+            (Some(_), _) => add(&add(&a.src[0], b), &a.src[1]),
+            _ if b.op == Op::Add => add(&add(a, &b.src[0]), &b.src[1]),
+            _ => a + b,
+        },
+    }
+}
+
+/// Product; a constant factor is distributed over sums.
+pub fn mul(a: &UOp, b: &UOp) -> UOp {
+    match (a.as_int(), b.as_int()) {
+        (Some(x), Some(y)) => UOp::index(x.wrapping_mul(y)),
+        (Some(0), _) | (_, Some(1)) => a.clone(),
+        (_, Some(0)) | (Some(1), _) => b.clone(),
+        (Some(_), _) => mul(b, a),
+        (_, Some(_)) if a.op == Op::Add => add(&mul(&a.src[0], b), &mul(&a.src[1], b)),
+        (_, Some(y)) if a.op == Op::Mul => match a.src[1].as_int() {
+            Some(x) => mul(&a.src[0], &UOp::index(x.wrapping_mul(y))),
+            None => a * b,
+        },
+        _ => a * b,
+    }
+}
+
+/// The terms of a sum.
+fn terms(x: &UOp) -> Vec<UOp> {
+    let (mut out, mut stack) = (vec![], vec![x.clone()]);
+    while let Some(n) = stack.pop() {
+        if n.op == Op::Add {
+            stack.push(n.src[1].clone());
+            stack.push(n.src[0].clone());
+        } else {
+            out.push(n);
+        }
+    }
+    out
+}
+
+/// The quotient if the term is a multiple of `d`.
+fn exact_quotient(t: &UOp, d: &UOp) -> Option<UOp> {
+    if t == d {
+        return Some(UOp::index(1));
+    }
+    match (t.as_int(), d.as_int()) {
+        (Some(k), Some(c)) => (k % c == 0).then(|| UOp::index(k / c)),
+        (None, Some(c)) if t.op == Op::Mul => {
+            t.src[1].as_int().filter(|k| k % c == 0).map(|k| mul(&t.src[0], &UOp::index(k / c)))
+        }
+        (None, None) if t.op == Op::Mul => {
+            if &t.src[1] == d {
+                Some(t.src[0].clone())
+            } else if &t.src[0] == d {
+                Some(t.src[1].clone())
+            } else {
+                None
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether `0 <= x < d` is certain.
+fn within(x: &UOp, d: &UOp) -> bool {
+    let below = x.bounds.1 < d.bounds.0 || (x.op == Op::Range && &x.src[0] == d);
+    x.bounds.0 >= 0 && below
+}
+
+/// `x` as `quotient * d + rest` with the terms that divide by `d` in the quotient.
+fn divide_terms(x: &UOp, d: &UOp) -> (UOp, UOp) {
+    let (mut q, mut r) = (UOp::index(0), UOp::index(0));
+    for t in terms(x) {
+        match exact_quotient(&t, d) {
+            Some(k) => q = add(&q, &k),
+            None => r = add(&r, &t),
+        }
+    }
+    (q, r)
+}
+
+/// Floor division by a positive dim.
+pub fn div(x: &UOp, d: &UOp) -> UOp {
+    if is(d, 1) {
+        return x.clone();
+    }
+    if within(x, d) {
+        return UOp::index(0);
+    }
+    let (q, r) = divide_terms(x, d);
+    if is(&r, 0) || within(&r, d) {
+        return q;
+    }
+    match (r.op, d.as_int(), r.src.get(1).and_then(|k| k.as_int())) {
+        (Op::Idiv, Some(c), Some(k)) if k > 0 => add(&q, &div(&r.src[0], &UOp::index(c * k))),
+        _ => add(&q, &r.floordiv(d)),
+    }
+}
+
+/// Remainder by a positive dim.
+pub fn modulo(x: &UOp, d: &UOp) -> UOp {
+    if is(d, 1) {
+        return UOp::index(0);
+    }
+    let (_, r) = divide_terms(x, d);
+    if within(&r, d) { r } else { r.modulo(d) }
+}
+
+/// Product of dims.
+pub fn numel(dims: &[UOp]) -> UOp {
+    dims.iter().fold(UOp::index(1), |n, d| mul(&n, d))
+}
+
+/// The greatest number of elements, saturating.
+pub fn max_numel(dims: &[UOp]) -> u64 {
+    dims.iter().fold(1u64, |n, d| n.saturating_mul(d.bounds.1.clamp(0, u64::MAX as i128) as u64))
+}
+
+/// Row-major position of an element.
+pub fn flatten(dims: &[UOp], idx: &[UOp]) -> UOp {
+    let (mut flat, mut stride) = (UOp::index(0), UOp::index(1));
+    let mut parts: Vec<UOp> = vec![];
+    for (d, i) in dims.iter().zip(idx).rev() {
+        parts.push(mul(i, &stride));
+        stride = mul(&stride, d);
+    }
+    for p in parts.iter().rev() {
+        flat = add(&flat, p);
+    }
+    flat
+}
+
+/// The indices of the element at a row-major position.
+fn unflatten(dims: &[UOp], flat: &UOp) -> Idx {
+    let mut rest = flat.clone();
+    let mut idx: Idx = dims.iter().map(|_| UOp::index(0)).collect();
+    let outermost = dims.iter().position(|d| !is(d, 1));
+    for (k, d) in dims.iter().enumerate().rev() {
+        if is(d, 1) {
+            continue;
+        }
+        if Some(k) == outermost {
+            idx[k] = rest;
+            break;
+        }
+        idx[k] = modulo(&rest, d);
+        rest = div(&rest, d);
+    }
+    idx
+}
+
+/// A size as constant factor and symbolic factors, comparable.
+fn factors(d: &UOp) -> (i64, Vec<UOp>) {
+    let (mut c, mut syms, mut stack) = (1i64, vec![], vec![d.clone()]);
+    while let Some(n) = stack.pop() {
+        match n.as_int() {
+            Some(k) => c = c.saturating_mul(k),
+            None if n.op == Op::Mul => stack.extend(n.src.iter().cloned()),
+            None => syms.push(n),
+        }
+    }
+    syms.sort_by_key(|s| s.structural_hash());
+    (c, syms)
+}
+
+fn times(a: (i64, Vec<UOp>), b: (i64, Vec<UOp>)) -> (i64, Vec<UOp>) {
+    let mut s = [a.1, b.1].concat();
+    s.sort_by_key(|x| x.structural_hash());
+    (a.0.saturating_mul(b.0), s)
+}
+
+/// Whether two sizes are the same product.
+pub fn same_size(a: &UOp, b: &UOp) -> bool {
+    a == b || factors(a) == factors(b)
+}
+
+/// Split two lists of dims into aligned groups of equal size: (ends in a, ends in b).
+fn groups(a: &[UOp], b: &[UOp]) -> Vec<(usize, usize)> {
+    let (mut out, mut i, mut j) = (vec![], 0, 0);
+    while i < a.len() && j < b.len() {
+        let (mut x, mut y) = (factors(&a[i]), factors(&b[j]));
+        (i, j) = (i + 1, j + 1);
+        let size = |f: &(i64, Vec<UOp>)| f.1.iter().fold(f.0 as i128, |n, s| n.saturating_mul(s.bounds.1));
+        while x != y {
+            if size(&x) <= size(&y) && i < a.len() {
+                x = times(x, factors(&a[i]));
+                i += 1;
+            } else if j < b.len() {
+                y = times(y, factors(&b[j]));
+                j += 1;
+            } else {
+                (i, j) = (a.len(), b.len());
+                break;
+            }
+        }
+        out.push((i, j));
+    }
+    match out.last_mut() {
+        Some(last) => *last = (a.len(), b.len()),
+        None => out.push((a.len(), b.len())),
+    }
+    out
+}
+
+/// Indices into `src` dims of the element that a reshape to `dims` has at `idx`.
+pub fn reshape(dims: &[UOp], idx: &[UOp], src: &[UOp]) -> Idx {
+    let (mut out, mut i, mut j) = (Idx::new(), 0, 0);
+    for (ni, nj) in groups(dims, src) {
+        out.extend(unflatten(&src[j..nj], &flatten(&dims[i..ni], &idx[i..ni])));
+        (i, j) = (ni, nj);
+    }
+    out
+}
+
+/// Conjunction of optional gates.
+pub fn both(a: Option<UOp>, b: UOp) -> Option<UOp> {
+    Some(match a {
+        None => b,
+        Some(a) if a == b => a,
+        Some(a) => a.and_(&b),
+    })
+}
+
+/// Where a movement op reads: the indices into its source for indices into its result; what `Pad` must hold is added
+/// to the gate.
+pub fn through(n: &UOp, idx: &[UOp], gate: &mut Option<UOp>) -> Result<Idx, Error> {
+    let x = &n.src[0];
+    let (from, to) = match (x.try_shape(), n.try_shape()) {
+        (Some(f), Some(t)) if t.len() == idx.len() => (f, t),
+        _ => return Err(Error::malformed(n, "no shape")),
+    };
+    Ok(match (n.op, &n.arg) {
+        (Op::Reshape, _) => reshape(to, idx, from),
+        (Op::Permute, Arg::Axes(axes)) => {
+            let mut out: Idx = idx.iter().cloned().collect();
+            for (i, &a) in axes.iter().enumerate() {
+                out[a as usize] = idx[i].clone();
+            }
+            out
+        }
+        (Op::Expand, _) => idx
+            .iter()
+            .zip(from.iter().zip(to))
+            .map(|(i, (f, t))| if f == t { i.clone() } else { UOp::index(0) })
+            .collect(),
+        (Op::Flip, Arg::Axes(axes)) => {
+            let mut out: Idx = idx.iter().cloned().collect();
+            for &a in axes {
+                let last = add(&from[a as usize], &UOp::index(-1));
+                out[a as usize] = add(&mul(&idx[a as usize], &UOp::index(-1)), &last);
+            }
+            out
+        }
+        (Op::Shrink, _) => idx.iter().zip(&n.src[1..]).map(|(i, begin)| add(i, begin)).collect(),
+        (Op::Pad, _) => {
+            let rank = from.len();
+            let mut out = Idx::new();
+            for (k, i) in idx.iter().enumerate() {
+                let (before, after) = (&n.src[1 + k], &n.src[1 + rank + k]);
+                let at = add(i, &mul(before, &UOp::index(-1)));
+                if !is(before, 0) {
+                    *gate = both(gate.take(), i.lt(before).un(Alu::Not));
+                }
+                if !is(after, 0) {
+                    *gate = both(gate.take(), at.lt(&from[k]));
+                }
+                out.push(at);
+            }
+            out
+        }
+        _ => return Err(Error::malformed(n, "not a movement op")),
+    })
+}

@@ -1,0 +1,112 @@
+//! Requests: which element of a node a kernel wants, and how the sources answer.
+
+use crate::index::{self, Idx};
+use frit_uop::{Arg, Op, UOp};
+use smallvec::SmallVec;
+
+/// Someone wants one element of a node, as a function of the kernel's ranges.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The kernel that asks.
+    pub kernel: u32,
+    /// One index per dim; meaningless where the gate is false.
+    pub idx: Idx,
+    /// From `Pad`: outside of it the value is not used, and no memory may be touched.
+    pub gate: Option<UOp>,
+    /// From `Gather`: the place to blame and the condition that an index from data is in range.
+    pub check: Option<(u32, UOp)>,
+    /// How many times each element is asked for by this request: more than 1 behind an `Expand`.
+    pub repeat: u64,
+    /// Asked inside a reduce loop.
+    pub in_reduce: bool,
+}
+
+impl Request {
+    /// A plain request: every element of the kernel's space once.
+    pub fn plain(kernel: u32, idx: Idx) -> Request {
+        Request { kernel, idx, gate: None, check: None, repeat: 1, in_reduce: false }
+    }
+    /// The same asker with other indices.
+    pub fn at(&self, idx: Idx) -> Request {
+        Request { idx, ..self.clone() }
+    }
+    /// Whether the two want the same element for the same kernel.
+    pub fn same(&self, o: &Request) -> bool {
+        self.kernel == o.kernel && self.idx == o.idx && self.gate == o.gate && self.check == o.check
+    }
+    /// Nothing but indices: no gate, no check.
+    pub fn is_ungated(&self) -> bool {
+        self.gate.is_none() && self.check.is_none()
+    }
+    /// The numbers of the ranges the indices are made of, ascending.
+    pub fn ranges(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.idx.iter().flat_map(|i| i.ranges.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+    /// The element at flat index `flat` of memory, under the request's gate and check.
+    pub fn load(&self, buf: &UOp, flat: &UOp) -> UOp {
+        let zero = UOp::index(0);
+        match (&self.check, &self.gate) {
+            (None, None) => buf.at(flat).load(),
+            (None, Some(g)) => buf.at(&g.select(flat, &UOp::invalid())).load(),
+            (Some((site, inside)), g) => {
+                // outside the gate is no miss: element 0 is read and not used
+                let flat = g.as_ref().map_or(flat.clone(), |g| g.select(flat, &zero));
+                let at = buf.at(&inside.select(&flat, &UOp::invalid()));
+                UOp::new(Op::Load, buf.dtype, [at], Arg::Site(*site))
+            }
+        }
+    }
+}
+
+/// Where the value for a request comes from.
+#[derive(Clone, Debug)]
+pub enum Link {
+    /// Known already: a constant, a load of a parameter, an index.
+    Value(UOp),
+    /// The n-th request of a node.
+    Request(u32, u32),
+}
+
+/// How a node's value for one request is made from its sources'.
+#[derive(Clone, Debug, Default)]
+pub struct Recipe {
+    pub links: SmallVec<[Link; 2]>,
+    /// Ranges a reduce or scan combines over.
+    pub ranges: SmallVec<[UOp; 2]>,
+    /// What a `Pad` adds: zero where it is false.
+    pub gate: Option<UOp>,
+}
+
+/// Ranges over dims; none for dims of size 1. Returns the ranges and one index per dim.
+pub fn open_ranges(dims: &[UOp], mut id: impl FnMut() -> u32, kind: frit_uop::AxisKind) -> (Vec<UOp>, Idx) {
+    let mut ranges = vec![];
+    let idx = dims
+        .iter()
+        .map(|d| {
+            if d.as_int() == Some(1) {
+                return UOp::index(0);
+            }
+            ranges.push(UOp::range(d, id(), kind));
+            ranges[ranges.len() - 1].clone()
+        })
+        .collect();
+    (ranges, idx)
+}
+
+/// Whether all of `idx` are distinct ranges or the 0 of a dim of size 1.
+pub fn is_plain(idx: &[UOp]) -> bool {
+    let mut seen: SmallVec<[&UOp; 6]> = SmallVec::new();
+    idx.iter().all(|i| {
+        let fresh = i.op == Op::Range && !seen.contains(&i);
+        seen.push(i);
+        fresh || i.as_int() == Some(0)
+    })
+}
+
+/// The row-major position a request means in memory that holds `dims`.
+pub fn position(dims: &[UOp], r: &Request) -> UOp {
+    index::flatten(dims, &r.idx)
+}

@@ -1,0 +1,231 @@
+//! What must fuse: kernels, loads and kinds counted.
+
+use crate::build::*;
+use frit_abi::{Alu, DType, Target};
+use frit_uop::AxisKind::*;
+use frit_uop::UOp;
+
+#[test]
+fn an_elementwise_chain_is_one_kernel() {
+    let s = check(&outputs(&[f(0, &[4, 6]) + f(1, &[4, 6])]));
+    assert_eq!(s.kernels.len(), 1);
+    assert_eq!(kinds(&s, 0), [Global, Global]);
+}
+#[test]
+fn elementwise_into_a_sum_is_one_kernel() {
+    let x = relu(&(f(0, &[4, 6]) * f(1, &[4, 6]) + f(2, &[4, 6])));
+    let s = check(&outputs(&[sum(&x, &[0, 1])]));
+    assert_eq!(s.kernels.len(), 1);
+    assert_eq!(kinds(&s, 0), [Reduce, Reduce]);
+}
+#[test]
+fn matmul_with_bias_and_relu_is_one_kernel() {
+    let y = matmul(&f(0, &[4, 8]), &f(1, &[8, 5]));
+    let s = check(&outputs(&[relu(&(&y + like(&f(2, &[1, 5]), &y)))]));
+    assert_eq!(s.kernels.len(), 1);
+    assert_eq!(kinds(&s, 0), [Global, Global, Reduce]);
+}
+#[test]
+fn softmax_is_one_kernel_on_a_cpu_and_three_on_a_grid() {
+    let sink = outputs(&[softmax(&f(0, &[16, 32]))]);
+    let s = check(&sink);
+    assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+    assert_eq!(kinds(&s, 0)[..2], [Global, Loop]);
+    assert_eq!(loads_of(&s, 0), 3);
+    let g = check_on(&outputs(&[softmax(&f(0, &[16, 32]))]), &Target::interp_gpu());
+    assert!(g.kernels.len() <= 3, "{}", show(&g));
+    assert!(loads_of(&g, 0) <= 3);
+}
+#[test]
+fn layernorm_is_one_kernel_on_a_cpu() {
+    let s = check(&outputs(&[layernorm(&f(0, &[16, 32]))]));
+    assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+    let g = check_on(&outputs(&[layernorm(&f(0, &[16, 32]))]), &Target::interp_gpu());
+    assert!(g.kernels.len() <= 3, "{}", show(&g));
+}
+#[test]
+fn few_rows_with_much_work_are_staged() {
+    let x = f(0, &[2, 20000]);
+    let s = schedule_only(&outputs(&[softmax(&x)]));
+    assert!(s.kernels.len() > 1 && s.kernels.len() <= 5, "{}", show(&s));
+}
+fn schedule_only(sink: &UOp) -> frit_schedule::Schedule {
+    let s = frit_schedule::schedule(sink, &cpu()).unwrap();
+    well_formed(&s);
+    s
+}
+#[test]
+fn logsumexp_is_one_kernel_everywhere() {
+    let x = f(0, &[16, 32]);
+    let m = max(&x, &[1]);
+    let e = (&x - like(&m, &x)).un(Alu::Exp);
+    let s = outputs(&[sum(&e, &[1]).un(Alu::Log) + &m]);
+    assert_eq!(check(&s).kernels.len(), 1);
+    assert_eq!(check_on(&s, &Target::interp_gpu()).kernels.len(), 1);
+}
+#[test]
+fn arange_one_hot_and_embedding_cost_no_square() {
+    let s = check(&outputs(&[iota(64, DType::I32)]));
+    assert_eq!((s.kernels.len(), work(&s, 0)), (1, 64));
+    // arange by a running sum of ones
+    let ones = UOp::int(1, DType::I32).reshape(&dims(&[1])).expand(&dims(&[64]));
+    let s = check(&outputs(&[ones.scan_axis(Alu::Add, 0)]));
+    assert_eq!((s.kernels.len(), work(&s, 0)), (1, 64));
+    // one-hot (5, 7)
+    let y = expand(&reshape(&input(0, &[5], DType::I32), &[5, 1]), &[5, 7]);
+    let hot = y.eq_(&expand(&reshape(&iota(7, DType::I32), &[1, 7]), &[5, 7]));
+    let s = check(&outputs(&[hot.select(&c(1.0), &c(0.0))]));
+    assert_eq!(s.kernels.len(), 1);
+    // one-hot @ table, masked by where
+    let full = [5, 7, 3];
+    let table = expand(&reshape(&f(1, &[7, 3]), &[1, 7, 3]), &full);
+    let hot3 = expand(&reshape(&hot, &[5, 7, 1]), &full);
+    let s = check(&outputs(&[sum(&hot3.select(&table, &c(0.0)), &[1])]));
+    assert_eq!(s.kernels.len(), 1);
+    assert_eq!(work(&s, 0), 15, "{}", show(&s));
+    // gather
+    let s = check(&outputs(&[f(1, &[7, 3]).gather(&input(0, &[5], DType::I32), 0)]));
+    assert_eq!((s.kernels.len(), work(&s, 0)), (1, 15));
+}
+#[test]
+fn counting_below_folds() {
+    // how many of 0..9 are below y, by a triangular mask
+    let y = expand(&reshape(&input(0, &[5], DType::I32), &[5, 1]), &[5, 9]);
+    let r = expand(&reshape(&iota(9, DType::I32), &[1, 9]), &[5, 9]);
+    let two = UOp::int(2, DType::I32);
+    let zero = UOp::int(0, DType::I32);
+    for m in [r.lt(&y), y.lt(&r), r.lt(&y).un(Alu::Not)] {
+        let s = check(&outputs(&[m.select(&two, &zero).reduce_axes(Alu::Add, &[1])]));
+        assert_eq!(work(&s, 0), 5, "{}", show(&s));
+    }
+}
+#[test]
+fn argmax_is_at_most_two_kernels() {
+    let x = f(0, &[8, 12]);
+    let back = expand(&reshape(&(UOp::int(12, DType::I32) - iota(12, DType::I32)), &[1, 12]), &[8, 12]);
+    let is_max = x.eq_(&like(&max(&x, &[1]), &x));
+    let last = is_max.select(&back, &UOp::int(0, DType::I32)).reduce_axes(Alu::Max, &[1]);
+    let s = outputs(&[UOp::int(12, DType::I32) - last]);
+    assert!(check(&s).kernels.len() <= 2);
+    assert!(check_on(&s, &Target::interp_gpu()).kernels.len() <= 2);
+}
+#[test]
+fn conv_with_bias_and_relu_is_one_kernel() {
+    let y = conv2d(&f(0, &[2, 3, 6, 5]), &f(1, &[4, 3, 3, 2]));
+    let s = check(&outputs(&[relu(&(&y + like(&f(2, &[1, 4, 1, 1]), &y)))]));
+    assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+    assert_eq!(kinds(&s, 0), [Global, Global, Global, Global, Reduce, Reduce, Reduce]);
+    assert!(!show(&s).contains("Mod"), "{}", show(&s));
+}
+#[test]
+fn padded_conv_is_one_kernel() {
+    let (z, p) = (dims(&[0, 0, 1, 1]), dims(&[0, 0, 1, 1]));
+    let _ = z;
+    let y = conv2d(&f(0, &[1, 2, 4, 4]).pad(&p, &p), &f(1, &[2, 2, 3, 3]));
+    assert_eq!(check(&outputs(&[relu(&y)])).kernels.len(), 1);
+}
+#[test]
+fn batchnorm_inference_joins_the_convs_kernel() {
+    let y = conv2d(&f(0, &[1, 2, 5, 5]), &f(1, &[4, 2, 3, 3]));
+    let v = |slot| like(&f(slot, &[1, 4, 1, 1]), &y);
+    let var = v(3) * v(3) + c(1e-5);
+    let bn = (&y - v(2)) * var.un(Alu::Sqrt).un(Alu::Recip) * v(4) + v(5);
+    assert_eq!(check(&outputs(&[relu(&bn)])).kernels.len(), 1);
+}
+#[test]
+fn two_convs_are_two_kernels() {
+    let y = relu(&conv2d(&f(0, &[1, 2, 6, 6]), &f(1, &[3, 2, 3, 3])));
+    let s = check(&outputs(&[relu(&conv2d(&y, &f(2, &[2, 3, 3, 3])))]));
+    assert_eq!((s.kernels.len(), s.temps.len()), (2, 1));
+}
+/// One Adam update of parameter slot 0 with moments 1 and 2 from gradient `g`.
+fn adam(g: &UOp, shape: &[i64]) -> UOp {
+    let (p, m, v) = (f(0, shape), f(1, shape), f(2, shape));
+    let m2 = &m * c(0.9) + g * c(0.1);
+    let v2 = &v * c(0.999) + g * g * c(0.001);
+    let m3 = m.after([m.store(&m2)]);
+    let v3 = v.after([v.store(&(&v2 * &v2))]);
+    let step = (&m3 * c(0.01)).bin(Alu::Fdiv, &(v3.un(Alu::Sqrt) + c(1e-8)));
+    UOp::sink([p.store(&(&p - step))])
+}
+#[test]
+fn an_adam_update_is_one_kernel() {
+    let s = check(&adam(&f(3, &[6, 5]), &[6, 5]));
+    assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+    assert_eq!(s.kernels[0].ast.src.len(), 3);
+    assert_eq!(loads_of(&s, 3), 1);
+}
+#[test]
+fn an_adam_update_joins_its_gradient() {
+    let g = matmul(&f(3, &[6, 8]), &f(4, &[8, 5]));
+    let s = check(&adam(&g, &[6, 5]));
+    assert!(s.kernels.len() <= 2, "{}", show(&s));
+}
+#[test]
+fn sum_max_and_sum_of_squares_read_once() {
+    let x = f(0, &[8, 12]);
+    for axes in [&[1usize][..], &[0, 1], &[0]] {
+        let s = check(&outputs(&[sum(&x, axes), max(&x, axes), sum(&(&x * &x), axes)]));
+        assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+        assert_eq!(loads_of(&s, 0), 1, "{}", show(&s));
+    }
+}
+#[test]
+fn mean_and_variance_read_at_most_twice() {
+    let x = f(0, &[8, 12]);
+    let mean = sum(&x, &[1]) * c(1.0 / 12.0);
+    let d = &x - like(&mean, &x);
+    let s = check(&outputs(&[mean.clone(), sum(&(&d * &d), &[1]) * c(1.0 / 12.0)]));
+    assert!(loads_of(&s, 0) <= 2, "{}", show(&s));
+}
+#[test]
+fn a_value_and_its_users_share_a_kernel() {
+    let y = matmul(&f(0, &[4, 8]), &f(1, &[8, 5]));
+    let s = check(&outputs(&[relu(&y), &y * c(2.0)]));
+    assert_eq!((s.kernels.len(), s.temps.len()), (1, 0), "{}", show(&s));
+    let s = check(&outputs(&[y.clone(), &y * c(2.0)]));
+    assert_eq!((s.kernels.len(), s.temps.len()), (1, 0), "{}", show(&s));
+}
+#[test]
+fn softmax_before_a_matmul_is_stored_once() {
+    let p = softmax(&f(0, &[32, 32]));
+    let s = check(&outputs(&[matmul(&p, &f(1, &[32, 24]))]));
+    assert_eq!(s.kernels.len(), 2, "{}", show(&s));
+}
+#[test]
+fn attention_is_at_most_three_kernels() {
+    let (q, k, v) = (f(0, &[16, 8]), f(1, &[16, 8]), f(2, &[16, 8]));
+    let a = softmax(&(matmul(&q, &k.permute(&[1, 0])) * c(0.3)));
+    let s = check(&outputs(&[matmul(&a, &v)]));
+    assert!(s.kernels.len() <= 3, "{}", show(&s));
+}
+#[test]
+fn a_long_sum_is_two_kernels() {
+    for n in [1 << 16, 65537] {
+        let s = check_on(&outputs(&[sum(&f(0, &[n]), &[0])]), &cpu());
+        assert_eq!(s.kernels.len(), 2, "{}", show(&s));
+        assert!(s.arena_bytes <= 4096);
+    }
+    let x = f(0, &[1 << 16]);
+    let s = check_on(&outputs(&[sum(&x, &[0]), max(&x, &[0])]), &cpu());
+    assert_eq!(s.kernels.len(), 2, "{}", show(&s));
+    assert_eq!(loads_of(&s, 0), 1);
+}
+#[test]
+fn concatenation_of_inputs_is_one_kernel() {
+    let z = dims(&[0, 0]);
+    let a = f(0, &[2, 3]).pad(&z, &dims(&[4, 0]));
+    let b = f(1, &[4, 3]).pad(&dims(&[2, 0]), &z);
+    assert_eq!(check(&outputs(&[a + b])).kernels.len(), 1);
+}
+#[test]
+fn a_scan_with_its_epilogue_is_one_kernel() {
+    let x = f(0, &[5, 9]);
+    for axis in [0, 1] {
+        let s = check(&outputs(&[(&x * &x).scan_axis(Alu::Add, axis) * c(2.0)]));
+        assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+        assert_eq!(kinds(&s, 0), [Global, Ordered]);
+    }
+    let s = check(&outputs(&[x.flip(&[1]).scan_axis(Alu::Max, 1).flip(&[1])]));
+    assert!(s.kernels.len() <= 2);
+}
