@@ -33,11 +33,7 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     let mut times = CompileTimes::default();
     config::debug()?;
     let start = Instant::now();
-<<<<<<< HEAD
     let normal = normalise(&stores(outputs, &device)?.0)?;
-=======
-    let normal = normalise(sink)?;
->>>>>>> 7305d13 (codegen: decompositions of what a target lacks, measured against float64)
     let schedule =
         frit_schedule::schedule(&normal.sink, target).map_err(|e| Error::Schedule(e.to_string()))?;
     times.schedule = start.elapsed();
@@ -63,11 +59,7 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let device = device_of(outputs)?;
     let dev = frit_runtime::device(&device)?;
     let start = Instant::now();
-<<<<<<< HEAD
     let normal = normalise(&stores(outputs, &device)?.0)?;
-=======
-    let normal = normalise(sink)?;
->>>>>>> 7305d13 (codegen: decompositions of what a target lacks, measured against float64)
     let schedule =
         frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
