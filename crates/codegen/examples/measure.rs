@@ -86,7 +86,10 @@ fn conv_weight_grad(n: i64, ci: i64, co: i64, s: i64, k: i64) -> UOp {
     let input = buf(1, n * ci * s * s).at(&(((&b * ci + &c) * s + &y + &dy) * s + &x + &dx)).load();
     let grad = buf(2, n * co * o_ * o_).at(&(((&b * co + &o) * o_ + &y) * o_ + &x)).load();
     let v = (&input * &grad).reduce(Alu::Add, [b, y, x]);
-    UOp::sink([buf(0, co * ci * k * k).at(&(((&o * ci + &c) * k + &dy) * k + &dx)).store(&v).end([o, c, dy, dx])])
+    UOp::sink([buf(0, co * ci * k * k)
+        .at(&(((&o * ci + &c) * k + &dy) * k + &dx))
+        .store(&v)
+        .end([o, c, dy, dx])])
 }
 
 fn kernels() -> Vec<(&'static str, UOp)> {
@@ -179,8 +182,10 @@ fn main() {
             best = best.min(loaded.time(&bufs, &[], dims).expect("it runs"));
         }
         let s = best.as_secs_f64();
-        let (flops, bytes) = (linear.flops.as_int().unwrap_or(0) as f64, linear.bytes.as_int().unwrap_or(0) as f64);
-        let copies = linear.steps.iter().filter(|s| matches!(s, frit_uop::Step::Do(n) if n.op == Op::MulAcc)).count();
+        let (flops, bytes) =
+            (linear.flops.as_int().unwrap_or(0) as f64, linear.bytes.as_int().unwrap_or(0) as f64);
+        let copies =
+            linear.steps.iter().filter(|s| matches!(s, frit_uop::Step::Do(n) if n.op == Op::MulAcc)).count();
         println!(
             "{name:20} lower {:6.2} ms  compile {:4.0} ms  {:9.3} ms  {:7.1} GFLOP/s  {:6.1} GB/s  {} steps, {copies} mulacc, thread {extent}  {}",
             lowering.as_secs_f64() * 1e3,

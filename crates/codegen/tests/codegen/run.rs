@@ -11,14 +11,7 @@ use std::collections::HashMap;
 
 /// The interpreter as a CPU and as a GPU.
 pub fn targets() -> Vec<Target> {
-    vec![
-        Target::interp(),
-        Target {
-            int_ops: Target::interp().int_ops,
-            float_ops: Target::interp().float_ops,
-            ..Target::interp_gpu()
-        },
-    ]
+    vec![Target::interp(), Target::interp_gpu()]
 }
 
 fn params(sink: &UOp) -> Vec<UOp> {
