@@ -169,7 +169,7 @@ impl UOp {
     }
     /// An address in a buffer.
     pub fn at(&self, idx: &UOp) -> UOp {
-        UOp::new(Op::Index, self.dtype, [self.clone(), idx.clone()], Arg::None)
+        UOp::of(Op::Index, self.dtype, &[self, idx], Arg::None)
     }
     /// An address of `lanes` consecutive elements.
     pub fn at_lanes(&self, idx: &UOp, lanes: u32) -> UOp {
@@ -178,7 +178,7 @@ impl UOp {
     }
     /// What is at an address.
     pub fn load(&self) -> UOp {
-        UOp::new(Op::Load, self.dtype, [self.clone()], Arg::None)
+        UOp::of(Op::Load, self.dtype, &[self], Arg::None)
     }
     /// Combined over ranges.
     pub fn reduce(&self, op: Alu, ranges: impl IntoIterator<Item = UOp>) -> UOp {
@@ -208,7 +208,7 @@ impl UOp {
             a if a.is_comparison() => DType::Bool,
             _ => src[0].dtype,
         };
-        UOp::new(Op::of(op), dtype, src.iter().map(|&s| s.clone()).collect::<SmallVec<[UOp; 4]>>(), Arg::None)
+        UOp::of(Op::of(op), dtype, src, Arg::None)
     }
     /// A unary elementwise operation.
     pub fn un(&self, op: Alu) -> UOp {
@@ -220,7 +220,7 @@ impl UOp {
     }
     /// Converted to a type; itself if it has it.
     pub fn cast(&self, dtype: DType) -> UOp {
-        if self.dtype == dtype { self.clone() } else { UOp::new(Op::Cast, dtype, [self.clone()], Arg::None) }
+        if self.dtype == dtype { self.clone() } else { UOp::of(Op::Cast, dtype, &[self], Arg::None) }
     }
     /// The same bits as another type of the same size.
     pub fn bitcast(&self, dtype: DType) -> UOp {

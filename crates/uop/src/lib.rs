@@ -4,6 +4,7 @@
 //! language into the next; [`op`] says which ops exist and what they mean.
 
 pub mod arg;
+pub mod bench;
 pub mod build;
 pub mod eval;
 pub mod graph;

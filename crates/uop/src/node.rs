@@ -11,6 +11,7 @@ use frit_abi::DType;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
@@ -18,12 +19,16 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
 
-/// What a [`UOp`] points at.
+/// What a [`UOp`] points at. In the order written: what a probe compares lies together, next to the reference counts.
+#[repr(C)]
 pub struct Node {
     /// What it does.
     pub op: Op,
     /// The type of its elements.
     pub dtype: DType,
+    /// The device its memory is on, as [`infer::device_name`] knows it; 0 where it has none.
+    pub device: u16,
+    hash: u64,
     /// What it works on.
     pub src: SmallVec<[UOp; 4]>,
     /// What it carries besides.
@@ -34,10 +39,7 @@ pub struct Node {
     pub ranges: SmallVec<[u32; 6]>,
     /// Least and greatest value, for integers and bools; the whole type where nothing better is known.
     pub bounds: (i128, i128),
-    /// The device its memory is on, as [`infer::device_name`] knows it; 0 where it has none.
-    pub device: u16,
     shape: Option<Shape>,
-    hash: u64,
     realized: OnceLock<UOp>,
 }
 
@@ -46,19 +48,46 @@ pub struct Node {
 pub struct UOp(Arc<Node>);
 
 const SHARDS: usize = 64;
-type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
-static TABLE: LazyLock<[Shard; SHARDS]> =
-    LazyLock::new(|| std::array::from_fn(|_| Mutex::new(HashTable::new())));
+type Table = HashTable<(u64, Weak<Node>)>;
 
-fn shard(hash: u64) -> std::sync::MutexGuard<'static, HashTable<(u64, Weak<Node>)>> {
-    // a panic while the lock is held cannot leave the table half-changed: probes and inserts are single steps
-    TABLE[hash as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
+/// A part of the table, on cache lines of its own: two threads that use two shards do not disturb each other.
+#[repr(align(128))]
+struct Shard(Mutex<Table>);
+
+static TABLE: LazyLock<[Shard; SHARDS]> =
+    LazyLock::new(|| std::array::from_fn(|_| Shard(Mutex::new(HashTable::new()))));
+
+#[inline]
+fn shard(hash: u64) -> std::sync::MutexGuard<'static, Table> {
+    // bits that the table itself uses neither for the place nor for the tag: within a shard those must still vary.
+    // A panic while the lock is held cannot leave the table half-changed: probes and inserts are single steps
+    TABLE[(hash >> 40) as usize % SHARDS].0.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn hash_of(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg) -> u64 {
+    let mut h = FxHasher::default();
+    h.write_u64((op as u64) << 8 | dtype as u64);
+    for s in src {
+        h.write_u64(s.borrow().0.hash);
+    }
+    arg.hash(&mut h);
+    h.finish()
+}
+
+/// Whether `n` is the node with these parts.
+#[inline]
+fn is_same(n: &Node, op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg) -> bool {
+    n.op == op
+        && n.dtype == dtype
+        && n.src.len() == src.len()
+        && n.src.iter().zip(src).all(|(a, b)| a == b.borrow())
+        && n.arg == *arg
 }
 
 /// The live node that is the `same`. Nodes that only share the hash go to `others`: dropping the last reference to one
 /// takes the lock, so that must happen after the lock is released.
 fn find(
-    table: &HashTable<(u64, Weak<Node>)>,
+    table: &Table,
     hash: u64,
     same: impl Fn(&Node) -> bool,
     others: &mut SmallVec<[Arc<Node>; 2]>,
@@ -76,23 +105,70 @@ fn find(
     found
 }
 
+/// Sets of two nodes each in a thread's memory of the nodes it met last.
+const RECENT: usize = 2048;
+type Recent = Vec<[(u64, Weak<Node>); 2]>;
+
+thread_local! {
+    /// The nodes this thread met last. A hit here takes no lock and writes nothing that other threads read, so threads
+    /// that work on graphs of their own do not slow each other. Weak, so it keeps no node alive, only the bytes of a
+    /// few dead ones.
+    static MET: RefCell<Recent> = const { RefCell::new(Vec::new()) };
+}
+
+#[inline]
+fn recall(hash: u64, same: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
+    let met = MET.try_with(|m| {
+        let m = m.borrow();
+        let set = m.get(hash as usize % RECENT)?;
+        set.iter().find(|e| e.0 == hash)?.1.upgrade()
+    });
+    met.ok().flatten().filter(|n| same(n))
+}
+
+fn remember(n: &UOp) {
+    let _ = MET.try_with(|m| {
+        let mut m = m.borrow_mut();
+        if m.is_empty() {
+            m.resize_with(RECENT, || [(0, Weak::new()), (0, Weak::new())]);
+        }
+        let set = &mut m[n.0.hash as usize % RECENT];
+        set.swap(0, 1);
+        set[0] = (n.0.hash, Arc::downgrade(&n.0));
+    });
+}
+
 impl UOp {
     /// The node with these parts; an existing one if there is one.
     pub fn new(op: Op, dtype: DType, src: impl IntoIterator<Item = UOp>, arg: Arg) -> UOp {
         let src: SmallVec<[UOp; 4]> = src.into_iter().collect();
-        let mut h = FxHasher::default();
-        h.write_u64((op as u64) << 8 | dtype as u64);
-        for s in &src {
-            h.write_u64(s.0.hash);
-        }
-        arg.hash(&mut h);
-        let hash = h.finish();
-        let same = |n: &Node| n.op == op && n.dtype == dtype && n.src == src && n.arg == arg;
-        let mut others = SmallVec::new();
-        let found = find(&shard(hash), hash, same, &mut others);
-        if let Some(n) = found {
+        UOp::of(op, dtype, &src, arg)
+    }
+    /// As [`UOp::new`], for sources that are held elsewhere: where the node exists, no reference is counted but its own.
+    pub fn of(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: Arg) -> UOp {
+        let hash = hash_of(op, dtype, src, &arg);
+        let same = |n: &Node| is_same(n, op, dtype, src, &arg);
+        if let Some(n) = recall(hash, same) {
             return UOp(n);
         }
+        let mut others = SmallVec::new();
+        let found = find(&shard(hash), hash, same, &mut others);
+        let n = found.map(UOp).unwrap_or_else(|| {
+            UOp::insert(op, dtype, src.iter().map(|s| s.borrow().clone()).collect(), arg, hash, others)
+        });
+        remember(&n);
+        n
+    }
+    /// A node that was not there a moment ago.
+    #[inline(never)]
+    fn insert(
+        op: Op,
+        dtype: DType,
+        src: SmallVec<[UOp; 4]>,
+        arg: Arg,
+        hash: u64,
+        mut others: SmallVec<[Arc<Node>; 2]>,
+    ) -> UOp {
         // outside the lock: inference reads sources, and another thread may insert the same node meanwhile
         let src_ops = OpSet(src.iter().fold(0, |m, s| m | 1 << s.op as u32));
         let shape = infer::shape(op, &src, &arg);
@@ -112,9 +188,8 @@ impl UOp {
             hash,
             realized: OnceLock::new(),
         });
-        let same =
-            |n: &Node| n.op == node.op && n.dtype == node.dtype && n.src == node.src && n.arg == node.arg;
         let mut table = shard(hash);
+        let same = |n: &Node| is_same(n, node.op, node.dtype, &node.src, &node.arg);
         if let Some(n) = find(&table, hash, same, &mut others) {
             drop(table); // before `node`, whose drop takes the lock
             return UOp(n);
@@ -156,7 +231,7 @@ impl UOp {
 
 /// How many nodes are alive: for leak tests and reports.
 pub fn live_nodes() -> usize {
-    TABLE.iter().map(|s| s.lock().unwrap_or_else(|e| e.into_inner()).len()).sum()
+    TABLE.iter().map(|s| s.0.lock().unwrap_or_else(|e| e.into_inner()).len()).sum()
 }
 
 thread_local! {

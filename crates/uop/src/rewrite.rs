@@ -11,7 +11,6 @@
 use crate::node::UOp;
 use crate::rules::Matcher;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 
 /// Replacements made of replacements before a rule is said to loop. Taking a source of the node does not count: that
@@ -84,12 +83,19 @@ pub fn rewrite_top_down<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
 struct Frame {
     /// The node this frame finds the answer for.
     asked: UOp,
-    /// What rules have made of it so far.
-    now: UOp,
-    /// How many sources of `now` have their answer on the value stack.
+    /// What rules have made of it so far, if anything.
+    made: Option<UOp>,
+    /// How many sources of that have their answer on the value stack.
     done: usize,
     /// How many replacements deep this is.
     generation: u32,
+}
+
+impl Frame {
+    #[inline]
+    fn now(&self) -> &UOp {
+        self.made.as_ref().unwrap_or(&self.asked)
+    }
 }
 
 /// Rules, and the answers found so far: keep it where many small graphs share nodes and the context does not change
@@ -123,6 +129,9 @@ impl<'m, C> Rewriter<'m, C> {
         ctx: &mut C,
         drive: fn(&mut Self, &UOp, &mut C) -> Result<(), Application>,
     ) -> UOp {
+        if let Some(a) = self.answers.get(root) {
+            return a.clone();
+        }
         match drive(self, root, ctx) {
             Ok(()) => self.values.pop().unwrap_or_else(|| root.clone()),
             Err(last) => {
@@ -135,47 +144,41 @@ impl<'m, C> Rewriter<'m, C> {
             }
         }
     }
-    /// The answer for `n` goes on the value stack, now or when the frame pushed here is done.
-    #[inline]
-    fn ask(&mut self, n: &UOp, generation: u32) -> bool {
-        if n.src.is_empty() && !self.matcher.has_rules(n.op) {
-            self.values.push(n.clone());
-            return true;
-        }
-        if let Some(a) = self.answers.get(n) {
-            self.values.push(a.clone());
-            return true;
-        }
-        self.stack.push(Frame { asked: n.clone(), now: n.clone(), done: 0, generation });
-        false
+    /// Begin with a node.
+    fn ask(&mut self, n: &UOp) {
+        self.stack.push(Frame { asked: n.clone(), made: None, done: 0, generation: 0 });
     }
-    /// Ask for the sources of the top frame that have no answer yet; true when all are on the value stack.
+    /// Put the answers for the sources of the top frame on the value stack; false where one must be found first.
     #[inline]
     fn sources_done(&mut self) -> bool {
-        let top = self.stack.len() - 1;
-        loop {
-            let f = &mut self.stack[top];
-            let Some(s) = f.now.src.get(f.done) else { return true };
+        let Some(f) = self.stack.last_mut() else { return true };
+        let now = f.made.as_ref().unwrap_or(&f.asked);
+        while let Some(s) = now.src.get(f.done) {
             f.done += 1;
-            let (s, generation) = (s.clone(), f.generation);
-            if !self.ask(&s, generation) {
+            if s.src.is_empty() && !self.matcher.has_rules(s.op) {
+                self.values.push(s.clone());
+            } else if let Some(a) = self.answers.get(s) {
+                self.values.push(a.clone());
+            } else {
+                let frame = Frame { asked: s.clone(), made: None, done: 0, generation: f.generation };
+                self.stack.push(frame);
                 return false;
             }
         }
+        true
     }
-    /// The top frame's node with the sources on the value stack, which leave it.
+    /// The top frame's node with the sources on the value stack, which leave it; whether they were its own.
     #[inline]
-    fn rebuilt(&mut self, now: &UOp) -> UOp {
+    fn rebuilt(&mut self) -> Option<(UOp, bool, u32)> {
+        let f = self.stack.last()?;
+        let now = f.now();
         let base = self.values.len() - now.src.len();
-        let same = self.values[base..] == now.src[..];
-        let sources = self.values.drain(base..);
-        if same {
-            drop(sources);
-            now.clone()
-        } else {
-            let src: SmallVec<[UOp; 4]> = sources.collect();
-            UOp::new(now.op, now.dtype, src, now.arg.clone())
-        }
+        let sources = &self.values[base..];
+        let same = sources == &now.src[..];
+        let n = if same { now.clone() } else { UOp::of(now.op, now.dtype, sources, now.arg.clone()) };
+        let generation = f.generation;
+        self.values.truncate(base);
+        Some((n, same, generation))
     }
     #[inline]
     fn fire(&mut self, n: &UOp, ctx: &mut C, generation: u32) -> Result<Option<UOp>, Application> {
@@ -199,18 +202,14 @@ impl<'m, C> Rewriter<'m, C> {
     }
 
     fn bottom_up(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
-        self.ask(root, 0);
-        'frames: while let Some(f) = self.stack.last() {
-            if f.done < f.now.src.len() && !self.sources_done() {
+        self.ask(root);
+        'frames: while !self.stack.is_empty() {
+            if !self.sources_done() {
                 continue;
             }
-            let Some(f) = self.stack.last() else { break };
-            let (now, mut generation) = (f.now.clone(), f.generation);
-            let mut n = self.rebuilt(&now);
+            let Some((mut n, same, mut generation)) = self.rebuilt() else { break };
             // a rebuilt node may be one whose answer is known
-            if n != now
-                && let Some(a) = self.answers.get(&n)
-            {
+            if !same && let Some(a) = self.answers.get(&n) {
                 let a = a.clone();
                 self.finish(a);
                 continue;
@@ -226,9 +225,9 @@ impl<'m, C> Rewriter<'m, C> {
                     n = after;
                     continue;
                 }
-                let top = self.stack.len() - 1;
-                let f = &mut self.stack[top];
-                (f.now, f.done, f.generation) = (after, 0, generation);
+                if let Some(f) = self.stack.last_mut() {
+                    (f.made, f.done, f.generation) = (Some(after), 0, generation);
+                }
                 continue 'frames;
             }
             self.finish(n);
@@ -237,23 +236,22 @@ impl<'m, C> Rewriter<'m, C> {
     }
 
     fn top_down(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
-        self.ask(root, 0);
+        self.ask(root);
         while let Some(f) = self.stack.last() {
             if f.done == 0 {
-                let (mut n, mut generation) = (f.now.clone(), f.generation);
+                let (mut n, mut generation) = (f.now().clone(), f.generation);
                 while let Some(after) = self.fire(&n, ctx, generation)? {
                     generation += !n.src.contains(&after) as u32;
                     n = after;
                 }
-                let top = self.stack.len() - 1;
-                (self.stack[top].now, self.stack[top].generation) = (n, generation);
+                if let Some(f) = self.stack.last_mut() {
+                    (f.made, f.generation) = (Some(n), generation);
+                }
             }
             if !self.sources_done() {
                 continue;
             }
-            let Some(f) = self.stack.last() else { break };
-            let now = f.now.clone();
-            let n = self.rebuilt(&now);
+            let Some((n, ..)) = self.rebuilt() else { break };
             let Some(f) = self.stack.pop() else { break };
             self.answers.insert(f.asked, n.clone());
             self.values.push(n);
