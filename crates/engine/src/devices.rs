@@ -36,3 +36,22 @@ pub fn scope<T>(name: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     let _pop = Pop;
     Ok(f())
 }
+
+/// Every kind of device: its name, what it is, and what this machine's one is like or why it is not usable.
+pub fn list() -> Vec<(String, String, Result<String, Error>)> {
+    let describe = |d: frit_runtime::DeviceInfo| {
+        let found = d.device.map(|d| d.describe()).map_err(Error::from);
+        (d.name.to_string(), d.about.to_string(), found)
+    };
+    frit_runtime::available().into_iter().map(describe).collect()
+}
+
+/// What the allocator of a device holds.
+pub fn memory_stats(name: &str) -> Result<frit_runtime::MemoryStats, Error> {
+    Ok(frit_runtime::device(name)?.memory_stats())
+}
+
+/// Environment variables that devices read: name, what it accepts, what it does.
+pub fn flags() -> Vec<(&'static str, &'static str, &'static str)> {
+    frit_runtime::env::FLAGS.iter().map(|f| (f.name, f.accepts, f.about)).collect()
+}

@@ -64,7 +64,10 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
         frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
-    let done = crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), renderer(&device)).map(drop));
+    let done =
+        crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), renderer(&device), None).map(drop));
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())
 }
+
+pub use frit_uop::bench::intern_hit_ns;

@@ -9,6 +9,7 @@ use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Arg, Linear, UOp, text};
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant;
@@ -112,12 +113,31 @@ impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
     }
 }
 
-type Cache<V> = LazyLock<Mutex<Bounded<(UOp, Arc<str>), Arc<V>>>>;
+/// Structure, device, and the seed of random opts.
+type Key = (UOp, Arc<str>, Option<u64>);
+type Cache<V> = LazyLock<Mutex<Bounded<Key, Arc<V>>>>;
 static PLANS: Cache<Plan> = LazyLock::new(|| Mutex::new(Bounded::new(1024)));
 static KERNELS: Cache<Compiled> = LazyLock::new(|| Mutex::new(Bounded::new(8192)));
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+thread_local! {
+    static CHAOS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Run `f` with kernels optimised at random instead of by the heuristic: legal opts, chosen by the seed. What a kernel
+/// computes must not depend on its opts, and this is how tests find out.
+pub fn with_random_opts<T>(seed: u64, f: impl FnOnce() -> T) -> T {
+    struct Restore(Option<u64>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CHAOS.set(self.0);
+        }
+    }
+    let _restore = Restore(CHAOS.replace(Some(seed)));
+    f()
 }
 
 /// Forget all plans and kernels: for measuring, and to give their memory back.
@@ -128,7 +148,7 @@ pub fn clear_caches() {
 
 /// The plan for a normalised graph on a device.
 pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
-    let key = (sink.clone(), device.clone());
+    let key = (sink.clone(), device.clone(), CHAOS.get());
     if let Some(p) = lock(&PLANS).get(&key) {
         return Ok(p);
     }
@@ -168,26 +188,26 @@ fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
 
 /// The kernels of a schedule, in order: those not known yet are lowered in parallel and loaded together.
 fn load_kernels(schedule: &Schedule, device: &Arc<str>) -> Result<Vec<Arc<Compiled>>, Error> {
-    let dev = frit_runtime::device(device)?;
+    let (dev, seed) = (frit_runtime::device(device)?, CHAOS.get());
     let mut known: FxHashMap<UOp, Arc<Compiled>> = FxHashMap::default();
     let mut missing: Vec<UOp> = vec![];
     for k in &schedule.kernels {
         if known.contains_key(&k.ast) || missing.contains(&k.ast) {
             continue;
         }
-        match lock(&KERNELS).get(&(k.ast.clone(), device.clone())) {
+        match lock(&KERNELS).get(&(k.ast.clone(), device.clone(), seed)) {
             Some(c) => _ = known.insert(k.ast.clone(), c),
             None => missing.push(k.ast.clone()),
         }
     }
     let render = renderer(device);
-    let lowered = in_parallel(&missing, |ast| compile(ast, dev.target(), render));
+    let lowered = in_parallel(&missing, |ast| compile(ast, dev.target(), render, seed));
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
     for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
         let compiled = Arc::new(Compiled::new(linear, loaded?));
-        lock(&KERNELS).insert((ast.clone(), device.clone()), compiled.clone());
+        lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());
         known.insert(ast, compiled);
     }
     Ok(schedule.kernels.iter().map(|k| known[&k.ast].clone()).collect())
@@ -201,11 +221,21 @@ pub fn renderer(device: &str) -> Renderer {
     if device.starts_with("INTERP") { frit_render::bytecode::render } else { frit_render::c::render }
 }
 
-/// Lower and render one kernel.
-pub fn compile(ast: &UOp, target: &Target, render: Renderer) -> Result<(Linear, Kernel), Error> {
+/// Lower and render one kernel, with random opts if there is a seed.
+pub fn compile(
+    ast: &UOp,
+    target: &Target,
+    render: Renderer,
+    seed: Option<u64>,
+) -> Result<(Linear, Kernel), Error> {
     let debug = config::debug()?;
     let error = |message: String| Error::Compile { kernel: kernel_name(ast).into(), message };
-    let linear = frit_codegen::lower(ast, target, Opts::Heuristic).map_err(|e| error(e.to_string()))?;
+    let random =
+        seed.map(|s| frit_codegen::random_opts(ast, target, s ^ ast.structural_hash(), 4)).transpose();
+    let random = random.map_err(|e| error(e.to_string()))?;
+    let opts = random.as_ref().map_or(Opts::Heuristic, |list| Opts::List(list));
+    let linear =
+        frit_codegen::lower(ast, target, opts).map_err(|e| error(format!("{e} (opts {random:?})")))?;
     if debug >= 5 {
         eprintln!("program {}:", linear.name);
         for step in &linear.steps {
