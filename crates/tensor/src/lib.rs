@@ -1,1 +1,43 @@
-//! (see ARCHITECTURE.md)
+//! What people write with: tensors that are only a description until someone needs the numbers.
+//!
+//! Every operation builds graph ([`frit_uop`]); `realize`, `to_vec`, `item` and `Display` compute. A bad argument gives
+//! a failed tensor, and the first call that returns a `Result` gives the error back with the user's line, so
+//! `(&x * &w).sum(1).relu()` has no `?` in it.
+//!
+//! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
+//! `movement`, [`index`], `elementwise` (with `composite` and `trig` under it), `activation`, `reduce`, `linalg`,
+//! [`conv`], `norm`, [`loss`], `gradient`, `assign`, [`realize`], `display`.
+
+mod activation;
+mod assign;
+mod composite;
+pub mod conv;
+mod creation;
+mod display;
+mod elementwise;
+pub mod error;
+mod gradient;
+pub mod index;
+mod linalg;
+pub mod loss;
+mod movement;
+mod norm;
+pub mod operand;
+mod random;
+pub mod realize;
+mod reduce;
+pub mod shape;
+pub mod tensor;
+mod trig;
+
+pub use conv::Window;
+pub use creation::{Element, Nested};
+pub use error::{Call, Error, Result, call};
+pub use frit_uop::{DType, Scalar};
+pub use index::{Ellipsis, Index, Indices, NewAxis, step};
+pub use loss::{CrossEntropy, Reduction};
+pub use operand::Operand;
+pub use random::manual_seed;
+pub use realize::Device;
+pub use shape::{Axes, Dim, Dims, Shape, Variable, keepdim};
+pub use tensor::Tensor;

@@ -1,0 +1,185 @@
+//! Activation functions. None makes NaN from a finite input, in value or gradient.
+
+use crate::composite;
+use crate::elementwise::widely;
+use crate::error::call;
+use crate::shape::axis;
+use crate::tensor::Tensor;
+use crate::{DType, keepdim};
+use std::f64::consts as c;
+
+impl Tensor {
+    /// x where positive, else 0; the gradient at 0 is 0.
+    #[track_caller]
+    pub fn relu(&self) -> Tensor {
+        let _c = call("relu");
+        self.map(|x| {
+            let zero = x.const_like(0);
+            Ok(zero.lt(x).or_(&x.ne_(x)).select(x, &zero))
+        })
+    }
+    /// relu, at most 6.
+    #[track_caller]
+    pub fn relu6(&self) -> Tensor {
+        let _c = call("relu6");
+        self.relu().clamp_max(6)
+    }
+    /// x where positive, else `slope * x`.
+    #[track_caller]
+    pub fn leaky_relu(&self, slope: f64) -> Tensor {
+        let _c = call("leaky_relu");
+        self.gt(0).where_(self, self * slope)
+    }
+    /// x where positive, else `alpha * (exp(x) - 1)`.
+    #[track_caller]
+    pub fn elu(&self, alpha: f64) -> Tensor {
+        let _c = call("elu");
+        self.gt(0).where_(self, self.clamp_max(0.0).expm1() * alpha)
+    }
+    /// elu scaled so that the slope is continuous: `max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
+    #[track_caller]
+    pub fn celu(&self, alpha: f64) -> Tensor {
+        let _c = call("celu");
+        self.gt(0).where_(self, (self.clamp_max(0.0) / alpha).expm1() * alpha)
+    }
+    /// The self-normalising elu.
+    #[track_caller]
+    pub fn selu(&self) -> Tensor {
+        let _c = call("selu");
+        self.elu(1.6732632423543772) * 1.0507009873554805
+    }
+    /// 1 / (1 + exp(-x)).
+    #[track_caller]
+    pub fn sigmoid(&self) -> Tensor {
+        let _c = call("sigmoid");
+        self.map(|x| Ok(widely(x, composite::sigmoid)))
+    }
+    /// log(sigmoid(x)).
+    #[track_caller]
+    pub fn logsigmoid(&self) -> Tensor {
+        let _c = call("logsigmoid");
+        -(-self).softplus()
+    }
+    /// log(1 + exp(x)).
+    #[track_caller]
+    pub fn softplus(&self) -> Tensor {
+        let _c = call("softplus");
+        let negative = self.lt(0);
+        let e = negative.where_(self, -self).exp();
+        negative.where_(0.0, self) + e.log1p()
+    }
+    /// x / (1 + |x|).
+    #[track_caller]
+    pub fn softsign(&self) -> Tensor {
+        let _c = call("softsign");
+        self / (self.abs() + 1.0)
+    }
+    /// x * sigmoid(x).
+    #[track_caller]
+    pub fn silu(&self) -> Tensor {
+        let _c = call("silu");
+        self * self.sigmoid()
+    }
+    /// The same as [`Tensor::silu`].
+    #[track_caller]
+    pub fn swish(&self) -> Tensor {
+        self.silu()
+    }
+    /// x * tanh(softplus(x)).
+    #[track_caller]
+    pub fn mish(&self) -> Tensor {
+        let _c = call("mish");
+        self * self.softplus().tanh()
+    }
+    /// x times the normal distribution function at x, exactly.
+    #[track_caller]
+    pub fn gelu(&self) -> Tensor {
+        let _c = call("gelu");
+        self * 0.5 * ((self * c::FRAC_1_SQRT_2).erf() + 1.0)
+    }
+    /// The tanh approximation of [`Tensor::gelu`].
+    #[track_caller]
+    pub fn gelu_tanh(&self) -> Tensor {
+        let _c = call("gelu_tanh");
+        // beyond 10 tanh is flat in every type, and the cube would only overflow
+        let x = self.clamp(-10.0, 10.0);
+        let inner = (&x + x.pow(3) * 0.044715) * (c::FRAC_2_SQRT_PI * c::FRAC_1_SQRT_2);
+        self * 0.5 * (inner.tanh() + 1.0)
+    }
+    /// x * sigmoid(1.702 x).
+    #[track_caller]
+    pub fn quick_gelu(&self) -> Tensor {
+        let _c = call("quick_gelu");
+        self * (self * 1.702).sigmoid()
+    }
+    /// x / 6 + 1 / 2 between 0 and 1.
+    #[track_caller]
+    pub fn hardsigmoid(&self) -> Tensor {
+        let _c = call("hardsigmoid");
+        (self / 6.0 + 0.5).clamp(0.0, 1.0)
+    }
+    /// x * hardsigmoid(x).
+    #[track_caller]
+    pub fn hardswish(&self) -> Tensor {
+        let _c = call("hardswish");
+        self * (self + 3.0).relu6() / 6.0
+    }
+    /// Between -1 and 1.
+    #[track_caller]
+    pub fn hardtanh(&self) -> Tensor {
+        let _c = call("hardtanh");
+        self.clamp(-1.0, 1.0)
+    }
+    /// exp(x) over its sum along the axis, by the greatest element so that nothing overflows.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let p = Tensor::new([[0.0, 0.0], [1000.0, 0.0]]).softmax(-1);
+    /// assert_eq!(p.to_vec::<f32>()?, [0.5, 0.5, 1.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn softmax(&self, dim: isize) -> Tensor {
+        let _c = call("softmax");
+        self.along(dim, "softmax", |x, dim| {
+            let e = (x - x.max(keepdim(dim)).detach()).exp();
+            &e / e.sum(keepdim(dim))
+        })
+    }
+    /// log(softmax(x)), without the detour.
+    #[track_caller]
+    pub fn log_softmax(&self, dim: isize) -> Tensor {
+        let _c = call("log_softmax");
+        self.along(dim, "log_softmax", |x, dim| {
+            let d = x - x.max(keepdim(dim)).detach();
+            &d - d.exp().sum(keepdim(dim)).log()
+        })
+    }
+    /// softmax(-x).
+    #[track_caller]
+    pub fn softmin(&self, dim: isize) -> Tensor {
+        let _c = call("softmin");
+        (-self).softmax(dim)
+    }
+    /// `f` along a checked axis in at least float32; a scalar counts as one element.
+    #[track_caller]
+    pub(crate) fn along(
+        &self,
+        dim: isize,
+        op: &'static str,
+        f: impl FnOnce(&Tensor, isize) -> Tensor,
+    ) -> Tensor {
+        let u = match self.uop() {
+            Ok(u) => u,
+            Err(e) => return Tensor::failed(e),
+        };
+        if u.shape().is_empty() && matches!(dim, 0 | -1) {
+            return self.reshape([1]).along(dim, op, f).reshape(());
+        }
+        match axis(op, dim, u.shape().len()) {
+            Err(e) => Tensor::failed(e),
+            Ok(a) if u.dtype.is_small_float() => f(&self.cast(DType::F32), a as isize).cast(u.dtype),
+            Ok(a) => f(&self.map(|x| Ok(crate::elementwise::to_float(x))), a as isize),
+        }
+    }
+}

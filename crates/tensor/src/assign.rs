@@ -1,0 +1,198 @@
+//! Assignment: a new version of a tensor, written in place where no one else holds the old one.
+//!
+//! ```text
+//! x.assign(v)        x = After(x, Store(x, v))
+//! x.set(idx, v)      x = After(x, Store(view(x), v))
+//! x.at(idx).assign   the same, through the view's base
+//! ```
+//!
+//! Tensors built before keep the old values. A tensor that is not memory yet is changed as a value: `where`.
+
+use crate::error::{Result, call, fail};
+use crate::index::{Basic, Index, Indices, basic, writable_places};
+use crate::operand::Operand;
+use crate::shape::{self, show_all};
+use crate::tensor::{Tensor, check_devices, expand_to, filled, is_memory};
+use frit_uop::{DType, Op, ScatterMode, UOp};
+use smallvec::SmallVec;
+
+/// A value brought to the shape and type of the place it goes to.
+fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
+    let x = v.node(op, place.dtype)?;
+    let dims = match shape::broadcast(op, x.shape(), place.shape()) {
+        Ok(d) if d[..] == *place.shape() => d,
+        _ => {
+            return fail!(op, "value of shape {} into shape {}", show_all(x.shape()), show_all(place.shape()));
+        }
+    };
+    if x.dtype != place.dtype && frit_uop::promote::promote(x.dtype, place.dtype) != Some(place.dtype) {
+        return fail!(op, "{} into {}; cast it", x.dtype, place.dtype);
+    }
+    check_devices(op, &[place.clone(), x.clone()])?;
+    Ok(expand_to(&x.cast(place.dtype), &dims))
+}
+
+/// The movement ops from `view` down to `base`, outermost first; `None` if it is no view of it.
+fn chain(view: &UOp, base: &UOp) -> Option<Vec<UOp>> {
+    let (mut at, mut ops) = (view.clone(), vec![]);
+    while at != *base {
+        if !at.op.is_movement() {
+            return None;
+        }
+        let below = at.src[0].clone();
+        ops.push(at);
+        at = below;
+    }
+    Some(ops)
+}
+
+/// The same view of another base.
+fn again(ops: &[UOp], base: UOp) -> UOp {
+    ops.iter().rev().fold(base, |x, op| {
+        let mut src = op.src.clone();
+        src[0] = x;
+        op.with_src(src)
+    })
+}
+
+/// A base with `value` at the places of a view of it.
+fn written(op: &'static str, base: &UOp, view: &UOp, value: &UOp) -> Result<UOp> {
+    let Some(ops) = chain(view, base) else { return fail!(op, "the view is of an older version of its base") };
+    if ops.iter().any(|o| o.op == Op::Expand) {
+        return fail!(op, "to a repeated view of shape {}: several elements are one place", show_all(view.shape()));
+    }
+    if is_memory(base) && ops.iter().all(|o| o.op != Op::Pad) {
+        return Ok(base.after([view.store(value)]));
+    }
+    // a value: turn the view round, and choose by place
+    let back = |x: UOp| ops.iter().fold(x, |x, o| crate::gradient::movement(o, &x));
+    let hit = back(filled(view.shape(), UOp::int(1, DType::I32))).ne_(&UOp::int(0, DType::I32));
+    Ok(hit.select(&back(value.clone()), base))
+}
+
+impl Tensor {
+    /// Give it a new value, of its shape (or one that broadcasts to it) and type. Tensors built from the old value keep
+    /// it. Assigning to a view of another tensor changes that one too.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([1.0, 2.0, 3.0]);
+    /// let old = &x + 0.0;
+    /// x.assign(&x * 2.0);
+    /// x.at(1..).assign(9.0);
+    /// assert_eq!(x.to_vec::<f32>()?, [2.0, 9.0, 9.0]);
+    /// assert_eq!(old.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn assign(&self, value: impl Into<Operand>) -> Tensor {
+        let _c = call("assign");
+        self.put(value.into());
+        self.clone()
+    }
+    fn put(&self, value: Operand) {
+        let result = self.uop().and_then(|x| {
+            let v = fitted("assign", &value, &x)?;
+            let Some(base) = self.base() else { return written("assign", &x, &x, &v).map(|n| (n, None)) };
+            let b = base.uop()?;
+            let new = written("assign", &b, &x, &v)?;
+            let Some(ops) = chain(&x, &b) else { return fail!("assign", "the view is of an older version of its base") };
+            Ok((again(&ops, new.clone()), Some((base, new))))
+        });
+        match result {
+            Ok((mine, base)) => {
+                if let Some((base, new)) = base {
+                    base.set_uop(Ok(new));
+                }
+                self.set_uop(Ok(mine));
+            }
+            Err(e) => {
+                // the base must not look as if nothing had been asked of it
+                if let Some(b) = self.base() {
+                    b.set_uop(Err(e.clone()));
+                }
+                self.set_uop(Err(e));
+            }
+        }
+    }
+    /// Write a value at an index: what `at` reads, this writes. Integer tensors write in order, so of several values
+    /// for one place the last stays; a bool tensor of this shape writes where it is true.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::zeros([2, 3]);
+    /// x.set((.., 1), Tensor::new([5.0, 6.0]));
+    /// assert_eq!(x.to_vec::<f32>()?, [0.0, 5.0, 0.0, 0.0, 6.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn set(&self, idx: impl Into<Indices>, value: impl Into<Operand>) -> Tensor {
+        let _c = call("set");
+        let (idx, value) = (idx.into(), value.into());
+        if let [Index::Tensor(m)] = &idx.0[..]
+            && m.dtype() == DType::Bool
+        {
+            self.put(Operand::Tensor(m.where_(value, self)));
+        } else if idx.0.iter().any(|i| matches!(i, Index::Tensor(_))) {
+            let new = self.map(|x| scattered(x, &idx, &value));
+            self.put(Operand::Tensor(new));
+        } else {
+            // the view's base is this tensor's base, or this tensor itself
+            let view = self.at(idx);
+            view.put(value);
+            if self.base().is_some() {
+                self.refresh(&view);
+            } else if let Err(e) = view.uop() {
+                self.set_uop(Err(e));
+            }
+        }
+        self.clone()
+    }
+    /// See a base that was written through another view of it.
+    fn refresh(&self, other: &Tensor) {
+        let new = other.base().map(|b| b.uop());
+        let (Some(Ok(new)), Ok(x)) = (new, self.uop()) else { return };
+        let old = match (new.op, new.src.first()) {
+            (Op::After, Some(b)) => b.clone(),
+            _ => match new.src.last() {
+                Some(b) => b.clone(),
+                None => return,
+            },
+        };
+        if let Some(ops) = chain(&x, &old) {
+            self.set_uop(Ok(again(&ops, new)));
+        }
+    }
+}
+
+/// A tensor with values at the places index tensors name.
+fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
+    let b: Basic = basic("set", x, idx)?;
+    let (at, moved, before) = writable_places("set", &b)?;
+    let n = b.tensors.len();
+    let m: SmallVec<[UOp; 4]> = at.shape().iter().cloned().collect();
+    let rest: SmallVec<[UOp; 4]> = moved.shape()[n..].iter().cloned().collect();
+    // what `at` reads: dims before, the index's dims, dims after
+    let mut seen: SmallVec<[UOp; 4]> = rest[..before].iter().cloned().collect();
+    seen.extend(m.iter().cloned());
+    seen.extend(rest[before..].iter().cloned());
+    let v = fitted("set", value, &filled(&seen, UOp::int(0, x.dtype)))?;
+    let axes: Vec<usize> =
+        (before..before + m.len()).chain(0..before).chain(before + m.len()..seen.len()).collect();
+    let v = v.permute(&axes);
+    let flat = |lead: UOp| -> SmallVec<[UOp; 4]> { std::iter::once(lead).chain(rest.iter().cloned()).collect() };
+    let rows = moved.reshape(&flat(shape::product(&moved.shape()[..n])));
+    let count = shape::product(&m);
+    let site = crate::error::site("set");
+    let new = rows.scatter(&at.reshape(&[count.clone()]), &v.reshape(&flat(count)), ScatterMode::Set, site);
+    // back to where the dims were
+    let axes: Vec<usize> = b.tensors.iter().map(|t| t.0).collect();
+    let mut order = axes.clone();
+    order.extend((0..b.node.shape().len()).filter(|a| !axes.contains(a)));
+    let mut back = vec![0; order.len()];
+    for (i, &o) in order.iter().enumerate() {
+        back[o] = i;
+    }
+    let new = new.reshape(moved.shape()).permute(&back);
+    if b.node == *x { Ok(new) } else { written("set", x, &b.node, &new) }
+}

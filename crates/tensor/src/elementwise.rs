@@ -1,0 +1,479 @@
+//! Arithmetic, comparison, logic and rounding, element by element.
+//!
+//! Integers wrap; division and modulo floor and give 0 by zero. `maximum` and `minimum` propagate NaN, and share the
+//! gradient of a tie.
+
+use crate::composite;
+use crate::error::{Result, call, fail};
+use crate::operand::{Operand, binary, divide, meet, pair};
+use crate::tensor::{Tensor, align, number};
+use frit_uop::promote::{self, Weak};
+use frit_uop::{Alu, DType, Scalar, UOp};
+use std::f64::consts as c;
+
+/// As the float type it works in.
+pub(crate) fn to_float(x: &UOp) -> UOp {
+    x.cast(promote::to_float(x.dtype))
+}
+/// A function computed in at least float32 and rounded once at the end.
+pub(crate) fn widely(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
+    let x = to_float(x);
+    if x.dtype.is_small_float() { f(&x.cast(DType::F32)).cast(x.dtype) } else { f(&x) }
+}
+
+macro_rules! binaries {
+    ($($(#[$doc:meta])* $name:ident $op:literal $alu:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self, o: impl Into<Operand>) -> Tensor {
+                let _c = call($op);
+                binary($op, Alu::$alu, &self.into(), &o.into())
+            }
+        )*}
+    };
+}
+binaries! {
+    /// Sum; `a + b`.
+    plus        "add" Add;
+    /// Difference; `a - b`.
+    minus       "sub" Sub;
+    /// Product; `a * b`.
+    times       "mul" Mul;
+    /// Remainder of floor division, with the divisor's sign; `a % b`.
+    modulo      "mod" Mod;
+    /// The greater; NaN if either is.
+    maximum     "maximum" Max;
+    /// The lesser; NaN if either is.
+    minimum     "minimum" Min;
+    /// Bits of both; `a & b`.
+    bitwise_and "bitwise_and" And;
+    /// Bits of either; `a | b`.
+    bitwise_or  "bitwise_or" Or;
+    /// Bits that differ; `a ^ b`.
+    bitwise_xor "bitwise_xor" Xor;
+    /// Shifted left; by the width or more gives 0; `a << b`.
+    lshift      "lshift" Shl;
+    /// Shifted right, keeping the sign; `a >> b`.
+    rshift      "rshift" Shr;
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident |$a:ident, $b:ident| $f:expr;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self, o: impl Into<Operand>) -> Tensor {
+                let _c = call(stringify!($name));
+                Tensor::of(pair(stringify!($name), &self.into(), &o.into(), Ok).map(|[$a, $b]| $f))
+            }
+        )*}
+    };
+}
+comparisons! {
+    /// Less.
+    lt |a, b| a.lt(&b);
+    /// Greater.
+    gt |a, b| b.lt(&a);
+    /// Less or equal; false with NaN.
+    le |a, b| if a.dtype.is_float() { a.lt(&b).or_(&a.eq_(&b)) } else { b.lt(&a).un(Alu::Not) };
+    /// Greater or equal; false with NaN.
+    ge |a, b| if a.dtype.is_float() { b.lt(&a).or_(&a.eq_(&b)) } else { a.lt(&b).un(Alu::Not) };
+    /// Equal.
+    eq |a, b| a.eq_(&b);
+    /// Not equal; true with NaN.
+    ne |a, b| a.ne_(&b);
+}
+
+macro_rules! unaries {
+    ($($(#[$doc:meta])* $name:ident |$x:ident| $f:expr;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self) -> Tensor {
+                let _c = call(stringify!($name));
+                self.map(|$x| Ok($f))
+            }
+        )*}
+    };
+}
+unaries! {
+    /// Square root.
+    sqrt        |x| to_float(x).un(Alu::Sqrt);
+    /// 1 / sqrt(x).
+    rsqrt       |x| to_float(x).un(Alu::Sqrt).un(Alu::Recip);
+    /// 1 / x.
+    reciprocal  |x| to_float(x).un(Alu::Recip);
+    /// x².
+    square      |x| x.bin(Alu::Mul, x);
+    /// e to the x.
+    exp         |x| to_float(x).un(Alu::Exp);
+    /// 2 to the x.
+    exp2        |x| to_float(x).un(Alu::Exp2);
+    /// e to the x, less 1, exact near zero.
+    expm1       |x| widely(x, composite::expm1);
+    /// Natural logarithm.
+    log         |x| to_float(x).un(Alu::Log);
+    /// Logarithm to base 2.
+    log2        |x| to_float(x).un(Alu::Log2);
+    /// Logarithm to base 10.
+    log10       |x| widely(x, |x| x.un(Alu::Log2).bin(Alu::Mul, &number(c::LOG10_2, x.dtype)));
+    /// log(1 + x), exact near zero.
+    log1p       |x| widely(x, composite::log1p);
+    /// Sine of radians.
+    sin         |x| to_float(x).un(Alu::Sin);
+    /// Cosine of radians.
+    cos         |x| to_float(x).un(Alu::Cos);
+    /// Tangent of radians.
+    tan         |x| widely(x, |x| x.un(Alu::Sin).bin(Alu::Fdiv, &x.un(Alu::Cos)));
+    /// The error function.
+    erf         |x| widely(x, composite::erf);
+    /// 1 - erf(x), without cancelling.
+    erfc        |x| widely(x, composite::erfc);
+    /// Towards minus infinity.
+    floor       |x| if x.dtype.is_float() { x.un(Alu::Floor) } else { x.clone() };
+    /// Towards plus infinity.
+    ceil        |x| if x.dtype.is_float() { x.un(Alu::Neg).un(Alu::Floor).un(Alu::Neg) } else { x.clone() };
+    /// To the nearest integer, halves to even.
+    round       |x| if x.dtype.is_float() { x.un(Alu::Round) } else { x.clone() };
+    /// Towards zero.
+    trunc       |x| if x.dtype.is_float() { x.un(Alu::Trunc) } else { x.clone() };
+    /// -1, 0 or 1; NaN of NaN.
+    sign        |x| sign(x);
+    /// Magnitude.
+    abs         |x| abs(x);
+    /// Where it is not a number.
+    isnan       |x| if x.dtype.is_float() { x.ne_(x) } else { x.ne_(x) };
+    /// Where it is an infinity.
+    isinf       |x| is_inf(x);
+    /// Where it is neither an infinity nor NaN.
+    isfinite    |x| is_inf(x).or_(&x.ne_(x)).un(Alu::Not);
+    /// True where it is zero.
+    logical_not |x| truth(x).un(Alu::Not);
+}
+
+fn abs(x: &UOp) -> UOp {
+    match x.dtype {
+        DType::Bool => x.clone(),
+        d if d.is_unsigned() => x.clone(),
+        // a product with the sign has the gradient 0 at 0, as torch's
+        d if d.is_float() => {
+            let zero = x.const_like(0);
+            let signed = x.lt(&zero).select(&x.un(Alu::Neg), x);
+            x.eq_(&zero).select(&zero, &signed)
+        }
+        _ => x.lt(&x.const_like(0)).select(&x.un(Alu::Neg), x),
+    }
+}
+fn sign(x: &UOp) -> UOp {
+    let (zero, one) = (x.const_like(0), x.const_like(1));
+    match x.dtype {
+        DType::Bool => x.clone(),
+        d if d.is_unsigned() => x.eq_(&zero).select(&zero, &one),
+        d => {
+            let s = x.lt(&zero).select(&x.const_like(-1), &x.eq_(&zero).select(&zero, &one));
+            // a gradient of zero, but not "unconnected"
+            if d.is_float() { x.ne_(x).select(x, &s) } else { s }
+        }
+    }
+}
+fn is_inf(x: &UOp) -> UOp {
+    if !x.dtype.is_float() {
+        return x.ne_(x);
+    }
+    let inf = number(f64::INFINITY, x.dtype);
+    x.eq_(&inf).or_(&x.eq_(&inf.un(Alu::Neg)))
+}
+/// As a bool: not zero.
+pub(crate) fn truth(x: &UOp) -> UOp {
+    if x.dtype == DType::Bool { x.clone() } else { x.ne_(&x.const_like(0)) }
+}
+
+/// x to a whole power by repeated squaring.
+fn powi(x: &UOp, n: u32) -> UOp {
+    let (mut base, mut n, mut r) = (x.clone(), n, None::<UOp>);
+    while n > 0 {
+        if n & 1 == 1 {
+            r = Some(r.map_or(base.clone(), |r| r.bin(Alu::Mul, &base)));
+        }
+        n >>= 1;
+        if n > 0 {
+            base = base.bin(Alu::Mul, &base);
+        }
+    }
+    r.unwrap_or_else(|| crate::tensor::filled(x.shape(), x.const_like(1)))
+}
+
+impl Tensor {
+    /// -x; wraps for unsigned types.
+    #[track_caller]
+    pub fn negate(&self) -> Tensor {
+        let _c = call("neg");
+        self.map(|x| match x.dtype {
+            DType::Bool => fail!("neg", "is not defined for bool; use logical_not"),
+            _ => Ok(x.un(Alu::Neg)),
+        })
+    }
+    /// True division, in a float type; `a / b`.
+    #[track_caller]
+    pub fn over(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("div");
+        divide(&self.into(), &o.into())
+    }
+    /// Division rounded towards minus infinity; integers stay integers and give 0 by zero.
+    #[track_caller]
+    pub fn floor_div(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("floor_div");
+        let ab = pair("floor_div", &self.into(), &o.into(), Ok);
+        Tensor::of(ab.map(|[a, b]| {
+            if a.dtype.is_float() { a.bin(Alu::Fdiv, &b).un(Alu::Floor) } else { a.bin(Alu::Idiv, &b) }
+        }))
+    }
+    /// Division rounded towards zero.
+    #[track_caller]
+    pub fn trunc_div(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("trunc_div");
+        let ab = pair("trunc_div", &self.into(), &o.into(), Ok);
+        Tensor::of(ab.map(|[a, b]| {
+            if a.dtype.is_float() {
+                return a.bin(Alu::Fdiv, &b).un(Alu::Trunc);
+            }
+            let q = a.bin(Alu::Idiv, &b);
+            let exact = q.bin(Alu::Mul, &b).eq_(&a);
+            let negative = q.lt(&q.const_like(0));
+            let bump = negative.and_(&exact.un(Alu::Not)).and_(&b.ne_(&b.const_like(0)));
+            bump.select(&q.bin(Alu::Add, &q.const_like(1)), &q)
+        }))
+    }
+    /// Remainder with the dividend's sign, as C's `fmod`.
+    #[track_caller]
+    pub fn fmod(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("fmod");
+        let o = o.into();
+        let q = self.trunc_div(o.clone());
+        self.minus(q.times(o))
+    }
+    /// x to the power y. A whole number is an exact chain of multiplications.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// assert_eq!(Tensor::new([1.0, 2.0, 3.0]).pow(3).to_vec::<f32>()?, [1.0, 8.0, 27.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pow(&self, y: impl Into<Operand>) -> Tensor {
+        let _c = call("pow");
+        let y = y.into();
+        let whole = match y {
+            Operand::Number(Scalar::Int(n), Weak::Int) => Some(n),
+            Operand::Number(Scalar::Float(f), _) if f.fract() == 0.0 && f.abs() <= 64.0 => Some(f as i64),
+            _ => None,
+        };
+        match whole.filter(|n| n.unsigned_abs() <= 64) {
+            Some(n) => self.map(|x| {
+                let d = meet("pow", &self.into(), &y)?;
+                let d = if d == DType::Bool { DType::I32 } else { d };
+                let x = x.cast(d);
+                match n {
+                    0.. => Ok(powi(&x, n as u32)),
+                    _ if d.is_float() => Ok(powi(&x, n.unsigned_abs() as u32).un(Alu::Recip)),
+                    _ => fail!("pow", "{d} to the negative power {n}; cast to a float type"),
+                }
+            }),
+            None => binary("pow", Alu::Pow, &self.into(), &y),
+        }
+    }
+    /// Where both are true (not zero).
+    #[track_caller]
+    pub fn logical_and(&self, o: impl Into<Operand>) -> Tensor {
+        self.logical("logical_and", Alu::And, o.into())
+    }
+    /// Where either is true (not zero).
+    #[track_caller]
+    pub fn logical_or(&self, o: impl Into<Operand>) -> Tensor {
+        self.logical("logical_or", Alu::Or, o.into())
+    }
+    /// Where one is true (not zero) and the other is not.
+    #[track_caller]
+    pub fn logical_xor(&self, o: impl Into<Operand>) -> Tensor {
+        self.logical("logical_xor", Alu::Xor, o.into())
+    }
+    #[track_caller]
+    fn logical(&self, op: &'static str, alu: Alu, o: Operand) -> Tensor {
+        let _c = call(op);
+        self.map(|x| {
+            let [a, b] = align(op, [truth(x), truth(&o.tensor().uop()?)])?;
+            Ok(a.bin(alu, &b))
+        })
+    }
+    /// Every bit turned; `!x`.
+    #[track_caller]
+    pub fn bitwise_not(&self) -> Tensor {
+        let _c = call("bitwise_not");
+        self.map(|x| match x.dtype {
+            d if d.is_float() => fail!("bitwise_not", "is not defined for {d}"),
+            DType::Bool => Ok(x.un(Alu::Not)),
+            _ => Ok(x.bin(Alu::Xor, &x.const_like(-1))),
+        })
+    }
+    /// `a` where this is true, else `b`; the branch not taken takes no part in the gradient.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([-1.0, 2.0]);
+    /// assert_eq!(x.gt(0).where_(&x, 0).to_vec::<f32>()?, [0.0, 2.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn where_(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
+        let _c = call("where");
+        let (a, b) = (a.into(), b.into());
+        self.map(|cond| {
+            let d = meet("where", &a, &b)?;
+            let (a, b) = (a.node("where", d)?.cast(d), b.node("where", d)?.cast(d));
+            let [cond, a, b] = align("where", [truth(cond), a, b])?;
+            Ok(cond.select(&a, &b))
+        })
+    }
+    /// `v` where the mask is true.
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor, v: impl Into<Operand>) -> Tensor {
+        let _c = call("masked_fill");
+        mask.where_(v, self)
+    }
+    /// No less than `lo`, no more than `hi`. Inside and at the limits the gradient passes.
+    #[track_caller]
+    pub fn clamp(&self, lo: impl Into<Operand>, hi: impl Into<Operand>) -> Tensor {
+        let _c = call("clamp");
+        self.clamp_min(lo).clamp_max(hi)
+    }
+    /// No less than `lo`.
+    #[track_caller]
+    pub fn clamp_min(&self, lo: impl Into<Operand>) -> Tensor {
+        let _c = call("clamp");
+        let ab = pair("clamp", &self.into(), &lo.into(), Ok);
+        Tensor::of(ab.map(|[x, lo]| x.lt(&lo).select(&lo, &x)))
+    }
+    /// No more than `hi`.
+    #[track_caller]
+    pub fn clamp_max(&self, hi: impl Into<Operand>) -> Tensor {
+        let _c = call("clamp");
+        let ab = pair("clamp", &self.into(), &hi.into(), Ok);
+        Tensor::of(ab.map(|[x, hi]| hi.lt(&x).select(&hi, &x)))
+    }
+    /// From this to `end` by the fraction `w`: `x + (end - x) * w`.
+    #[track_caller]
+    pub fn lerp(&self, end: &Tensor, w: impl Into<Operand>) -> Tensor {
+        let _c = call("lerp");
+        self.plus((end - self).times(w))
+    }
+    /// The magnitude of this with the sign of `o` (the sign bit, so of -0.0 too).
+    #[track_caller]
+    pub fn copysign(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("copysign");
+        let ab = pair("copysign", &self.into(), &o.into(), |d| Ok(promote::to_float(d)));
+        Tensor::of(ab.map(|[x, s]| {
+            let zero = s.const_like(0);
+            // 1/-0.0 is negative: a test that works on every float type
+            let negative = s.lt(&zero).or_(&s.eq_(&zero).and_(&s.un(Alu::Recip).lt(&zero)));
+            let a = abs(&x);
+            negative.select(&a.un(Alu::Neg), &a)
+        }))
+    }
+    /// log(exp(x) + exp(y)), without overflow.
+    #[track_caller]
+    pub fn logaddexp(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("logaddexp");
+        let o = o.into();
+        let (hi, lo) = (self.maximum(o.clone()), self.minimum(o));
+        let d = (&lo - &hi).masked_fill(&lo.eq(&hi), 0.0);
+        &hi + d.exp().log1p()
+    }
+    /// Where two are close: `|x - y| <= atol + rtol * |y|`, or equal.
+    #[track_caller]
+    pub fn isclose(&self, o: &Tensor, rtol: f64, atol: f64) -> Tensor {
+        let _c = call("isclose");
+        let near = (self - o).abs().le(o.abs() * rtol + atol);
+        near.logical_and(o.isfinite()).logical_or(self.eq(o))
+    }
+    /// Whether all elements are close.
+    #[track_caller]
+    pub fn allclose(&self, o: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        let _c = call("allclose");
+        self.isclose(o, rtol, atol).all(..).item::<bool>()
+    }
+    /// Hyperbolic sine.
+    #[track_caller]
+    pub fn sinh(&self) -> Tensor {
+        let _c = call("sinh");
+        // (m + m / (m + 1)) / 2 with m = expm1(x), in halves so that it does not overflow early
+        let a = self.abs();
+        let m = a.expm1();
+        let small = (&m + &m / (&m + 1.0)) * 0.5;
+        let h = (&a * 0.5).exp();
+        let y = a.gt(20.0).where_(&h * 0.5 * &h, small);
+        self.lt(0).where_(-&y, y)
+    }
+    /// Hyperbolic cosine.
+    #[track_caller]
+    pub fn cosh(&self) -> Tensor {
+        let _c = call("cosh");
+        let h = (self.abs() * 0.5).exp();
+        &h * 0.5 * &h + 0.5 / &h / &h
+    }
+    /// Hyperbolic tangent.
+    #[track_caller]
+    pub fn tanh(&self) -> Tensor {
+        let _c = call("tanh");
+        self.map(|x| Ok(widely(x, composite::tanh)))
+    }
+    /// Inverse hyperbolic sine.
+    #[track_caller]
+    pub fn asinh(&self) -> Tensor {
+        let _c = call("asinh");
+        let a = self.abs();
+        let big = a.log() + c::LN_2;
+        let s = a.clamp_max(1e18);
+        let y = (&s + s.square() / (1.0 + (s.square() + 1.0).sqrt())).log1p();
+        let y = a.gt(1e18).where_(big, y);
+        self.lt(0).where_(-&y, y)
+    }
+    /// Inverse hyperbolic cosine, of x >= 1.
+    #[track_caller]
+    pub fn acosh(&self) -> Tensor {
+        let _c = call("acosh");
+        let t = self - 1.0;
+        (&t + (&t * (&t + 2.0)).sqrt()).log1p()
+    }
+    /// Inverse hyperbolic tangent, of |x| < 1.
+    #[track_caller]
+    pub fn atanh(&self) -> Tensor {
+        let _c = call("atanh");
+        (self.log1p() - (-self).log1p()) * 0.5
+    }
+    /// Arc tangent.
+    #[track_caller]
+    pub fn atan(&self) -> Tensor {
+        let _c = call("atan");
+        self.map(|x| Ok(widely(x, crate::trig::atan)))
+    }
+    /// Arc sine, of |x| <= 1.
+    #[track_caller]
+    pub fn asin(&self) -> Tensor {
+        let _c = call("asin");
+        self.map(|x| Ok(widely(x, crate::trig::asin)))
+    }
+    /// Arc cosine, of |x| <= 1.
+    #[track_caller]
+    pub fn acos(&self) -> Tensor {
+        let _c = call("acos");
+        self.map(|x| Ok(widely(x, crate::trig::acos)))
+    }
+    /// The angle of the point (x, this).
+    #[track_caller]
+    pub fn atan2(&self, x: impl Into<Operand>) -> Tensor {
+        let _c = call("atan2");
+        let ab = pair("atan2", &self.into(), &x.into(), |d| Ok(promote::to_float(d)));
+        Tensor::of(ab.map(|[y, x]| crate::trig::atan2(&y, &x)))
+    }
+}

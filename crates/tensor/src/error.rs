@@ -1,0 +1,138 @@
+//! Errors that know where they were born.
+//!
+//! An operation with a bad argument returns a failed tensor that carries an [`Error`]: which call of the user's program
+//! it was, what did not fit, and the file and line. Every public method opens a [`Call`]; the outermost one on the
+//! thread names the operation and the line, so an error inside `layernorm` blames the user's `layernorm`, not the
+//! multiplication in it.
+
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// What went wrong, in which call, at which line of the user's program. Cheap to clone.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    op: &'static str,
+    path: Option<String>,
+    message: String,
+    at: Option<&'static Location<'static>>,
+}
+
+/// The result of whatever computes or asks early.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of the operation `op`, blamed on the call that is open on this thread.
+    #[track_caller]
+    pub fn new(op: &'static str, message: impl Into<String>) -> Error {
+        let message = message.into();
+        let here = Location::caller();
+        let inner = match CURRENT.get() {
+            Some((outer, at)) if outer == op => Inner { op, path: None, message, at: Some(at) },
+            Some((outer, at)) => {
+                Inner { op: outer, path: None, message: format!("{op}: {message}"), at: Some(at) }
+            }
+            None => Inner { op, path: None, message, at: Some(here) },
+        };
+        Error(Arc::new(inner))
+    }
+    /// An error that belongs to no line of the program: a file, an environment variable.
+    pub fn elsewhere(op: &'static str, message: impl Into<String>) -> Error {
+        Error(Arc::new(Inner { op, path: None, message: message.into(), at: None }))
+    }
+    /// The call that failed: `matmul`.
+    pub fn op(&self) -> &str {
+        self.0.op
+    }
+    /// What did not fit.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+    /// The line of the user's program, if the error belongs to one.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.0.at
+    }
+    /// The same error with the path of the layer it happened in (`encoder.3.attn`), outermost first.
+    pub fn within(&self, path: &str) -> Error {
+        let i = &self.0;
+        let path = match &i.path {
+            Some(inner) => format!("{path}.{inner}"),
+            None => path.to_string(),
+        };
+        Error(Arc::new(Inner { op: i.op, path: Some(path), message: i.message.clone(), at: i.at }))
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let i = &self.0;
+        write!(f, "{}: {}", i.op, i.message)?;
+        if let Some(p) = &i.path {
+            write!(f, " in {p}")?;
+        }
+        if let Some(at) = i.at {
+            write!(f, " at {}:{}", at.file(), at.line())?;
+        }
+        Ok(())
+    }
+}
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+impl std::error::Error for Error {}
+impl PartialEq for Error {
+    fn eq(&self, o: &Error) -> bool {
+        self.to_string() == o.to_string()
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<(&'static str, &'static Location<'static>)>> = const { Cell::new(None) };
+}
+
+/// An open call of a public operation; errors born while it is open are blamed on the outermost one.
+#[must_use]
+pub struct Call {
+    outermost: bool,
+}
+
+/// Open a call of `op`, at the caller's line. Layers use it in `forward` as operations do.
+#[track_caller]
+pub fn call(op: &'static str) -> Call {
+    let outermost = CURRENT.get().is_none();
+    if outermost {
+        CURRENT.set(Some((op, Location::caller())));
+    }
+    Call { outermost }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.outermost {
+            CURRENT.set(None);
+        }
+    }
+}
+
+/// The number of the open call in the table of places that kernels can blame.
+#[track_caller]
+pub(crate) fn site(op: &'static str) -> u32 {
+    let (op, at) = CURRENT.get().unwrap_or((op, Location::caller()));
+    frit_uop::site::register(op, at)
+}
+
+/// The line of the open call.
+#[track_caller]
+pub(crate) fn here() -> &'static Location<'static> {
+    CURRENT.get().map_or(Location::caller(), |c| c.1)
+}
+
+/// `Err` of an [`Error`] with a formatted message.
+macro_rules! fail {
+    ($op:expr, $($t:tt)*) => { Err($crate::error::Error::new($op, format!($($t)*))) };
+}
+pub(crate) use fail;

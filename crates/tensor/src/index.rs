@@ -1,0 +1,518 @@
+//! Reading by place: slices, integers, index tensors, gather and scatter.
+//!
+//! A constant index out of range fails at the call. One that is data is checked when it runs: the next synchronising
+//! call returns an error that names this op and the user's line. Negative indices count from the end.
+
+use crate::error::{Error, Result, call, fail, site};
+use crate::movement::{cut, fixed, windows_dilated};
+use crate::reduce::along_axis;
+use crate::shape::{self, Dim, dim_as, dim_sub, show, show_all};
+use crate::tensor::{Tensor, align, check_devices, expand_to};
+use frit_uop::{Alu, DType, ScatterMode, UOp};
+use smallvec::SmallVec;
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// What one place of an index can be.
+#[derive(Clone, Debug)]
+pub enum Index {
+    /// One element; the dim goes away.
+    At(Dim),
+    /// Elements from `start` to before `end`, every `step`-th; out of range ends are cut off.
+    Slice {
+        /// First element; from the end if negative.
+        start: Option<Dim>,
+        /// Where to stop; from the end if negative.
+        end: Option<Dim>,
+        /// Negative walks backwards.
+        step: i64,
+    },
+    /// As many full slices as are missing.
+    Ellipsis,
+    /// A new dim of size 1.
+    NewAxis,
+    /// The elements an integer tensor names.
+    Tensor(Tensor),
+}
+
+/// As many full slices as are missing: `x.at((Ellipsis, 0))`.
+pub struct Ellipsis;
+/// A new dim of size 1: `x.at((NewAxis, ..))`.
+pub struct NewAxis;
+
+/// A slice with a step: `x.at(step(.., 2))`, `x.at(step(.., -1))`.
+pub fn step(slice: impl Into<Index>, by: i64) -> Index {
+    match slice.into() {
+        Index::Slice { start, end, .. } => Index::Slice { start, end, step: by },
+        other => other,
+    }
+}
+
+impl From<Ellipsis> for Index {
+    fn from(_: Ellipsis) -> Index {
+        Index::Ellipsis
+    }
+}
+impl From<NewAxis> for Index {
+    fn from(_: NewAxis) -> Index {
+        Index::NewAxis
+    }
+}
+impl From<&Tensor> for Index {
+    fn from(t: &Tensor) -> Index {
+        Index::Tensor(t.clone())
+    }
+}
+impl From<Tensor> for Index {
+    fn from(t: Tensor) -> Index {
+        Index::Tensor(t)
+    }
+}
+impl From<RangeFull> for Index {
+    fn from(_: RangeFull) -> Index {
+        Index::Slice { start: None, end: None, step: 1 }
+    }
+}
+macro_rules! index_from {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Index { #[track_caller] fn from(v: $t) -> Index { Index::At(v.into()) } }
+        impl From<Range<$t>> for Index { #[track_caller] fn from(r: Range<$t>) -> Index { Index::Slice { start: Some(r.start.into()), end: Some(r.end.into()), step: 1 } } }
+        impl From<RangeFrom<$t>> for Index { #[track_caller] fn from(r: RangeFrom<$t>) -> Index { Index::Slice { start: Some(r.start.into()), end: None, step: 1 } } }
+        impl From<RangeTo<$t>> for Index { #[track_caller] fn from(r: RangeTo<$t>) -> Index { Index::Slice { start: None, end: Some(r.end.into()), step: 1 } } }
+        impl From<RangeInclusive<$t>> for Index { #[track_caller] fn from(r: RangeInclusive<$t>) -> Index { let (a, b) = r.into_inner(); Index::Slice { start: Some(a.into()), end: past(b.into()), step: 1 } } }
+        impl From<RangeToInclusive<$t>> for Index { #[track_caller] fn from(r: RangeToInclusive<$t>) -> Index { Index::Slice { start: None, end: past(r.end.into()), step: 1 } } }
+    )*};
+}
+index_from!(i32, i64, isize, usize, Dim);
+/// One past an included end; past -1 there is no end.
+fn past(end: Dim) -> Option<Dim> {
+    if end == -1 { None } else { Some(end + 1) }
+}
+
+/// An index for one or several dims.
+#[derive(Clone, Debug)]
+pub struct Indices(pub(crate) SmallVec<[Index; 4]>);
+impl<T: Into<Index>> From<T> for Indices {
+    fn from(i: T) -> Indices {
+        Indices(SmallVec::from_iter([i.into()]))
+    }
+}
+impl From<Vec<Index>> for Indices {
+    fn from(v: Vec<Index>) -> Indices {
+        Indices(v.into())
+    }
+}
+macro_rules! indices_from_tuple {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T: Into<Index>),*> From<($($T,)*)> for Indices { fn from(t: ($($T,)*)) -> Indices { Indices(SmallVec::from_iter([$(t.$i.into()),*])) } }
+    };
+}
+indices_from_tuple!(A 0);
+indices_from_tuple!(A 0, B 1);
+indices_from_tuple!(A 0, B 1, C 2);
+indices_from_tuple!(A 0, B 1, C 2, D 3);
+indices_from_tuple!(A 0, B 1, C 2, D 3, E 4);
+indices_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+/// The result of the basic part of an index: a view, and which of its dims index tensors replace.
+pub(crate) struct Basic {
+    pub node: UOp,
+    pub tensors: Vec<(usize, UOp)>,
+}
+
+/// Apply ints, slices, ellipsis and new axes; leave index tensors to be applied.
+pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
+    let rank = x.shape().len();
+    let used = idx.0.iter().filter(|i| !matches!(i, Index::Ellipsis | Index::NewAxis)).count();
+    if used > rank {
+        return fail!(op, "{used} indices for shape {}", show_all(x.shape()));
+    }
+    if idx.0.iter().filter(|i| matches!(i, Index::Ellipsis)).count() > 1 {
+        return fail!(op, "more than one ellipsis");
+    }
+    // dims still to come, as (size, kept); the view keeps every dim until the final reshape
+    let (mut node, mut at) = (x.clone(), 0);
+    let mut dims: SmallVec<[UOp; 4]> = SmallVec::new();
+    let mut tensors = vec![];
+    for i in &idx.0 {
+        match i {
+            Index::Ellipsis => {
+                for _ in 0..rank - used {
+                    dims.push(node.shape()[at].clone());
+                    at += 1;
+                }
+            }
+            Index::NewAxis => dims.push(UOp::index(1)),
+            Index::At(d) => {
+                let (n, v) = (node.shape()[at].clone(), d.0.clone()?);
+                node = cut(&node, at, &place(op, &v, &n, x)?, &UOp::index(1));
+                at += 1;
+            }
+            Index::Slice { start, end, step } => {
+                node = slice(op, &node, at, start, end, *step)?;
+                dims.push(node.shape()[at].clone());
+                at += 1;
+            }
+            Index::Tensor(t) => {
+                let t = t.uop()?;
+                if !t.dtype.is_int() {
+                    return fail!(op, "an index tensor must be of integers, not {} (for bools: masked_select)", t.dtype);
+                }
+                tensors.push((dims.len(), t));
+                dims.push(node.shape()[at].clone());
+                at += 1;
+            }
+        }
+    }
+    dims.extend(node.shape()[at..].iter().cloned());
+    Ok(Basic { node: node.reshape(&dims), tensors })
+}
+
+/// A constant or symbolic place inside `0..n`.
+fn place(op: &'static str, v: &UOp, n: &UOp, x: &UOp) -> Result<UOp> {
+    let v_ = if v.bounds.1 < 0 { n.fold_add(v) } else { v.clone() };
+    if v_.bounds.0 < 0 || (v_.bounds.1 >= n.bounds.0 && dim_sub(n, &v_).bounds.0 <= 0) {
+        return fail!(op, "index {} is out of range for size {} of shape {}", show(v), show(n), show_all(x.shape()));
+    }
+    Ok(v_)
+}
+
+fn slice(op: &'static str, x: &UOp, axis: usize, start: &Option<Dim>, end: &Option<Dim>, step: i64) -> Result<UOp> {
+    let n = &x.shape()[axis];
+    if step == 0 {
+        return fail!(op, "a slice with step 0");
+    }
+    let given = |d: &Option<Dim>| d.as_ref().map(|d| d.0.clone()).transpose();
+    let (start, end) = (given(start)?, given(end)?);
+    if step == 1 {
+        let from_end = |v: UOp| if v.bounds.1 < 0 { n.fold_add(&v) } else { v };
+        let clamp = |v: UOp| match (v.as_int(), n.as_int()) {
+            (Some(v), Some(n)) => UOp::index(v.clamp(0, n)),
+            _ => v,
+        };
+        let b = start.map_or(UOp::index(0), |v| clamp(from_end(v)));
+        let e = end.map_or_else(|| n.clone(), |v| clamp(from_end(v)));
+        let size = match (b.as_int(), e.as_int()) {
+            (Some(b), Some(e)) => UOp::index((e - b).max(0)),
+            _ => dim_sub(&e, &b),
+        };
+        if b.bounds.0 < 0 || size.bounds.0 < 0 || (e != *n && e.bounds.1 > n.bounds.0) {
+            return fail!(op, "slice {}..{} may leave size {}", show(&b), show(&e), show(n));
+        }
+        return Ok(cut(x, axis, &b, &size));
+    }
+    let n = fixed(op, n)?;
+    let int = |d: Option<UOp>| d.map(|d| fixed(op, &d)).transpose();
+    let (s, e) = (int(start)?, int(end)?);
+    let wrap = |v: i64, lo: i64, hi: i64| if v < 0 { v + n } else { v }.clamp(lo, hi);
+    let (first, count) = if step > 0 {
+        let (s, e) = (s.map_or(0, |v| wrap(v, 0, n)), e.map_or(n, |v| wrap(v, 0, n)));
+        (s, (e - s + step - 1).div_euclid(step).max(0))
+    } else {
+        let (s, e) = (s.map_or(n - 1, |v| wrap(v, -1, n - 1)), e.map_or(-1, |v| wrap(v, -1, n - 1)));
+        let count = (s - e - step - 1).div_euclid(-step).max(0);
+        (s + step * (count - 1).max(0), count)
+    };
+    let stride = step.abs();
+    if count == 0 {
+        return Ok(cut(x, axis, &UOp::index(0), &UOp::index(0)));
+    }
+    // whole blocks if the tensor has them, so that nothing is padded
+    let span = (count * stride).min(n - first);
+    let part = cut(x, axis, &UOp::index(first), &UOp::index(span));
+    let picked = windows_dilated(&part, axis, 1, stride, 1); // (.., 1, count, ..)
+    let mut dims: SmallVec<[UOp; 4]> = picked.shape().iter().cloned().collect();
+    dims.remove(axis);
+    let picked = picked.reshape(&dims);
+    Ok(if step < 0 { picked.flip(&[axis]) } else { picked })
+}
+
+/// The integer type that holds places in `n` elements.
+fn place_dtype(n: &UOp) -> DType {
+    if n.bounds.1 > i32::MAX as i128 { DType::I64 } else { DType::I32 }
+}
+
+/// Negative indices counted from the end; places outside become -1, which no access accepts.
+fn checked(idx: &UOp, n: &UOp, dtype: DType) -> UOp {
+    let wide = if idx.dtype.size() == 8 { DType::I64 } else { dtype };
+    let n = dim_as(n, wide);
+    let i = idx.cast(wide);
+    let zero = i.const_like(0);
+    let i = if idx.dtype.is_unsigned() { i } else { i.lt(&zero).select(&i.bin(Alu::Add, &n), &i) };
+    let inside = i.lt(&zero).un(Alu::Not).and_(&i.lt(&n));
+    inside.select(&i, &i.const_like(-1)).cast(dtype)
+}
+
+/// Row-major place of a list of coordinates; -1 if one of them is.
+fn linear(coords: &[(UOp, UOp)], dtype: DType) -> UOp {
+    let mut out: Option<(UOp, UOp)> = None;
+    for (c, n) in coords {
+        let bad = c.lt(&c.const_like(0));
+        out = Some(match out {
+            None => (c.clone(), bad),
+            Some((l, b)) => (l.bin(Alu::Mul, &dim_as(n, dtype)).bin(Alu::Add, c), b.or_(&bad)),
+        });
+    }
+    match out {
+        Some((l, b)) if coords.len() > 1 => b.select(&l.const_like(-1), &l),
+        Some((l, _)) => l,
+        None => UOp::int(0, dtype),
+    }
+}
+
+/// Elements named by index tensors, numpy's way: the tensors broadcast together; their dims stand where the first one
+/// was if they are side by side, else in front.
+fn advanced(op: &'static str, b: &Basic) -> Result<UOp> {
+    let x = &b.node;
+    let (idx, moved, places) = advanced_places(op, b)?;
+    check_devices(op, &[x.clone(), idx.clone()])?;
+    let rest = moved.shape()[b.tensors.len()..].to_vec();
+    let mut flat: SmallVec<[UOp; 4]> =
+        SmallVec::from_iter([shape::product(&moved.shape()[..b.tensors.len()])]);
+    flat.extend(rest.iter().cloned());
+    let got = moved.reshape(&flat).gather(&idx, site(op)); // (m…, rest…)
+    let m = idx.shape().len();
+    let mut axes: Vec<usize> = (m..m + places).collect();
+    axes.extend(0..m);
+    axes.extend(m + places..got.shape().len());
+    Ok(got.permute(&axes))
+}
+
+/// The linear index of all index tensors, the node with their dims in front, and how many dims stand before them.
+fn advanced_places(op: &'static str, b: &Basic) -> Result<(UOp, UOp, usize)> {
+    let x = &b.node;
+    let axes: Vec<usize> = b.tensors.iter().map(|t| t.0).collect();
+    let together = axes.windows(2).all(|w| w[1] == w[0] + 1);
+    let before = if together { axes[0] } else { 0 };
+    let mut order = axes.clone();
+    order.extend((0..x.shape().len()).filter(|a| !axes.contains(a)));
+    let sizes: Vec<UOp> = axes.iter().map(|&a| x.shape()[a].clone()).collect();
+    let dtype = place_dtype(&shape::product(&sizes));
+    let mut dims: SmallVec<[UOp; 4]> = SmallVec::new();
+    for (_, t) in &b.tensors {
+        dims = shape::broadcast(op, &dims, t.shape())?;
+    }
+    let coords: Vec<(UOp, UOp)> = b
+        .tensors
+        .iter()
+        .zip(&sizes)
+        .map(|((_, t), n)| (expand_to(&checked(t, n, dtype), &dims), n.clone()))
+        .collect();
+    Ok((linear(&coords, dtype), x.permute(&order), before))
+}
+
+/// `x[idx]` rows, checked, with negatives.
+pub(crate) fn rows(op: &'static str, x: &UOp, idx: &UOp) -> Result<UOp> {
+    check_devices(op, &[x.clone(), idx.clone()])?;
+    match x.shape().first() {
+        Some(n) => Ok(x.gather(&checked(idx, n, place_dtype(n)), site(op))),
+        None => fail!(op, "of a scalar"),
+    }
+}
+
+/// Row-major places in `x` of what `idx` names along `axis`, other coordinates being idx's own.
+fn along(op: &'static str, x: &UOp, axis: usize, idx: &UOp) -> Result<UOp> {
+    let (s, t) = (x.shape(), idx.shape());
+    let fits = s.len() == t.len()
+        && (0..s.len()).all(|i| i == axis || s[i] == t[i] || t[i].bounds.1 <= s[i].bounds.0);
+    if !fits {
+        return fail!(op, "index of shape {} for shape {} along axis {axis}", show_all(t), show_all(s));
+    }
+    if !idx.dtype.is_int() {
+        return fail!(op, "the index must be of integers, not {}", idx.dtype);
+    }
+    let dtype = place_dtype(&shape::product(s));
+    let coord = |i: usize| match i == axis {
+        true => checked(idx, &s[i], dtype),
+        false => along_axis(&UOp::iota(&t[i], dtype), t, i),
+    };
+    Ok(linear(&(0..s.len()).map(|i| (coord(i), s[i].clone())).collect::<Vec<_>>(), dtype))
+}
+
+/// All elements in one dim.
+fn flat(x: &UOp) -> UOp {
+    x.reshape(&[shape::product(x.shape())])
+}
+
+/// Values put along an axis of `base` at the places `idx` names.
+pub(crate) fn scatter_along(
+    op: &'static str,
+    base: &UOp,
+    axis: usize,
+    idx: &UOp,
+    val: &UOp,
+    mode: ScatterMode,
+) -> Result<UOp> {
+    let at = along(op, base, axis, idx)?;
+    let val = expand_to(val, idx.shape());
+    Ok(flat(base).scatter(&flat(&at), &flat(&val), mode, site(op)).reshape(base.shape()))
+}
+
+impl Tensor {
+    /// Elements by place, as numpy and torch do: integers, slices, `step(slice, n)`, [`Ellipsis`], [`NewAxis`],
+    /// integer tensors, and mixtures.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::arange(12).reshape([3, 4]);
+    /// assert_eq!(x.at((1, 2)).item::<i32>()?, 6);
+    /// assert_eq!(x.at((.., -1)).to_vec::<i32>()?, [3, 7, 11]);
+    /// assert_eq!(x.at((0, step(.., -2))).to_vec::<i32>()?, [3, 1]);
+    /// assert_eq!(x.at(Tensor::new([2, 0])).shape(), [2, 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn at(&self, idx: impl Into<Indices>) -> Tensor {
+        let _c = call("index");
+        let idx = idx.into();
+        if idx.0.iter().any(|i| matches!(i, Index::Tensor(_))) {
+            self.map(|x| advanced("index", &basic("index", x, &idx)?))
+        } else {
+            self.view(|x| Ok(basic("index", x, &idx)?.node))
+        }
+    }
+    /// Rows named by an integer tensor of any shape: of `(n, rest…)` and `(m…)` makes `(m…, rest…)`. The tensor is
+    /// the table, as in `weight.embedding(&tokens)`.
+    #[track_caller]
+    pub fn embedding(&self, idx: &Tensor) -> Tensor {
+        let _c = call("embedding");
+        self.picked("embedding", idx)
+    }
+    #[track_caller]
+    fn picked(&self, op: &'static str, idx: &Tensor) -> Tensor {
+        self.map(|x| {
+            let i = idx.uop()?;
+            if !i.dtype.is_int() {
+                return fail!(op, "the index must be of integers, not {}", i.dtype);
+            }
+            rows(op, x, &i)
+        })
+    }
+    /// Slices along an axis named by a vector of integers.
+    #[track_caller]
+    pub fn index_select(&self, dim: isize, idx: &Tensor) -> Tensor {
+        let _c = call("index_select");
+        if idx.rank() != 1 && idx.check().is_ok() {
+            let m = format!("index of shape {}, not a vector", idx.shape());
+            return Tensor::failed(Error::new("index_select", m));
+        }
+        self.movedim(dim, 0).picked("index_select", idx).movedim(0, dim)
+    }
+    /// `out[i][j] = x[index[i][j]][j]` for dim 0, and so on: along an axis, the index having the shape of the result.
+    #[track_caller]
+    pub fn gather(&self, dim: isize, idx: &Tensor) -> Tensor {
+        let _c = call("gather");
+        self.map(|x| {
+            let (a, i) = (shape::axis("gather", dim, x.shape().len())?, idx.uop()?);
+            check_devices("gather", &[x.clone(), i.clone()])?;
+            Ok(flat(x).gather(&along("gather", x, a, &i)?, site("gather")))
+        })
+    }
+    /// Elements by their row-major place.
+    #[track_caller]
+    pub fn take(&self, idx: &Tensor) -> Tensor {
+        let _c = call("take");
+        self.flatten(0, -1).picked("take", idx)
+    }
+    /// This with `src[i][j]` put at `[index[i][j]][j]` (for dim 0); of several for one place the last stays.
+    #[track_caller]
+    pub fn scatter(&self, dim: isize, idx: &Tensor, src: &Tensor) -> Tensor {
+        self.scatter_mode("scatter", dim, idx, src, ScatterMode::Set)
+    }
+    /// This with `src[i][j]` added at `[index[i][j]][j]` (for dim 0), in order.
+    #[track_caller]
+    pub fn scatter_add(&self, dim: isize, idx: &Tensor, src: &Tensor) -> Tensor {
+        self.scatter_mode("scatter_add", dim, idx, src, ScatterMode::Combine(Alu::Add))
+    }
+    /// This combined with `src` at places of an axis: "sum", "prod", "amax" or "amin".
+    #[track_caller]
+    pub fn scatter_reduce(&self, dim: isize, idx: &Tensor, src: &Tensor, how: &str) -> Tensor {
+        let _c = call("scatter_reduce");
+        let alu = match how {
+            "sum" => Alu::Add,
+            "prod" => Alu::Mul,
+            "amax" => Alu::Max,
+            "amin" => Alu::Min,
+            _ => return Tensor::failed(Error::new("scatter_reduce", format!("{how:?} is not sum, prod, amax or amin"))),
+        };
+        self.scatter_mode("scatter_reduce", dim, idx, src, ScatterMode::Combine(alu))
+    }
+    #[track_caller]
+    fn scatter_mode(&self, op: &'static str, dim: isize, idx: &Tensor, src: &Tensor, mode: ScatterMode) -> Tensor {
+        let _c = call(op);
+        self.map(|x| {
+            let (a, i, v) = (shape::axis(op, dim, x.shape().len())?, idx.uop()?, src.uop()?);
+            if v.dtype != x.dtype {
+                return fail!(op, "values of {} into {}; cast one", v.dtype, x.dtype);
+            }
+            if !v.shape().is_empty() && v.shape() != i.shape() {
+                return fail!(op, "values of shape {} and index of shape {}", show_all(v.shape()), show_all(i.shape()));
+            }
+            check_devices(op, &[x.clone(), i.clone(), v.clone()])?;
+            scatter_along(op, x, a, &i, &v, mode)
+        })
+    }
+    /// This with slices of `src` added along an axis at the places a vector of integers names.
+    #[track_caller]
+    pub fn index_add(&self, dim: isize, idx: &Tensor, src: &Tensor) -> Tensor {
+        let _c = call("index_add");
+        let moved = self.movedim(dim, 0);
+        let vals = src.movedim(dim, 0);
+        let out = moved.map(|x| {
+            let (i, v) = (idx.uop()?, vals.uop()?);
+            let [m] = i.shape() else { return fail!("index_add", "index of shape {}", show_all(i.shape())) };
+            let fits = v.shape().first() == Some(m) && v.shape()[1..] == x.shape()[1..];
+            if !fits || v.dtype != x.dtype || !i.dtype.is_int() {
+                return fail!(
+                    "index_add",
+                    "{} {} into {} {} at {} places of type {}",
+                    v.dtype,
+                    show_all(v.shape()),
+                    x.dtype,
+                    show_all(x.shape()),
+                    show(m),
+                    i.dtype
+                );
+            }
+            check_devices("index_add", &[x.clone(), i.clone(), v.clone()])?;
+            let n = &x.shape()[0];
+            let at = checked(&i, n, place_dtype(n));
+            Ok(x.scatter(&at, &v, ScatterMode::Combine(Alu::Add), site("index_add")))
+        });
+        out.movedim(0, dim)
+    }
+    /// Where elements are not zero: one row of coordinates for each, int32. Computes.
+    #[track_caller]
+    pub fn nonzero(&self) -> Result<Tensor> {
+        let _c = call("nonzero");
+        let dims = self.dims()?;
+        let hits = self.ne(0).to_vec::<bool>()?;
+        let mut out: Vec<i32> = vec![];
+        let mut n = 0;
+        for (i, _) in hits.iter().enumerate().filter(|(_, h)| **h) {
+            let (mut rest, mut coords) = (i, vec![]);
+            for &d in dims.iter().rev() {
+                coords.push((rest % d) as i32);
+                rest /= d;
+            }
+            out.extend(coords.iter().rev());
+            n += 1;
+        }
+        let t = Tensor::from_vec(out, [n, dims.len()]);
+        t.check().map(|_| t)
+    }
+    /// The elements where the mask is true, as a vector. Computes the mask.
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
+        let _c = call("masked_select");
+        let [x, m] = align("masked_select", [self.uop()?, mask.uop()?])?;
+        let hits = Tensor::of(Ok(m)).expand(Tensor::of(Ok(x.clone())).shape()).ne(0).to_vec::<bool>()?;
+        let places: Vec<i32> = (0..hits.len()).filter(|&i| hits[i]).map(|i| i as i32).collect();
+        let t = Tensor::of(Ok(x)).take(&Tensor::from_slice(&places));
+        t.check().map(|_| t)
+    }
+}
+
+/// The places of an index that has index tensors, for writing: base with their dims in front, and the linear index.
+pub(crate) fn writable_places(op: &'static str, b: &Basic) -> Result<(UOp, UOp, usize)> {
+    advanced_places(op, b)
+}

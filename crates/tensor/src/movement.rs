@@ -1,0 +1,582 @@
+//! Moving elements without computing: the six movement ops and what is made of them.
+
+use crate::error::{Error, Result, call, fail};
+use crate::operand::{Operand, literal};
+use crate::shape::{self, Axes, Dims, dim_as, dim_sub, factors, product, same, show, show_all};
+use crate::tensor::{Tensor, check_devices, expand_to, promoted};
+use frit_uop::{DType, UOp};
+use smallvec::SmallVec;
+
+type Nodes = SmallVec<[UOp; 4]>;
+
+/// The dims with a single -1 worked out, for `total` elements.
+fn infer_dims(x: &UOp, dims: &Dims) -> Result<Nodes> {
+    let mut out = dims.uops()?;
+    let total = product(x.shape());
+    let holes: Vec<usize> = (0..out.len()).filter(|&i| out[i].as_int() == Some(-1)).collect();
+    if let Some(bad) = out.iter().find(|d| d.as_int().is_some_and(|v| v < -1)) {
+        return fail!("reshape", "size {} in {} (only one -1 is special)", show(bad), show_all(&out));
+    }
+    match holes[..] {
+        [] => {}
+        [i] => {
+            let others: Vec<UOp> = out.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| d.clone()).collect();
+            let (tc, mut tf) = factors(&total);
+            let (oc, of) = factors(&product(&others));
+            for f in &of {
+                match tf.iter().position(|t| t == f) {
+                    Some(p) => drop(tf.remove(p)),
+                    None => return no_fit(x, &out),
+                }
+            }
+            if oc == 0 || tc % oc != 0 {
+                return no_fit(x, &out);
+            }
+            out[i] = tf.into_iter().fold(UOp::index(tc / oc), |a, f| f.fold_mul(&a));
+        }
+        _ => return fail!("reshape", "more than one -1 in {}", show_all(&out)),
+    }
+    if !same("reshape", &total, &product(&out))? {
+        return no_fit(x, &out);
+    }
+    Ok(out)
+}
+fn no_fit<T>(x: &UOp, to: &[UOp]) -> Result<T> {
+    fail!(
+        "reshape",
+        "shape {} has {} elements and does not fit {}",
+        show_all(x.shape()),
+        show(&product(x.shape())),
+        show_all(to)
+    )
+}
+
+/// A constant size, or an error that says which op needs one.
+pub(crate) fn fixed(op: &'static str, d: &UOp) -> Result<i64> {
+    match d.as_int() {
+        Some(v) => Ok(v),
+        None => fail!(op, "size {} must be a number here, not a variable", show(d)),
+    }
+}
+
+/// A box cut out of one axis.
+pub(crate) fn cut(x: &UOp, axis: usize, begin: &UOp, size: &UOp) -> UOp {
+    let zero = UOp::index(0);
+    let mut b: Nodes = SmallVec::from_elem(zero, x.shape().len());
+    let mut s: Nodes = x.shape().iter().cloned().collect();
+    (b[axis], s[axis]) = (begin.clone(), size.clone());
+    x.shrink(&b, &s)
+}
+
+/// Zeros before and after along one axis.
+pub(crate) fn pad_axis(x: &UOp, axis: usize, before: &UOp, after: &UOp) -> UOp {
+    let mut b: Nodes = SmallVec::from_elem(UOp::index(0), x.shape().len());
+    let mut a = b.clone();
+    (b[axis], a[axis]) = (before.clone(), after.clone());
+    x.pad(&b, &a)
+}
+
+impl Tensor {
+    /// Same elements in other dims; one may be -1 and is worked out.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// assert_eq!(Tensor::arange(6).reshape([2, -1]).shape(), [2, 3]);
+    /// ```
+    #[track_caller]
+    pub fn reshape(&self, dims: impl Into<Dims>) -> Tensor {
+        let _c = call("reshape");
+        let dims = dims.into();
+        self.view(|x| Ok(x.reshape(&infer_dims(x, &dims)?)))
+    }
+    /// The same as [`Tensor::reshape`].
+    #[track_caller]
+    pub fn view_as_shape(&self, dims: impl Into<Dims>) -> Tensor {
+        self.reshape(dims)
+    }
+    /// Dims of size 1 repeated, new ones added in front; -1 keeps a size.
+    #[track_caller]
+    pub fn expand(&self, dims: impl Into<Dims>) -> Tensor {
+        let _c = call("expand");
+        let dims = dims.into();
+        self.map(|x| {
+            let mut to = dims.uops()?;
+            let (n, s) = (to.len(), x.shape());
+            if n < s.len() {
+                return fail!("expand", "shape {} has more dims than {}", show_all(s), show_all(&to));
+            }
+            for i in 0..s.len() {
+                let (d, from) = (n - s.len() + i, &s[i]);
+                if to[d].as_int() == Some(-1) {
+                    to[d] = from.clone();
+                } else if from.as_int() != Some(1) && !same("expand", from, &to[d])? {
+                    return fail!("expand", "shape {} does not expand to {}", show_all(s), show_all(&to));
+                }
+            }
+            if let Some(bad) = to.iter().find(|d| d.as_int().is_some_and(|v| v < 0)) {
+                return fail!("expand", "size {} in {}", show(bad), show_all(&to));
+            }
+            Ok(expand_to(x, &to))
+        })
+    }
+    /// Expanded to the shape of another tensor.
+    #[track_caller]
+    pub fn expand_as(&self, o: &Tensor) -> Tensor {
+        let _c = call("expand_as");
+        self.expand(o.shape())
+    }
+    /// Dims reordered: dim i of the result is dim `axes[i]` of this.
+    #[track_caller]
+    pub fn permute(&self, axes: impl Into<Axes>) -> Tensor {
+        let _c = call("permute");
+        let axes = axes.into();
+        self.view(|x| {
+            let rank = x.shape().len();
+            let a = axes.in_order("permute", rank)?;
+            if a.len() != rank {
+                return fail!("permute", "{} axes for shape {}", a.len(), show_all(x.shape()));
+            }
+            Ok(x.permute(&a))
+        })
+    }
+    /// Two dims exchanged.
+    #[track_caller]
+    pub fn transpose(&self, a: isize, b: isize) -> Tensor {
+        let _c = call("transpose");
+        self.view(|x| {
+            let rank = x.shape().len();
+            let mut axes: Vec<usize> = (0..rank).collect();
+            axes.swap(shape::axis("transpose", a, rank)?, shape::axis("transpose", b, rank)?);
+            Ok(x.permute(&axes))
+        })
+    }
+    /// The same as [`Tensor::transpose`].
+    #[track_caller]
+    pub fn swapaxes(&self, a: isize, b: isize) -> Tensor {
+        self.transpose(a, b)
+    }
+    /// The last two dims exchanged; of one dim or none, itself.
+    #[track_caller]
+    pub fn t(&self) -> Tensor {
+        let _c = call("t");
+        if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
+    }
+    /// A dim moved to another place.
+    #[track_caller]
+    pub fn movedim(&self, from: isize, to: isize) -> Tensor {
+        let _c = call("movedim");
+        self.view(|x| {
+            let rank = x.shape().len();
+            let (f, t) = (shape::axis("movedim", from, rank)?, shape::axis("movedim", to, rank)?);
+            let mut axes: Vec<usize> = (0..rank).filter(|a| *a != f).collect();
+            axes.insert(t, f);
+            Ok(x.permute(&axes))
+        })
+    }
+    /// Reversed along axes.
+    #[track_caller]
+    pub fn flip(&self, axes: impl Into<Axes>) -> Tensor {
+        let _c = call("flip");
+        let axes = axes.into();
+        self.view(|x| Ok(x.flip(&axes.resolve("flip", x.shape().len())?)))
+    }
+    /// Padded with a value, by `(before, after)` for each dim from the first; negative amounts cut.
+    #[track_caller]
+    pub fn pad(&self, amounts: &[(isize, isize)], value: impl Into<Operand>) -> Tensor {
+        let _c = call("pad");
+        let value = value.into();
+        self.map(|x| {
+            let s = x.shape();
+            if amounts.len() != s.len() {
+                return fail!("pad", "{} pairs for shape {}", amounts.len(), show_all(s));
+            }
+            let idx = |v: isize| UOp::index(v as i64);
+            let mut inner = x.clone();
+            for (i, &(b, a)) in amounts.iter().enumerate() {
+                let drop = idx(b.min(0) + a.min(0));
+                let size = s[i].fold_add(&drop);
+                if size.bounds.0 < 0 {
+                    return fail!("pad", "({b}, {a}) cuts more than size {} of shape {}", show(&s[i]), show_all(s));
+                }
+                inner = cut(&inner, i, &idx((-b).max(0)), &size);
+            }
+            let before: Nodes = amounts.iter().map(|p| idx(p.0.max(0))).collect();
+            let after: Nodes = amounts.iter().map(|p| idx(p.1.max(0))).collect();
+            pad_with(&inner, &before, &after, &value)
+        })
+    }
+    /// A box cut out, by `(begin, end)` for each dim.
+    #[track_caller]
+    pub fn shrink(&self, bounds: &[(usize, usize)]) -> Tensor {
+        let _c = call("shrink");
+        self.view(|x| {
+            let s = x.shape();
+            if bounds.len() != s.len() {
+                return fail!("shrink", "{} pairs for shape {}", bounds.len(), show_all(s));
+            }
+            for (d, &(b, e)) in s.iter().zip(bounds) {
+                if b > e || e as i128 > d.bounds.0 {
+                    return fail!("shrink", "{b}..{e} of size {} in shape {}", show(d), show_all(s));
+                }
+            }
+            let begin: Nodes = bounds.iter().map(|p| UOp::index(p.0 as i64)).collect();
+            let size: Nodes = bounds.iter().map(|p| UOp::index((p.1 - p.0) as i64)).collect();
+            Ok(x.shrink(&begin, &size))
+        })
+    }
+    /// `len` elements along an axis from `begin`.
+    #[track_caller]
+    pub fn narrow(&self, dim: isize, begin: usize, len: impl Into<shape::Dim>) -> Tensor {
+        let _c = call("narrow");
+        let len = len.into();
+        self.view(|x| {
+            let a = shape::axis("narrow", dim, x.shape().len())?;
+            let (len, begin) = (len.0?, UOp::index(begin as i64));
+            let end = begin.fold_add(&len);
+            let d = &x.shape()[a];
+            if len.bounds.0 < 0 || (end != *d && end.bounds.1 > d.bounds.0) {
+                return fail!("narrow", "{}..{} of size {}", show(&begin), show(&end), show(d));
+            }
+            Ok(cut(x, a, &begin, &len))
+        })
+    }
+    /// Without dims of size 1: all of them with `..`, or those named that have size 1.
+    #[track_caller]
+    pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
+        let _c = call("squeeze");
+        let axes = axes.into();
+        self.view(|x| {
+            let a = axes.resolve("squeeze", x.shape().len())?;
+            let keep = |i: usize, d: &UOp| !a.contains(&i) || d.as_int() != Some(1);
+            let dims: Nodes =
+                x.shape().iter().enumerate().filter(|(i, d)| keep(*i, d)).map(|(_, d)| d.clone()).collect();
+            Ok(x.reshape(&dims))
+        })
+    }
+    /// A dim of size 1 added at a place.
+    #[track_caller]
+    pub fn unsqueeze(&self, dim: isize) -> Tensor {
+        let _c = call("unsqueeze");
+        self.view(|x| {
+            let at = shape::axis("unsqueeze", dim, x.shape().len() + 1)?;
+            let mut dims: Nodes = x.shape().iter().cloned().collect();
+            dims.insert(at, UOp::index(1));
+            Ok(x.reshape(&dims))
+        })
+    }
+    /// Dims from `start` to `end`, both included, made one.
+    #[track_caller]
+    pub fn flatten(&self, start: isize, end: isize) -> Tensor {
+        let _c = call("flatten");
+        self.view(|x| {
+            let s = x.shape();
+            if s.is_empty() {
+                return Ok(x.reshape(&[UOp::index(1)]));
+            }
+            let (a, b) = (shape::axis("flatten", start, s.len())?, shape::axis("flatten", end, s.len())?);
+            if a > b {
+                return fail!("flatten", "from dim {start} to dim {end} of shape {}", show_all(s));
+            }
+            let mut dims: Nodes = s[..a].iter().cloned().collect();
+            dims.push(product(&s[a..=b]));
+            dims.extend(s[b + 1..].iter().cloned());
+            Ok(x.reshape(&dims))
+        })
+    }
+    /// One dim made several; one of them may be -1.
+    #[track_caller]
+    pub fn unflatten(&self, dim: isize, sizes: impl Into<Dims>) -> Tensor {
+        let _c = call("unflatten");
+        let sizes = sizes.into();
+        self.view(|x| {
+            let s = x.shape();
+            let a = shape::axis("unflatten", dim, s.len())?;
+            let mut dims: SmallVec<[shape::Dim; 4]> = s[..a].iter().map(|d| shape::Dim(Ok(d.clone()))).collect();
+            dims.extend(sizes.0.iter().cloned());
+            dims.extend(s[a + 1..].iter().map(|d| shape::Dim(Ok(d.clone()))));
+            Ok(x.reshape(&infer_dims(x, &Dims(dims))?))
+        })
+    }
+    /// Pieces of `size` along an axis, the last one what is left.
+    #[track_caller]
+    pub fn split(&self, size: usize, dim: isize) -> Vec<Tensor> {
+        let _c = call("split");
+        let n = match self.along_size("split", dim) {
+            Ok(n) => n,
+            Err(e) => return vec![Tensor::failed(e)],
+        };
+        if size == 0 {
+            return vec![Tensor::failed(Error::new("split", "pieces of size 0"))];
+        }
+        self.split_sizes(&(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>(), dim)
+    }
+    /// Pieces of the given sizes along an axis.
+    #[track_caller]
+    pub fn split_sizes(&self, sizes: &[usize], dim: isize) -> Vec<Tensor> {
+        let _c = call("split");
+        let n = match self.along_size("split", dim) {
+            Ok(n) => n,
+            Err(e) => return sizes.iter().map(|_| Tensor::failed(e.clone())).collect(),
+        };
+        if sizes.iter().sum::<usize>() != n {
+            let e = Error::new("split", format!("sizes {sizes:?} do not add up to {n}"));
+            return sizes.iter().map(|_| Tensor::failed(e.clone())).collect();
+        }
+        let mut at = 0;
+        let mut piece = |s: usize| {
+            at += s;
+            self.narrow(dim, at - s, s)
+        };
+        sizes.iter().map(|&s| piece(s)).collect()
+    }
+    /// About `n` pieces of equal size along an axis.
+    #[track_caller]
+    pub fn chunk(&self, n: usize, dim: isize) -> Vec<Tensor> {
+        let _c = call("chunk");
+        match self.along_size("chunk", dim) {
+            Err(e) => vec![Tensor::failed(e); n.max(1)],
+            Ok(_) if n == 0 => vec![Tensor::failed(Error::new("chunk", "into 0 pieces"))],
+            Ok(len) => self.split(len.div_ceil(n).max(1), dim),
+        }
+    }
+    fn along_size(&self, op: &'static str, dim: isize) -> Result<usize> {
+        let x = self.uop()?;
+        let a = shape::axis(op, dim, x.shape().len())?;
+        Ok(fixed(op, &x.shape()[a])? as usize)
+    }
+    /// Tensors joined along an axis; other dims must agree.
+    #[track_caller]
+    pub fn cat(tensors: &[Tensor], dim: isize) -> Tensor {
+        let _c = call("cat");
+        Tensor::of((|| {
+            let xs: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+            let Some(first) = xs.first() else { return fail!("cat", "of no tensors") };
+            let a = shape::axis("cat", dim, first.shape().len())?;
+            let dtype = xs.iter().try_fold(first.dtype, |d, x| promoted("cat", d, x.dtype))?;
+            check_devices("cat", &xs)?;
+            for x in &xs {
+                let (p, q) = (first.shape(), x.shape());
+                let mut fits = p.len() == q.len();
+                for i in (0..p.len()).filter(|i| fits && *i != a).collect::<Vec<_>>() {
+                    fits &= same("cat", &p[i], &q[i])?;
+                }
+                if !fits {
+                    return fail!("cat", "shapes {} and {} differ outside axis {a}", show_all(p), show_all(q));
+                }
+            }
+            Ok(join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a))
+        })())
+    }
+    /// Tensors of one shape along a new axis.
+    #[track_caller]
+    pub fn stack(tensors: &[Tensor], dim: isize) -> Tensor {
+        let _c = call("stack");
+        if let Some(t) = tensors.iter().find(|t| t.shape() != tensors[0].shape()) {
+            if let Some(e) = tensors.iter().find_map(|t| t.check().err()) {
+                return Tensor::failed(e);
+            }
+            let m = format!("shapes {} and {} differ", tensors[0].shape(), t.shape());
+            return Tensor::failed(Error::new("stack", m));
+        }
+        Tensor::cat(&tensors.iter().map(|t| t.unsqueeze(dim)).collect::<Vec<_>>(), dim)
+    }
+    /// Rotated along an axis: elements that leave at the end come in at the beginning.
+    #[track_caller]
+    pub fn roll(&self, shift: isize, dim: isize) -> Tensor {
+        let _c = call("roll");
+        self.map(|x| {
+            let a = shape::axis("roll", dim, x.shape().len())?;
+            let n = fixed("roll", &x.shape()[a])?;
+            if n == 0 {
+                return Ok(x.clone());
+            }
+            let k = (shift as i64).rem_euclid(n);
+            let (k, rest) = (UOp::index(k), UOp::index(n - k));
+            Ok(join(&[cut(x, a, &rest, &k), cut(x, a, &UOp::index(0), &rest)], a))
+        })
+    }
+    /// The whole repeated along each dim; more counts than dims add dims in front.
+    #[track_caller]
+    pub fn repeat(&self, counts: &[usize]) -> Tensor {
+        let _c = call("repeat");
+        self.map(|x| {
+            let s = x.shape();
+            if counts.len() < s.len() {
+                return fail!("repeat", "{} counts for shape {}", counts.len(), show_all(s));
+            }
+            let one = UOp::index(1);
+            let lead = counts.len() - s.len();
+            let (mut from, mut to, mut out) = (Nodes::new(), Nodes::new(), Nodes::new());
+            for (i, &c) in counts.iter().enumerate() {
+                let d = if i < lead { one.clone() } else { s[i - lead].clone() };
+                let c = UOp::index(c as i64);
+                from.extend([one.clone(), d.clone()]);
+                to.extend([c.clone(), d.clone()]);
+                out.push(d.fold_mul(&c));
+            }
+            Ok(x.reshape(&from).expand(&to).reshape(&out))
+        })
+    }
+    /// The same as [`Tensor::repeat`], counts missing in front being 1.
+    #[track_caller]
+    pub fn tile(&self, counts: &[usize]) -> Tensor {
+        let _c = call("tile");
+        let mut all = vec![1; self.rank().saturating_sub(counts.len())];
+        all.extend(counts);
+        self.repeat(&all)
+    }
+    /// Each element repeated `n` times along an axis.
+    #[track_caller]
+    pub fn repeat_interleave(&self, n: usize, dim: isize) -> Tensor {
+        let _c = call("repeat_interleave");
+        self.map(|x| {
+            let a = shape::axis("repeat_interleave", dim, x.shape().len())?;
+            let mut out: Nodes = x.shape().iter().cloned().collect();
+            let (mut from, mut to) = (out.clone(), out.clone());
+            from.insert(a + 1, UOp::index(1));
+            to.insert(a + 1, UOp::index(n as i64));
+            out[a] = out[a].fold_mul(&UOp::index(n as i64));
+            Ok(x.reshape(&from).expand(&to).reshape(&out))
+        })
+    }
+    /// Windows of `size` along an axis, `step` apart, as a new last dim; a view, nothing is copied.
+    #[track_caller]
+    pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Tensor {
+        let _c = call("unfold");
+        self.map(|x| {
+            let a = shape::axis("unfold", dim, x.shape().len())?;
+            let w = windows(x, a, size, step, 1)?; // (.., size, places, ..)
+            let mut axes: Vec<usize> = (0..w.shape().len()).filter(|i| *i != a).collect();
+            axes.push(a);
+            Ok(w.permute(&axes))
+        })
+    }
+    /// The diagonal of the last two dims, as the last dim.
+    #[track_caller]
+    pub fn diagonal(&self) -> Tensor {
+        let _c = call("diagonal");
+        self.map(|x| {
+            let s = x.shape();
+            let [.., r, k] = s else { return fail!("diagonal", "of shape {}", show_all(s)) };
+            let n = fixed("diagonal", r)?.min(fixed("diagonal", k)?);
+            let a = s.len() - 2;
+            // a square cut, flattened, read with one more than the row length
+            let sq = cut(&cut(x, a, &UOp::index(0), &UOp::index(n)), a + 1, &UOp::index(0), &UOp::index(n));
+            let mut flat: Nodes = s[..a].iter().cloned().collect();
+            flat.push(UOp::index(n * n));
+            let padded = pad_axis(&sq.reshape(&flat), a, &UOp::index(0), &UOp::index(n));
+            flat[a] = UOp::index(n);
+            flat.push(UOp::index(n + 1));
+            let d = cut(&padded.reshape(&flat), a + 1, &UOp::index(0), &UOp::index(1));
+            flat.pop();
+            Ok(d.reshape(&flat))
+        })
+    }
+    /// A square matrix with this vector on the diagonal.
+    #[track_caller]
+    pub fn diag(&self) -> Tensor {
+        let _c = call("diag");
+        self.map(|x| {
+            let [n] = x.shape() else { return fail!("diag", "of shape {}, not a vector", show_all(x.shape())) };
+            let n = fixed("diag", n)?;
+            let (n1, n_) = (UOp::index(n + 1), UOp::index(n));
+            let rows = pad_axis(&x.reshape(&[n_.clone(), UOp::index(1)]), 1, &UOp::index(0), &n_);
+            let flat = rows.reshape(&[n_.fold_mul(&n1)]);
+            Ok(cut(&flat, 0, &UOp::index(0), &UOp::index(n * n)).reshape(&[n_.clone(), n_]))
+        })
+    }
+}
+
+/// Padded with a value: zeros by the op, other values by a mask.
+pub(crate) fn pad_with(x: &UOp, before: &[UOp], after: &[UOp], value: &Operand) -> Result<UOp> {
+    let padded = x.pad(before, after);
+    let v = match value {
+        Operand::Number(s, _) => literal("pad", *s, x.dtype)?,
+        Operand::Tensor(t) => t.uop()?.cast(x.dtype),
+    };
+    if padded == *x || v == x.const_like(0) {
+        return Ok(padded);
+    }
+    let inside = crate::tensor::filled(x.shape(), UOp::boolean(true)).pad(before, after);
+    Ok(inside.select(&padded, &v))
+}
+
+/// Nodes of one type joined along an axis: each padded to the whole, then chosen by place.
+pub(crate) fn join(xs: &[UOp], axis: usize) -> UOp {
+    let zero = UOp::index(0);
+    let total = xs.iter().fold(zero.clone(), |t, x| t.fold_add(&x.shape()[axis]));
+    let parts: Vec<&UOp> = xs.iter().filter(|x| x.shape()[axis].as_int() != Some(0)).collect();
+    let (mut at, mut out): (UOp, Option<UOp>) = (zero, None);
+    for x in parts {
+        let end = at.fold_add(&x.shape()[axis]);
+        let piece = pad_axis(x, axis, &at, &dim_sub(&total, &end));
+        out = Some(match out {
+            None => piece,
+            Some(rest) => {
+                let place = crate::reduce::along_axis(&UOp::iota(&total, DType::I32), piece.shape(), axis);
+                place.lt(&dim_as(&at, DType::I32)).select(&rest, &piece)
+            }
+        });
+        at = end;
+    }
+    out.unwrap_or_else(|| xs[0].clone())
+}
+
+/// Windows along an axis by movement only: `(.., n, ..)` becomes `(.., size, places, ..)` with
+/// `out[k, o] = x[o * step + k * dilation]`.
+///
+/// The axis is repeated, flattened and cut so that each row starts `dilation` later than the one before; the index
+/// arithmetic folds back to `o * step + k * dilation`.
+pub(crate) fn windows_dilated(x: &UOp, axis: usize, size: i64, step: i64, dilation: i64) -> UOp {
+    let dims = x.shape();
+    let (n, k, s, d) = (dims[axis].as_int().unwrap_or(0), size, step, dilation);
+    let o = (n - d * (k - 1) - 1) / s + 1;
+    let at = |mid: &[i64]| {
+        let mut v: Nodes = dims[..axis].iter().cloned().collect();
+        v.extend(mid.iter().map(|&m| UOp::index(m)));
+        v.extend(dims[axis + 1..].iter().cloned());
+        v
+    };
+    let zero = UOp::index(0);
+    if k == 1 && s == 1 {
+        return x.reshape(&at(&[1, n]));
+    }
+    if k <= s && d == 1 {
+        // windows do not overlap: cut or pad to o blocks of s
+        let whole = if o * s <= n {
+            cut(x, axis, &zero, &UOp::index(o * s))
+        } else {
+            pad_axis(x, axis, &zero, &UOp::index(o * s - n))
+        };
+        let blocks = cut(&whole.reshape(&at(&[o, s])), axis + 1, &zero, &UOp::index(k));
+        let mut axes: Vec<usize> = (0..blocks.shape().len()).collect();
+        axes.swap(axis, axis + 1);
+        return blocks.permute(&axes);
+    }
+    // rows of a multiple of n and d more, long enough for o steps of s
+    let row = n * ((o * s - d + n - 1) / n).max(1) + d;
+    let copies = (k * row + n - 1) / n;
+    let flat = x.reshape(&at(&[1, n])).expand(&at(&[copies, n])).reshape(&at(&[copies * n]));
+    let rows = cut(&flat, axis, &zero, &UOp::index(k * row)).reshape(&at(&[k, row]));
+    let reach = cut(&rows, axis + 1, &zero, &UOp::index(o * s));
+    if s == 1 {
+        return reach;
+    }
+    let mut steps = at(&[k, o, s]);
+    let picked = cut(&reach.reshape(&steps), axis + 2, &zero, &UOp::index(1));
+    steps.remove(axis + 2);
+    picked.reshape(&steps)
+}
+
+/// [`windows_dilated`], checked.
+pub(crate) fn windows(x: &UOp, axis: usize, size: usize, step: usize, dilation: usize) -> Result<UOp> {
+    let n = fixed("unfold", &x.shape()[axis])?;
+    let (k, s, d) = (size as i64, step as i64, dilation as i64);
+    if k == 0 || s == 0 || d == 0 {
+        return fail!("unfold", "window {k}, step {s} and dilation {d} must be at least 1");
+    }
+    if d * (k - 1) + 1 > n {
+        return fail!("unfold", "a window of {} does not fit size {n}", d * (k - 1) + 1);
+    }
+    Ok(windows_dilated(x, axis, k, s, d))
+}

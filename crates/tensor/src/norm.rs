@@ -1,0 +1,163 @@
+//! Normalisation and attention.
+
+use crate::creation::float_of;
+use crate::error::{Error, call};
+use crate::shape::{Axes, keepdim};
+use crate::tensor::Tensor;
+use frit_uop::DType;
+
+/// At least float32, for sums of squares.
+fn wide(x: &Tensor) -> Tensor {
+    let d = float_of(x.dtype());
+    x.cast(if d.is_small_float() { DType::F32 } else { d })
+}
+
+impl Tensor {
+    /// Mean 0 and variance 1 over the axes, then scaled and shifted.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let y = Tensor::new([[1.0, 3.0]]).layernorm(-1, None, None, 0.0);
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn layernorm(
+        &self,
+        axes: impl Into<Axes>,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Tensor {
+        let _c = call("layernorm");
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
+        }
+        let (axes, x) = (axes.into(), wide(self));
+        let d = &x - x.mean(keepdim(axes.clone()));
+        let y = &d * (d.square().mean(keepdim(axes)) + eps).rsqrt();
+        affine(y, weight, bias).cast(float_of(self.dtype()))
+    }
+    /// Divided by the root of the mean square over the axes, then scaled.
+    #[track_caller]
+    pub fn rmsnorm(&self, axes: impl Into<Axes>, weight: Option<&Tensor>, eps: f64) -> Tensor {
+        let _c = call("rmsnorm");
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
+        }
+        let x = wide(self);
+        let y = &x * (x.square().mean(keepdim(axes)) + eps).rsqrt();
+        affine(y, weight, None).cast(float_of(self.dtype()))
+    }
+    /// `(x - mean) * invstd * weight + bias`, all for each channel (dim 1).
+    #[track_caller]
+    pub fn batchnorm(
+        &self,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        mean: &Tensor,
+        invstd: &Tensor,
+    ) -> Tensor {
+        let _c = call("batchnorm");
+        let rank = self.rank();
+        if self.check().is_ok() && rank < 2 {
+            let m = format!("shape {} has no channels (dim 1)", self.shape());
+            return Tensor::failed(Error::new("batchnorm", m));
+        }
+        let per_channel = |t: &Tensor| {
+            let n = t.shape()[0].clone();
+            let mut d = vec![crate::Dim::from(1); rank];
+            if let Some(c) = d.get_mut(1) {
+                *c = n;
+            }
+            t.reshape(d)
+        };
+        let scale = match weight {
+            Some(w) => per_channel(&(invstd * w)),
+            None => per_channel(invstd),
+        };
+        let y = (self - per_channel(mean)) * scale;
+        let y = match bias {
+            Some(b) => y + per_channel(b),
+            None => y,
+        };
+        y.cast(float_of(self.dtype()))
+    }
+    /// Channels (dim 1) in groups, each of mean 0 and variance 1 with the spatial dims, then scaled and shifted for
+    /// each channel.
+    #[track_caller]
+    pub fn groupnorm(
+        &self,
+        groups: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Tensor {
+        let _c = call("groupnorm");
+        let s = self.shape();
+        let y = self.reshape((&s[0], groups, -1)).layernorm(-1, None, None, eps).reshape(&s);
+        let per_channel = |t: &Tensor| {
+            let mut d = vec![crate::Dim::from(1); s.rank().max(2)];
+            d[1] = s[1].clone();
+            t.reshape(d)
+        };
+        affine(y, weight.map(per_channel).as_ref(), bias.map(per_channel).as_ref())
+    }
+    /// Each channel (dim 1) of mean 0 and variance 1 over its spatial dims.
+    #[track_caller]
+    pub fn instancenorm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+        let _c = call("instancenorm");
+        self.groupnorm(self.shape()[1].get(), weight, bias, eps)
+    }
+    /// Attention of queries (this: `…, L, E`) over keys and values (`…, S, E`): `softmax(q k^T / sqrt(E) + mask) v`.
+    /// A bool mask says where to look; another is added. `causal` hides later positions. Fewer key heads than query
+    /// heads (dim -3) are shared by groups of them.
+    #[track_caller]
+    pub fn scaled_dot_product_attention(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<&Tensor>,
+        causal: bool,
+    ) -> Tensor {
+        let _c = call("attention");
+        let (q, k) = (self.shape(), key.shape());
+        let mut shared = (key.clone(), value.clone());
+        if let (4.., 4.., Some(hq), Some(hk)) = (q.rank(), k.rank(), q[-3].as_int(), k[-3].as_int())
+            && hk > 0
+            && hq > hk
+            && hq % hk == 0
+        {
+            let n = (hq / hk) as usize;
+            shared = (key.repeat_interleave(n, -3), value.repeat_interleave(n, -3));
+        }
+        let (key, value) = shared;
+        let scale = match q[-1].value() {
+            Ok(e) => 1.0 / (e as f64).sqrt(),
+            Err(e) => return Tensor::failed(e),
+        };
+        let x = wide(self) * scale;
+        let mut scores = x.matmul(&wide(&key).t());
+        if causal {
+            let (l, s) = (Tensor::arange(&q[-2]).unsqueeze(1), Tensor::arange(&k[-2]).unsqueeze(0));
+            scores = s.le(l).where_(&scores, f64::NEG_INFINITY);
+        }
+        match mask {
+            Some(m) if m.dtype() == DType::Bool => scores = m.where_(&scores, f64::NEG_INFINITY),
+            Some(m) => scores = scores + m,
+            None => {}
+        }
+        scores.softmax(-1).matmul(&wide(&value)).cast(float_of(self.dtype()))
+    }
+}
+
+fn affine(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
+    let y = match weight {
+        Some(w) => y * w,
+        None => y,
+    };
+    match bias {
+        Some(b) => y + b,
+        None => y,
+    }
+}

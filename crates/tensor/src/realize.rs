@@ -1,0 +1,217 @@
+//! Where description becomes numbers: the only file that calls the engine.
+
+use crate::creation::Element;
+use crate::error::{Error, Result, call, fail, here};
+use crate::tensor::Tensor;
+use frit_uop::promote;
+use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
+use rustc_hash::FxHashMap;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, Weak};
+
+fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
+    r.map_err(|e| Error::new(op, e.to_string()))
+}
+
+/// Memory on the default device with these bytes.
+pub(crate) fn from_bytes(dtype: DType, len: usize, bytes: &[u8]) -> Result<UOp> {
+    let device = default_device()?;
+    engine("new", frit_engine::from_bytes(&device, dtype, len, bytes))
+}
+/// The default device of this thread.
+pub(crate) fn default_device() -> Result<Arc<str>> {
+    engine("device", frit_engine::default_device())
+}
+/// The device's proper name, or an error that lists those there are.
+pub(crate) fn check_device(name: &str) -> Result<Arc<str>> {
+    engine("device", frit_engine::devices::canonical(name))
+}
+/// Values in memory.
+pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
+    engine("realize", frit_engine::realize(nodes))
+}
+
+/// Devices, and which one new tensors are made on.
+pub struct Device;
+
+impl Device {
+    /// Run `f` with another default device on this thread.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Device::scope("INTERP", || Tensor::ones([2]) + 1.0)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scope<T>(device: &str, f: impl FnOnce() -> T) -> Result<T> {
+        let checked = {
+            let _c = call("device");
+            check_device(device)?
+        };
+        // not inside the call: errors of `f` belong to its own lines
+        frit_engine::scope(&checked, f).map_err(|e| Error::elsewhere("device", e.to_string()))
+    }
+    /// The default device of this thread.
+    #[track_caller]
+    pub fn default() -> Result<Arc<str>> {
+        let _c = call("device");
+        default_device()
+    }
+}
+
+// ---- history: what realising cut off
+
+/// Where a buffer's value was realised, and a summary of the nodes it was computed from.
+struct Cut {
+    buffer: Weak<dyn Storage>,
+    at: &'static Location<'static>,
+    from: Arc<Bloom>,
+}
+/// A set of nodes in 4096 bits: never wrong about what is in it.
+struct Bloom([u64; 64]);
+
+impl Bloom {
+    fn bits(n: &UOp) -> [usize; 2] {
+        let h = n.structural_hash().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        [(h >> 52) as usize, (h >> 40) as usize & 4095]
+    }
+    fn of(roots: &[UOp]) -> Bloom {
+        let mut b = Bloom([0; 64]);
+        for n in frit_uop::graph::toposort(roots) {
+            for n in n.realized().into_iter().chain([&n]) {
+                Bloom::bits(n).into_iter().for_each(|i| b.0[i / 64] |= 1 << (i % 64));
+            }
+        }
+        b
+    }
+    fn may_hold(&self, n: &UOp) -> bool {
+        Bloom::bits(n).into_iter().all(|i| self.0[i / 64] >> (i % 64) & 1 == 1)
+    }
+}
+
+static CUTS: Mutex<Option<FxHashMap<u64, Cut>>> = Mutex::new(None);
+
+/// Remember that these tensors' history ends here. The table holds no memory and forgets what is gone.
+fn remember(before: &[UOp], after: &[UOp]) {
+    let fresh: Vec<(&UOp, Arc<dyn Storage>)> =
+        before.iter().zip(after).filter(|(b, a)| b != a).filter_map(|(b, a)| Some((b, storage(a)?))).collect();
+    if fresh.is_empty() {
+        return;
+    }
+    let from = Arc::new(Bloom::of(before));
+    let at = here();
+    let mut cuts = CUTS.lock().unwrap_or_else(|e| e.into_inner());
+    let cuts = cuts.get_or_insert_default();
+    if cuts.len() >= cuts.capacity() {
+        cuts.retain(|_, c| c.buffer.strong_count() > 0);
+    }
+    for (_, s) in fresh {
+        cuts.insert(s.id(), Cut { buffer: Arc::downgrade(&s), at, from: from.clone() });
+    }
+}
+
+fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
+    let mut n = n;
+    while n.op.is_movement() || n.op == Op::After {
+        n = &n.src[0];
+    }
+    match &n.arg {
+        Arg::Buffer(b) => Some(b.clone()),
+        _ => None,
+    }
+}
+
+/// Where something on the way from `root` to `target` was realised, if that is why there is no way.
+pub(crate) fn cut_history(root: &UOp, target: &UOp) -> Option<&'static Location<'static>> {
+    let cuts = CUTS.lock().unwrap_or_else(|e| e.into_inner());
+    let cuts = cuts.as_ref()?;
+    root.toposort().iter().filter(|n| n.op == Op::Buffer && *n != target).find_map(|n| {
+        let cut = cuts.get(&storage(n)?.id())?;
+        cut.from.may_hold(target).then_some(cut.at)
+    })
+}
+
+impl Tensor {
+    /// Compute the value and keep it in memory. This cuts history: a gradient asked for later does not see past it.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = (Tensor::ones([2, 2]) * 3.0).realize()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn realize(&self) -> Result<Tensor> {
+        let _c = call("realize");
+        Tensor::realize_all(&[self])?;
+        Ok(self.clone())
+    }
+    /// Compute several tensors together, sharing work.
+    #[track_caller]
+    pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
+        let _c = call("realize");
+        let mut distinct: Vec<&Tensor> = vec![];
+        for t in tensors {
+            if !distinct.iter().any(|d| Arc::ptr_eq(&d.0, &t.0)) {
+                distinct.push(t);
+            }
+        }
+        // the tensors and this list: the holders the engine expects
+        let nodes: Vec<UOp> = distinct.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+        let values = realize_nodes(&nodes)?;
+        remember(&nodes, &values);
+        for ((t, old), new) in distinct.iter().zip(&nodes).zip(values) {
+            // another thread may have assigned to it meanwhile: then that stands
+            if t.uop().is_ok_and(|u| u == *old) {
+                t.set_uop(Ok(new));
+            }
+        }
+        Ok(())
+    }
+    /// The bytes of all elements in row-major order. Computes; never cuts history.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let _c = call("to_bytes");
+        let x = self.uop()?;
+        engine("to_bytes", frit_engine::read(&x))
+    }
+    /// All elements in row-major order, as values of any type.
+    pub(crate) fn to_scalars(&self) -> Result<Vec<Scalar>> {
+        let d = self.uop()?.dtype;
+        let bytes = self.to_bytes()?;
+        let value = |b: &[u8]| {
+            let mut word = [0u8; 8];
+            word[..b.len()].copy_from_slice(b);
+            Scalar::from_bits(u64::from_le_bytes(word), d)
+        };
+        Ok(bytes.chunks_exact(d.size().max(1)).map(value).collect())
+    }
+    /// All elements in row-major order, as a Rust type that holds this type's values. Computes; never cuts history.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// assert_eq!((Tensor::arange(3) * 2).to_vec::<i32>()?, [0, 2, 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let _c = call("to_vec");
+        let d = self.uop()?.dtype;
+        if d == T::DTYPE {
+            return Ok(self.to_bytes()?.chunks_exact(d.size()).map(T::take).collect());
+        }
+        if promote::promote(d, T::DTYPE) != Some(T::DTYPE) {
+            return fail!("to_vec", "{} does not hold {d} values; cast first", T::DTYPE);
+        }
+        Ok(self.to_scalars()?.into_iter().map(T::of).collect())
+    }
+    /// The only element. Computes; never cuts history.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        let _c = call("item");
+        let n = self.numel()?;
+        match self.to_vec::<T>()?[..] {
+            [v] => Ok(v),
+            _ => fail!("item", "shape {} has {n} elements, not one", self.shape()),
+        }
+    }
+}

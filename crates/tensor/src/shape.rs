@@ -1,0 +1,492 @@
+//! Dims, shapes and axes as people write them.
+//!
+//! A dim is an integer or an expression over bound variables. Arithmetic on dims never panics: what cannot be
+//! computed is a failed dim, and a tensor made from it is a failed tensor.
+
+use crate::error::{Error, Result, call, fail};
+use frit_uop::{Alu, DType, Op, UOp};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// One size: an integer, an expression over bound variables, or failed.
+#[derive(Clone)]
+pub struct Dim(pub(crate) Result<UOp>);
+
+impl Dim {
+    /// The number, with variables at their bound values.
+    pub fn value(&self) -> Result<i64> {
+        match value_of(self.0.as_ref().map_err(|e| e.clone())?) {
+            Some(v) => Ok(v),
+            None => fail!("shape", "{self} has no value: a variable in it is not bound"),
+        }
+    }
+    /// The number as a size; zero where the dim failed or has no value.
+    pub fn get(&self) -> usize {
+        self.value().ok().and_then(|v| usize::try_from(v).ok()).unwrap_or(0)
+    }
+    /// The integer, if no variable is in it.
+    pub fn as_int(&self) -> Option<i64> {
+        self.0.as_ref().ok().and_then(|u| u.as_int())
+    }
+    /// The greatest value it can have.
+    pub fn max(&self) -> Result<i64> {
+        Ok(self.0.as_ref().map_err(|e| e.clone())?.bounds.1 as i64)
+    }
+    fn bin(op: &'static str, alu: Alu, a: Dim, b: Dim) -> Dim {
+        let (a, b) = match (a.0, b.0) {
+            (Ok(a), Ok(b)) => (a, b),
+            (Err(e), _) | (_, Err(e)) => return Dim(Err(e)),
+        };
+        if matches!(alu, Alu::Idiv | Alu::Mod) && b.bounds.0 <= 0 && b.bounds.1 >= 0 {
+            return Dim(fail!(op, "{} by {}, which may be zero", show(&a), show(&b)));
+        }
+        let ints = match (a.as_int(), b.as_int()) {
+            (Some(x), Some(y)) => match alu {
+                Alu::Add => x.checked_add(y),
+                Alu::Sub => x.checked_sub(y),
+                Alu::Mul => x.checked_mul(y),
+                Alu::Idiv => x.checked_div_euclid(y).map(|_| x.div_euclid(y) - ((y < 0 && x % y != 0) as i64)),
+                _ => x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r }),
+            }
+            .map(Some),
+            _ => Some(None),
+        };
+        Dim(match ints {
+            Some(Some(v)) => Ok(UOp::index(v)),
+            Some(None) => Ok(dim_alu(alu, &a, &b)),
+            None => fail!(op, "{} and {} overflow", show(&a), show(&b)),
+        })
+    }
+}
+
+impl PartialEq for Dim {
+    fn eq(&self, o: &Dim) -> bool {
+        matches!((&self.0, &o.0), (Ok(a), Ok(b)) if a == b)
+    }
+}
+impl std::fmt::Display for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Ok(u) => f.write_str(&show(u)),
+            Err(_) => f.write_str("failed"),
+        }
+    }
+}
+impl std::fmt::Debug for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+impl From<&Dim> for Dim {
+    fn from(d: &Dim) -> Dim {
+        d.clone()
+    }
+}
+impl From<UOp> for Dim {
+    fn from(u: UOp) -> Dim {
+        Dim(if u.dtype == DType::Index && u.shape().is_empty() {
+            Ok(u)
+        } else {
+            fail!("shape", "a {} node is not a size", u.op.name())
+        })
+    }
+}
+macro_rules! dim_from {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Dim {
+            #[track_caller]
+            fn from(v: $t) -> Dim {
+                Dim(match i64::try_from(v) { Ok(v) => Ok(UOp::index(v)), Err(_) => fail!("shape", "size {v} is beyond int64") })
+            }
+        }
+        impl From<&$t> for Dim { #[track_caller] fn from(v: &$t) -> Dim { Dim::from(*v) } }
+        impl PartialEq<$t> for Dim { fn eq(&self, o: &$t) -> bool { self.as_int().is_some_and(|v| v as i128 == *o as i128) } }
+    )*};
+}
+dim_from!(i32, i64, isize, usize, u32, u64);
+macro_rules! dim_ops {
+    ($($tr:ident $m:ident $alu:ident),*) => {$(
+        impl<T: Into<Dim>> std::ops::$tr<T> for Dim { type Output = Dim; #[track_caller] fn $m(self, o: T) -> Dim { let _c = call("shape"); Dim::bin("shape", Alu::$alu, self, o.into()) } }
+        impl<T: Into<Dim>> std::ops::$tr<T> for &Dim { type Output = Dim; #[track_caller] fn $m(self, o: T) -> Dim { let _c = call("shape"); Dim::bin("shape", Alu::$alu, self.clone(), o.into()) } }
+    )*};
+}
+dim_ops!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Idiv, Rem rem Mod);
+
+/// A variable of a program: an integer between two bounds that takes a value each time it is bound.
+///
+/// ```
+/// # use frit_tensor::*;
+/// let t = Variable::new("T", 1, 128)?.bind(5)?;
+/// assert_eq!(Tensor::zeros((t, 3)).shape().to_string(), "[T=5, 3]");
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Variable(UOp);
+
+impl Variable {
+    /// A variable with this name and these bounds, both included.
+    #[track_caller]
+    pub fn new(name: &str, min: i64, max: i64) -> Result<Variable> {
+        let _c = call("variable");
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return fail!("variable", "{name:?} is not a name (letters, digits and underscores)");
+        }
+        if min < 0 || min > max {
+            return fail!("variable", "{name} has no values in {min}..={max} (sizes start at 0)");
+        }
+        Ok(Variable(UOp::variable(name, min, max)))
+    }
+    /// The variable with a value: a dim for this time.
+    #[track_caller]
+    pub fn bind(&self, v: i64) -> Result<Dim> {
+        let _c = call("bind");
+        let (lo, hi) = self.0.bounds;
+        if (v as i128) < lo || v as i128 > hi {
+            return fail!("bind", "{v} is outside {}..={} of {}", lo, hi, show(&self.0));
+        }
+        Ok(Dim(Ok(self.0.bind(v))))
+    }
+}
+
+/// Sizes handed to an operation: `[2, 3]`, `(batch, -1, 3)`, a shape, a single number.
+#[derive(Clone, Debug, Default)]
+pub struct Dims(pub(crate) SmallVec<[Dim; 4]>);
+
+impl Dims {
+    /// All sizes, or the first failure among them.
+    pub(crate) fn uops(&self) -> Result<SmallVec<[UOp; 4]>> {
+        self.0.iter().map(|d| d.0.clone()).collect()
+    }
+}
+macro_rules! dims_from {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Dims { #[track_caller] fn from(v: $t) -> Dims { Dims(SmallVec::from_iter([Dim::from(v)])) } }
+        impl<const N: usize> From<[$t; N]> for Dims { #[track_caller] fn from(v: [$t; N]) -> Dims { Dims(v.iter().map(Dim::from).collect()) } }
+        impl<const N: usize> From<&[$t; N]> for Dims { #[track_caller] fn from(v: &[$t; N]) -> Dims { Dims(v.iter().map(Dim::from).collect()) } }
+        impl From<&[$t]> for Dims { #[track_caller] fn from(v: &[$t]) -> Dims { Dims(v.iter().map(Dim::from).collect()) } }
+        impl From<Vec<$t>> for Dims { #[track_caller] fn from(v: Vec<$t>) -> Dims { Dims(v.iter().map(Dim::from).collect()) } }
+        impl From<&Vec<$t>> for Dims { #[track_caller] fn from(v: &Vec<$t>) -> Dims { Dims(v.iter().map(Dim::from).collect()) } }
+    )*};
+}
+dims_from!(i32, i64, isize, usize, u32, Dim, &Dim);
+impl From<()> for Dims {
+    fn from(_: ()) -> Dims {
+        Dims::default()
+    }
+}
+impl<const N: usize> From<[(); N]> for Dims {
+    fn from(_: [(); N]) -> Dims {
+        Dims::default()
+    }
+}
+macro_rules! dims_from_tuple {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T: Into<Dim>),*> From<($($T,)*)> for Dims { #[track_caller] fn from(t: ($($T,)*)) -> Dims { Dims(SmallVec::from_iter([$(t.$i.into()),*])) } }
+    };
+}
+dims_from_tuple!(A 0);
+dims_from_tuple!(A 0, B 1);
+dims_from_tuple!(A 0, B 1, C 2);
+dims_from_tuple!(A 0, B 1, C 2, D 3);
+dims_from_tuple!(A 0, B 1, C 2, D 3, E 4);
+dims_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+dims_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+dims_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+/// The dims of a tensor, or the failure of a failed one. Indexing never panics: a dim that is not there is a failed
+/// dim, and whatever is made from it fails with the reason.
+#[derive(Clone)]
+pub struct Shape {
+    dims: Result<SmallVec<[Dim; 4]>>,
+    missing: OnceLock<Box<Dim>>,
+}
+
+impl Shape {
+    pub(crate) fn new(dims: Result<&[UOp]>) -> Shape {
+        let dims = dims.map(|d| d.iter().map(|u| Dim(Ok(u.clone()))).collect());
+        Shape { dims, missing: OnceLock::new() }
+    }
+    /// How many dims; zero for a failed shape.
+    pub fn rank(&self) -> usize {
+        self.as_slice().len()
+    }
+    /// The product of all dims; failed for a failed shape.
+    pub fn numel(&self) -> Dim {
+        match &self.dims {
+            Ok(d) => d.iter().fold(Dim::from(1), |a, b| a * b),
+            Err(e) => Dim(Err(e.clone())),
+        }
+    }
+    /// The dims; none for a failed shape.
+    pub fn as_slice(&self) -> &[Dim] {
+        self.dims.as_deref().unwrap_or(&[])
+    }
+    /// The dims as numbers, variables at their bound values.
+    pub fn sizes(&self) -> Result<Vec<usize>> {
+        let dims = self.dims.as_ref().map_err(|e| e.clone())?;
+        dims.iter().map(|d| d.value().map(|v| v.max(0) as usize)).collect()
+    }
+    #[track_caller]
+    fn at(&self, i: i128) -> &Dim {
+        let n = self.rank() as i128;
+        let i_ = if i < 0 { i + n } else { i };
+        let found = usize::try_from(i_).ok().and_then(|i| self.as_slice().get(i));
+        found.unwrap_or_else(|| {
+            let at = Error::new("shape", format!("no dim {i} in a shape of {n} dims"));
+            self.missing.get_or_init(|| Box::new(Dim(Err(self.dims.as_ref().err().cloned().unwrap_or(at)))))
+        })
+    }
+}
+macro_rules! shape_index {
+    ($($t:ty),*) => {$(
+        impl std::ops::Index<$t> for Shape { type Output = Dim; #[track_caller] fn index(&self, i: $t) -> &Dim { self.at(i as i128) } }
+        impl<const N: usize> PartialEq<[$t; N]> for Shape { fn eq(&self, o: &[$t; N]) -> bool { self.dims.is_ok() && self.as_slice().len() == N && self.as_slice().iter().zip(o).all(|(a, b)| a == b) } }
+        impl PartialEq<Vec<$t>> for Shape { fn eq(&self, o: &Vec<$t>) -> bool { self.dims.is_ok() && self.as_slice().len() == o.len() && self.as_slice().iter().zip(o).all(|(a, b)| a == b) } }
+    )*};
+}
+shape_index!(i32, i64, isize, usize);
+impl PartialEq for Shape {
+    fn eq(&self, o: &Shape) -> bool {
+        self.dims.is_ok() && o.dims.is_ok() && self.as_slice() == o.as_slice()
+    }
+}
+impl From<&Shape> for Dims {
+    fn from(s: &Shape) -> Dims {
+        match &s.dims {
+            Ok(d) => Dims(d.clone()),
+            Err(e) => Dims(SmallVec::from_iter([Dim(Err(e.clone()))])),
+        }
+    }
+}
+impl From<Shape> for Dims {
+    fn from(s: Shape) -> Dims {
+        Dims::from(&s)
+    }
+}
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.dims {
+            Ok(d) => write!(f, "{d:?}"),
+            Err(e) => write!(f, "failed ({e})"),
+        }
+    }
+}
+impl std::fmt::Debug for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// The axes an operation works on: one, several, or `..` for all; with [`keepdim`] they stay as size 1.
+#[derive(Clone, Debug, Default)]
+pub struct Axes {
+    list: Option<SmallVec<[i64; 4]>>,
+    pub(crate) keep: bool,
+}
+
+/// The same axes, kept as size 1 by a reduction: `x.sum(keepdim(-1))`.
+pub fn keepdim(axes: impl Into<Axes>) -> Axes {
+    Axes { keep: true, ..axes.into() }
+}
+
+impl Axes {
+    /// The axes as positions, ascending, each once; `rank` dims.
+    pub(crate) fn resolve(&self, op: &'static str, rank: usize) -> Result<SmallVec<[usize; 4]>> {
+        let mut out = self.in_order(op, rank)?;
+        out.sort_unstable();
+        Ok(out)
+    }
+    /// The axes as positions in the order given.
+    pub(crate) fn in_order(&self, op: &'static str, rank: usize) -> Result<SmallVec<[usize; 4]>> {
+        let Some(list) = &self.list else { return Ok((0..rank).collect()) };
+        let mut out = SmallVec::new();
+        for &a in list {
+            let a = axis(op, a as isize, rank)?;
+            if out.contains(&a) {
+                return fail!(op, "axis {a} is given twice");
+            }
+            out.push(a);
+        }
+        Ok(out)
+    }
+}
+impl From<std::ops::RangeFull> for Axes {
+    fn from(_: std::ops::RangeFull) -> Axes {
+        Axes::default()
+    }
+}
+impl From<()> for Axes {
+    fn from(_: ()) -> Axes {
+        Axes::default()
+    }
+}
+macro_rules! axes_from {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Axes { fn from(v: $t) -> Axes { Axes { list: Some(SmallVec::from_iter([v as i64])), keep: false } } }
+        impl<const N: usize> From<[$t; N]> for Axes { fn from(v: [$t; N]) -> Axes { Axes::from(&v[..]) } }
+        impl<const N: usize> From<&[$t; N]> for Axes { fn from(v: &[$t; N]) -> Axes { Axes::from(&v[..]) } }
+        impl From<&[$t]> for Axes { fn from(v: &[$t]) -> Axes { Axes { list: Some(v.iter().map(|&a| a as i64).collect()), keep: false } } }
+        impl From<Vec<$t>> for Axes { fn from(v: Vec<$t>) -> Axes { Axes::from(&v[..]) } }
+    )*};
+}
+axes_from!(i32, i64, isize, usize);
+
+/// `axis` as a position among `rank` dims.
+pub(crate) fn axis(op: &'static str, axis: isize, rank: usize) -> Result<usize> {
+    let r = rank as isize;
+    if axis < -r || axis >= r {
+        return match rank {
+            0 => fail!(op, "axis {axis} of a scalar, which has none"),
+            _ => fail!(op, "axis {axis} is out of range for {rank} dims ({}..={})", -r, r - 1),
+        };
+    }
+    Ok(if axis < 0 { axis + r } else { axis } as usize)
+}
+
+// ---- dims as nodes
+
+/// `a op b` on sizes, folded.
+pub(crate) fn dim_alu(alu: Alu, a: &UOp, b: &UOp) -> UOp {
+    match (alu, a.as_int(), b.as_int()) {
+        (Alu::Add, ..) => return a.fold_add(b),
+        (Alu::Mul, ..) => return a.fold_mul(b),
+        (Alu::Sub, Some(x), Some(y)) => return UOp::index(x - y),
+        (Alu::Sub, _, Some(0)) => return a.clone(),
+        (Alu::Sub, ..) if a == b => return UOp::index(0),
+        (Alu::Sub, ..) => {
+            // (x + c) - y with x == y or y == c, as slicing makes them
+            if a.op == Op::Add && a.src[0] == *b {
+                return a.src[1].clone();
+            }
+            if a.op == Op::Add && a.src[1] == *b {
+                return a.src[0].clone();
+            }
+        }
+        (Alu::Idiv, _, Some(1)) => return a.clone(),
+        (Alu::Idiv, Some(x), Some(y)) if y > 0 => return UOp::index(x.div_euclid(y)),
+        (Alu::Mod, Some(x), Some(y)) if y > 0 => return UOp::index(x.rem_euclid(y)),
+        _ => {}
+    }
+    a.bin(alu, b)
+}
+/// `a - b`.
+pub(crate) fn dim_sub(a: &UOp, b: &UOp) -> UOp {
+    dim_alu(Alu::Sub, a, b)
+}
+
+/// A size as a value of a tensor's type.
+pub(crate) fn dim_as(d: &UOp, dtype: DType) -> UOp {
+    d.as_int().map_or_else(|| d.cast(dtype), |v| UOp::int(v, dtype))
+}
+
+/// Are two sizes the same? `Err` with both where it cannot be decided.
+pub(crate) fn same(op: &'static str, a: &UOp, b: &UOp) -> Result<bool> {
+    if a == b {
+        return Ok(true);
+    }
+    if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
+        return Ok(x == y);
+    }
+    if factors(a) == factors(b) {
+        return Ok(true);
+    }
+    if a.bounds.1 < b.bounds.0 || b.bounds.1 < a.bounds.0 {
+        return Ok(false);
+    }
+    fail!(op, "whether size {} equals size {} cannot be decided", show(a), show(b))
+}
+
+/// A product as its constant factor and its other factors, in a fixed order.
+pub(crate) fn factors(d: &UOp) -> (i64, Vec<UOp>) {
+    let (mut c, mut rest, mut stack) = (1i64, vec![], vec![d.clone()]);
+    while let Some(n) = stack.pop() {
+        match (n.as_int(), n.op) {
+            (Some(v), _) => c = c.saturating_mul(v),
+            (_, Op::Mul) => stack.extend(n.src.iter().cloned()),
+            _ => rest.push(n),
+        }
+    }
+    rest.sort_by_key(|n| n.structural_hash());
+    (c, rest)
+}
+
+/// The product of sizes.
+pub(crate) fn product(dims: &[UOp]) -> UOp {
+    dims.iter().fold(UOp::index(1), |a, b| a.fold_mul(b))
+}
+
+/// The value of a size with bound variables.
+pub(crate) fn value_of(d: &UOp) -> Option<i64> {
+    if let Some(v) = d.as_int() {
+        return Some(v);
+    }
+    let s = |i: usize| d.src.get(i).and_then(value_of);
+    match d.op {
+        Op::Bind => s(1),
+        Op::Neg => s(0)?.checked_neg(),
+        Op::Add => s(0)?.checked_add(s(1)?),
+        Op::Sub => s(0)?.checked_sub(s(1)?),
+        Op::Mul => s(0)?.checked_mul(s(1)?),
+        Op::Idiv => s(0)?.checked_div_euclid(s(1)?),
+        Op::Mod => s(0)?.checked_rem_euclid(s(1)?),
+        Op::Max => Some(s(0)?.max(s(1)?)),
+        Op::Min => Some(s(0)?.min(s(1)?)),
+        _ => None,
+    }
+}
+
+/// A size as people read it: `T=5`, `T=5*4 + 1`.
+pub(crate) fn show(d: &UOp) -> String {
+    if let Some(v) = d.as_int() {
+        return v.to_string();
+    }
+    let s = |i: usize| d.src.get(i).map_or_else(String::new, show);
+    let p = |i: usize| match d.src.get(i) {
+        Some(x) if matches!(x.op, Op::Add | Op::Sub) => format!("({})", show(x)),
+        Some(x) => show(x),
+        None => String::new(),
+    };
+    match (d.op, &d.arg) {
+        (Op::Variable, frit_uop::Arg::Var { name, .. }) => name.to_string(),
+        (Op::Bind, _) => format!("{}={}", s(0), s(1)),
+        (Op::Add, _) => format!("{} + {}", s(0), s(1)),
+        (Op::Sub, _) => format!("{} - {}", s(0), p(1)),
+        (Op::Mul, _) => format!("{}*{}", p(0), p(1)),
+        (Op::Idiv, _) => format!("{}//{}", p(0), p(1)),
+        (Op::Mod, _) => format!("{}%{}", p(0), p(1)),
+        _ => format!("{d:?}"),
+    }
+}
+
+/// A list of sizes as people read it: `[2, 3]`.
+pub(crate) fn show_all(dims: &[UOp]) -> String {
+    format!("[{}]", dims.iter().map(show).collect::<Vec<_>>().join(", "))
+}
+
+/// The common shape two shapes broadcast to.
+pub(crate) fn broadcast(op: &'static str, a: &[UOp], b: &[UOp]) -> Result<SmallVec<[UOp; 4]>> {
+    let n = a.len().max(b.len());
+    let one = UOp::index(1);
+    let at = |s: &[UOp], i: usize| if i + s.len() < n { one.clone() } else { s[i + s.len() - n].clone() };
+    let mut out = SmallVec::new();
+    for i in 0..n {
+        let (x, y) = (at(a, i), at(b, i));
+        out.push(if x == one || x == y {
+            y
+        } else if y == one {
+            x
+        } else if same(op, &x, &y)? {
+            x
+        } else {
+            return fail!(
+                op,
+                "shapes {} and {} do not broadcast ({} != {})",
+                show_all(a),
+                show_all(b),
+                show(&x),
+                show(&y)
+            );
+        });
+    }
+    Ok(out)
+}
