@@ -22,7 +22,12 @@ fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
     let dims = match shape::broadcast(op, x.shape(), place.shape()) {
         Ok(d) if d[..] == *place.shape() => d,
         _ => {
-            return fail!(op, "value of shape {} into shape {}", show_all(x.shape()), show_all(place.shape()));
+            return fail!(
+                op,
+                "value of shape {} into shape {}",
+                show_all(x.shape()),
+                show_all(place.shape())
+            );
         }
     };
     if x.dtype != place.dtype && frit_uop::promote::promote(x.dtype, place.dtype) != Some(place.dtype) {
@@ -57,9 +62,15 @@ fn again(ops: &[UOp], base: UOp) -> UOp {
 
 /// A base with `value` at the places of a view of it.
 fn written(op: &'static str, base: &UOp, view: &UOp, value: &UOp) -> Result<UOp> {
-    let Some(ops) = chain(view, base) else { return fail!(op, "the view is of an older version of its base") };
+    let Some(ops) = chain(view, base) else {
+        return fail!(op, "the view is of an older version of its base");
+    };
     if ops.iter().any(|o| o.op == Op::Expand) {
-        return fail!(op, "to a repeated view of shape {}: several elements are one place", show_all(view.shape()));
+        return fail!(
+            op,
+            "to a repeated view of shape {}: several elements are one place",
+            show_all(view.shape())
+        );
     }
     if is_memory(base) && ops.iter().all(|o| o.op != Op::Pad) {
         return Ok(base.after([view.store(value)]));
@@ -96,7 +107,9 @@ impl Tensor {
             let Some(base) = self.base() else { return written("assign", &x, &x, &v).map(|n| (n, None)) };
             let b = base.uop()?;
             let new = written("assign", &b, &x, &v)?;
-            let Some(ops) = chain(&x, &b) else { return fail!("assign", "the view is of an older version of its base") };
+            let Some(ops) = chain(&x, &b) else {
+                return fail!("assign", "the view is of an older version of its base");
+            };
             Ok((again(&ops, new.clone()), Some((base, new))))
         });
         match result {
@@ -180,7 +193,8 @@ fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
     let axes: Vec<usize> =
         (before..before + m.len()).chain(0..before).chain(before + m.len()..seen.len()).collect();
     let v = v.permute(&axes);
-    let flat = |lead: UOp| -> SmallVec<[UOp; 4]> { std::iter::once(lead).chain(rest.iter().cloned()).collect() };
+    let flat =
+        |lead: UOp| -> SmallVec<[UOp; 4]> { std::iter::once(lead).chain(rest.iter().cloned()).collect() };
     let rows = moved.reshape(&flat(shape::product(&moved.shape()[..n])));
     let count = shape::product(&m);
     let site = crate::error::site("set");

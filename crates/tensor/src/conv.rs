@@ -31,7 +31,14 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Window {
-        Window { stride: vec![], padding: vec![(0, 0)], dilation: vec![1], groups: 1, ceil: false, count_pad: true }
+        Window {
+            stride: vec![],
+            padding: vec![(0, 0)],
+            dilation: vec![1],
+            groups: 1,
+            ceil: false,
+            count_pad: true,
+        }
     }
 }
 
@@ -107,7 +114,10 @@ impl Window {
         let stride = if self.stride.is_empty() { size.to_vec() } else { all(&self.stride, "stride")? };
         let dilation = all(&self.dilation, "dilation")?;
         if stride.contains(&0) || dilation.contains(&0) || size.contains(&0) {
-            return fail!(op, "window {size:?}, stride {stride:?} and dilation {dilation:?} must be at least 1");
+            return fail!(
+                op,
+                "window {size:?}, stride {stride:?} and dilation {dilation:?} must be at least 1"
+            );
         }
         Ok(Spread { size: size.to_vec(), stride, dilation, padding })
     }
@@ -179,7 +189,12 @@ fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
     let (s, t) = (x.shape(), w.shape());
     let n = t.len().saturating_sub(2);
     if s.len() != t.len() || n == 0 {
-        return fail!(op, "input {} and weight {} must have batch, channels and as many spatial dims", show_all(s), show_all(t));
+        return fail!(
+            op,
+            "input {} and weight {} must have batch, channels and as many spatial dims",
+            show_all(s),
+            show_all(t)
+        );
     }
     let g = opts.groups as i64;
     let (cin, cout, cw) = (fixed(op, &s[1])?, fixed(op, &t[0])?, fixed(op, &t[1])?);
@@ -194,7 +209,8 @@ fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
     let dtype = promoted(op, x.dtype, w.dtype)?;
     let acc = accumulate(dtype);
     let size: Vec<usize> = t[2..].iter().map(|d| fixed(op, d).map(|v| v as usize)).collect::<Result<_>>()?;
-    let one_step = Window { stride: if opts.stride.is_empty() { vec![1] } else { opts.stride.clone() }, ..opts.clone() };
+    let one_step =
+        Window { stride: if opts.stride.is_empty() { vec![1] } else { opts.stride.clone() }, ..opts.clone() };
     let spread = one_step.spread(op, &size)?;
     let win = spread.windows(op, &spread.padded(&x.cast(acc), &0.into())?)?; // (N, Cin, O…, K…)
     let (o, k) = (&win.shape()[2..2 + n], &win.shape()[2 + n..]);
@@ -253,7 +269,12 @@ impl Tensor {
         let _c = call(op);
         self.map(|x| {
             if rank.is_some_and(|r| x.shape().len() != r) {
-                return fail!(op, "input of shape {}, not of {} dims", show_all(x.shape()), rank.unwrap_or(0));
+                return fail!(
+                    op,
+                    "input of shape {}, not of {} dims",
+                    show_all(x.shape()),
+                    rank.unwrap_or(0)
+                );
             }
             let y = conv(op, x, &weight.uop()?, &window)?;
             let Some(b) = bias else { return Ok(y) };
@@ -297,7 +318,12 @@ impl Tensor {
                 let own = window.spread("avg_pool", size)?;
                 let ones = filled(v.shape(), v.const_like(1));
                 let ones = if count_pad { own.padded(&ones, &1.into())? } else { ones };
-                let mut rest = Spread { size: spread.size.clone(), stride: spread.stride.clone(), dilation: spread.dilation.clone(), padding: spread.padding.clone() };
+                let mut rest = Spread {
+                    size: spread.size.clone(),
+                    stride: spread.stride.clone(),
+                    dilation: spread.dilation.clone(),
+                    padding: spread.padding.clone(),
+                };
                 if count_pad {
                     for (p, q) in rest.padding.iter_mut().zip(&own.padding) {
                         *p = (p.0 - q.0, p.1 - q.1);

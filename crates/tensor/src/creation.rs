@@ -268,7 +268,8 @@ impl Tensor {
         let _c = call("arange");
         let (a, b, s) = (start.into(), end.into(), step.into());
         Tensor::of((|| {
-            let (Operand::Number(a, wa), Operand::Number(b, wb), Operand::Number(s, ws)) = (&a, &b, &s) else {
+            let (Operand::Number(a, wa), Operand::Number(b, wb), Operand::Number(s, ws)) = (&a, &b, &s)
+            else {
                 return fail!("arange", "takes plain numbers");
             };
             if [wa, wb, ws].iter().any(|w| **w == Weak::Float) {
@@ -334,7 +335,8 @@ impl Tensor {
     #[track_caller]
     pub fn triu(&self, k: i64) -> Tensor {
         let _c = call("triu");
-        self.triangle("triu").map_or_else(Tensor::failed, |(r, c)| mask(r, c, k - 1).where_(self.zero(), self))
+        self.triangle("triu")
+            .map_or_else(Tensor::failed, |(r, c)| mask(r, c, k - 1).where_(self.zero(), self))
     }
     fn zero(&self) -> Tensor {
         self.map(|x| Ok(x.const_like(0)))

@@ -29,7 +29,8 @@ fn text(t: &Tensor) -> Result<String> {
     let values = t.to_scalars()?;
     let big = values.len() > SUMMARISE;
     let shown = visible(&dims, big);
-    let format = Format::of(&shown.iter().filter_map(|&i| values.get(i).copied()).collect::<Vec<_>>(), t.dtype());
+    let format =
+        Format::of(&shown.iter().filter_map(|&i| values.get(i).copied()).collect::<Vec<_>>(), t.dtype());
     let mut out = String::new();
     block(&mut out, &dims, 0, 0, big, &|i| values.get(i).map_or_else(String::new, |v| format.show(*v)));
     Ok(out)
@@ -44,7 +45,14 @@ fn visible(dims: &[usize], big: bool) -> Vec<usize> {
     })
 }
 
-fn block(out: &mut String, dims: &[usize], depth: usize, at: usize, big: bool, show: &dyn Fn(usize) -> String) {
+fn block(
+    out: &mut String,
+    dims: &[usize],
+    depth: usize,
+    at: usize,
+    big: bool,
+    show: &dyn Fn(usize) -> String,
+) {
     let Some(&d) = dims.get(depth) else {
         out.push_str(&show(at));
         return;
@@ -126,7 +134,12 @@ impl Format {
                 let s = format!("{x:.*e}", self.digits);
                 let (m, e) = s.split_once('e').unwrap_or((&s, "0"));
                 let e: i32 = e.parse().unwrap_or(0);
-                format!("{m}{}e{}{:02}", if self.digits == 0 { "." } else { "" }, if e < 0 { '-' } else { '+' }, e.abs())
+                format!(
+                    "{m}{}e{}{:02}",
+                    if self.digits == 0 { "." } else { "" },
+                    if e < 0 { '-' } else { '+' },
+                    e.abs()
+                )
             }
             Scalar::Float(x) if self.digits == 0 => format!("{x:.0}."),
             Scalar::Float(x) => {

@@ -49,8 +49,24 @@ fn kind(n: &UOp) -> Kind {
         return Kind::Windows(w);
     }
     Kind::Plain(match n.op {
-        Op::Const | Op::Variable | Op::Bind | Op::Buffer | Op::Param | Op::Iota | Op::Detach | Op::Bitcast => smallvec![],
-        Op::Lt | Op::Eq | Op::Ne | Op::And | Op::Or | Op::Xor | Op::Not | Op::Shl | Op::Shr | Op::Threefry => {
+        Op::Const
+        | Op::Variable
+        | Op::Bind
+        | Op::Buffer
+        | Op::Param
+        | Op::Iota
+        | Op::Detach
+        | Op::Bitcast => smallvec![],
+        Op::Lt
+        | Op::Eq
+        | Op::Ne
+        | Op::And
+        | Op::Or
+        | Op::Xor
+        | Op::Not
+        | Op::Shl
+        | Op::Shr
+        | Op::Threefry => {
             smallvec![]
         }
         Op::Where => smallvec![1, 2],
@@ -318,7 +334,9 @@ fn scatter(n: &UOp, g: &UOp) -> Result<Grads> {
             let share = div(g, &count);
             smallvec![Some(from_base.select(&share, &zero)), Some(from_val.select(&picked(&share), &zero))]
         }
-        ScatterMode::Combine(a) => return fail!("gradient", "there is no gradient through a scatter by {a:?}"),
+        ScatterMode::Combine(a) => {
+            return fail!("gradient", "there is no gradient through a scatter by {a:?}");
+        }
     })
 }
 
@@ -344,7 +362,8 @@ fn assigned(n: &UOp, g: &UOp) -> Result<Grads> {
             src[0] = seen;
             seen = UOp::new(op.op, left.dtype, src, op.arg.clone());
         }
-        let hit = chain.iter().fold(filled(target.shape(), UOp::int(1, DType::I32)), |m, op| movement(op, &m));
+        let hit =
+            chain.iter().fold(filled(target.shape(), UOp::int(1, DType::I32)), |m, op| movement(op, &m));
         let hit = hit.ne_(&UOp::int(0, DType::I32));
         left = hit.select(&left.const_like(0), &left);
         if value.dtype.is_float() {
@@ -385,7 +404,13 @@ fn recognise_windows(n: &UOp) -> Option<Windows> {
     if size < 2 || step == 0 || dilation == 0 || dilation * (size - 1) + 1 > len {
         return None;
     }
-    (windows_dilated(x, axis, size, step, dilation) == *n).then(|| Windows { x: x.clone(), axis, size, step, dilation })
+    (windows_dilated(x, axis, size, step, dilation) == *n).then(|| Windows {
+        x: x.clone(),
+        axis,
+        size,
+        step,
+        dilation,
+    })
 }
 
 /// Overlapping windows turned round, as windows over the padded gradient: each element gathers from the windows it
@@ -404,7 +429,8 @@ fn windows_gradient(w: &Windows, g: &UOp) -> UOp {
     let mut g = g.clone();
     let reach = (o - 1) * s + 1;
     if s > 1 {
-        g = pad_axis(&g.reshape(&at(&[k, o, 1])), axis + 2, &zero, &UOp::index(s - 1)).reshape(&at(&[k, o * s]));
+        g = pad_axis(&g.reshape(&at(&[k, o, 1])), axis + 2, &zero, &UOp::index(s - 1))
+            .reshape(&at(&[k, o * s]));
         g = cut(&g, axis + 1, &zero, &UOp::index(reach));
     }
     let (side, used) = ((k - 1) * d, reach + (k - 1) * d);
@@ -526,31 +552,55 @@ impl Tensor {
             Some(s) => {
                 let s = s.uop()?;
                 if s.shape() != root.shape() {
-                    return fail!("gradient", "seed {} for shape {}", show_all(s.shape()), show_all(root.shape()));
+                    return fail!(
+                        "gradient",
+                        "seed {} for shape {}",
+                        show_all(s.shape()),
+                        show_all(root.shape())
+                    );
                 }
                 s.cast(root.dtype)
             }
             None if root.shape().iter().all(|d| d.as_int() == Some(1)) => filled(root.shape(), one(&root)),
-            None => return fail!("gradient", "of shape {}, not a scalar: reduce it first", show_all(root.shape())),
+            None => {
+                return fail!(
+                    "gradient",
+                    "of shape {}, not a scalar: reduce it first",
+                    show_all(root.shape())
+                );
+            }
         };
         let nodes: Vec<UOp> = targets.iter().map(|t| t.uop()).collect::<Result<_>>()?;
         if let Some(t) = nodes.iter().find(|t| !t.dtype.is_float()) {
             return fail!("gradient", "with respect to {} values; only floats have gradients", t.dtype);
         }
         let found = differentiate(&root, &seed, &nodes)?;
-        found.into_iter().zip(&nodes).enumerate().map(|(i, (g, t))| {
-            if let Some(g) = g {
-                return Ok(Tensor::of(Ok(g)));
-            }
-            if let Some(at) = cut_history(&root, t) {
-                let (file, line) = (at.file(), at.line());
-                return fail!("gradient", "realised at {file}:{line} before its gradient was built (target {i}, shape {})", show_all(t.shape()));
-            }
-            if zeros {
-                return Ok(Tensor::of(Ok(zeros_like(t))));
-            }
-            fail!("gradient", "does not depend on target {i} of shape {} (gradient_or_zeros gives zeros)", show_all(t.shape()))
-        }).collect()
+        found
+            .into_iter()
+            .zip(&nodes)
+            .enumerate()
+            .map(|(i, (g, t))| {
+                if let Some(g) = g {
+                    return Ok(Tensor::of(Ok(g)));
+                }
+                if let Some(at) = cut_history(&root, t) {
+                    let (file, line) = (at.file(), at.line());
+                    return fail!(
+                        "gradient",
+                        "realised at {file}:{line} before its gradient was built (target {i}, shape {})",
+                        show_all(t.shape())
+                    );
+                }
+                if zeros {
+                    return Ok(Tensor::of(Ok(zeros_like(t))));
+                }
+                fail!(
+                    "gradient",
+                    "does not depend on target {i} of shape {} (gradient_or_zeros gives zeros)",
+                    show_all(t.shape())
+                )
+            })
+            .collect()
     }
     /// Add the gradients of this scalar to `.grad()` of every tensor marked with `requires_grad` that it depends on.
     ///
@@ -574,7 +624,9 @@ impl Tensor {
         if wanted.is_empty() {
             let cut = marked.iter().find_map(|t| cut_history(&root, &t.uop().ok()?));
             return match cut {
-                Some(at) => fail!("backward", "realised at {}:{} before its gradient was built", at.file(), at.line()),
+                Some(at) => {
+                    fail!("backward", "realised at {}:{} before its gradient was built", at.file(), at.line())
+                }
                 None => fail!("backward", "depends on no tensor marked with requires_grad"),
             };
         }

@@ -155,7 +155,11 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
             Index::Tensor(t) => {
                 let t = t.uop()?;
                 if !t.dtype.is_int() {
-                    return fail!(op, "an index tensor must be of integers, not {} (for bools: masked_select)", t.dtype);
+                    return fail!(
+                        op,
+                        "an index tensor must be of integers, not {} (for bools: masked_select)",
+                        t.dtype
+                    );
                 }
                 tensors.push((dims.len(), t));
                 dims.push(node.shape()[at].clone());
@@ -171,12 +175,25 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
 fn place(op: &'static str, v: &UOp, n: &UOp, x: &UOp) -> Result<UOp> {
     let v_ = if v.bounds.1 < 0 { n.fold_add(v) } else { v.clone() };
     if v_.bounds.0 < 0 || (v_.bounds.1 >= n.bounds.0 && dim_sub(n, &v_).bounds.0 <= 0) {
-        return fail!(op, "index {} is out of range for size {} of shape {}", show(v), show(n), show_all(x.shape()));
+        return fail!(
+            op,
+            "index {} is out of range for size {} of shape {}",
+            show(v),
+            show(n),
+            show_all(x.shape())
+        );
     }
     Ok(v_)
 }
 
-fn slice(op: &'static str, x: &UOp, axis: usize, start: &Option<Dim>, end: &Option<Dim>, step: i64) -> Result<UOp> {
+fn slice(
+    op: &'static str,
+    x: &UOp,
+    axis: usize,
+    start: &Option<Dim>,
+    end: &Option<Dim>,
+    step: i64,
+) -> Result<UOp> {
     let n = &x.shape()[axis];
     if step == 0 {
         return fail!(op, "a slice with step 0");
@@ -432,12 +449,24 @@ impl Tensor {
             "prod" => Alu::Mul,
             "amax" => Alu::Max,
             "amin" => Alu::Min,
-            _ => return Tensor::failed(Error::new("scatter_reduce", format!("{how:?} is not sum, prod, amax or amin"))),
+            _ => {
+                return Tensor::failed(Error::new(
+                    "scatter_reduce",
+                    format!("{how:?} is not sum, prod, amax or amin"),
+                ));
+            }
         };
         self.scatter_mode("scatter_reduce", dim, idx, src, ScatterMode::Combine(alu))
     }
     #[track_caller]
-    fn scatter_mode(&self, op: &'static str, dim: isize, idx: &Tensor, src: &Tensor, mode: ScatterMode) -> Tensor {
+    fn scatter_mode(
+        &self,
+        op: &'static str,
+        dim: isize,
+        idx: &Tensor,
+        src: &Tensor,
+        mode: ScatterMode,
+    ) -> Tensor {
         let _c = call(op);
         self.map(|x| {
             let (a, i, v) = (shape::axis(op, dim, x.shape().len())?, idx.uop()?, src.uop()?);
@@ -445,7 +474,12 @@ impl Tensor {
                 return fail!(op, "values of {} into {}; cast one", v.dtype, x.dtype);
             }
             if !v.shape().is_empty() && v.shape() != i.shape() {
-                return fail!(op, "values of shape {} and index of shape {}", show_all(v.shape()), show_all(i.shape()));
+                return fail!(
+                    op,
+                    "values of shape {} and index of shape {}",
+                    show_all(v.shape()),
+                    show_all(i.shape())
+                );
             }
             check_devices(op, &[x.clone(), i.clone(), v.clone()])?;
             scatter_along(op, x, a, &i, &v, mode)

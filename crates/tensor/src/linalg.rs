@@ -46,7 +46,9 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
     let (sb, tb) = (&s[..s.len().saturating_sub(2)], &t[..t.len().saturating_sub(2)]);
     let batch = match shape::broadcast("matmul", sb, tb) {
         Ok(b) => b,
-        Err(_) => return fail!("matmul", "batches of shapes {} and {} do not broadcast", show_all(s), show_all(t)),
+        Err(_) => {
+            return fail!("matmul", "batches of shapes {} and {} do not broadcast", show_all(s), show_all(t));
+        }
     };
     let bt = if t.len() > 1 {
         let r = t.len();
@@ -55,9 +57,8 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
     } else {
         b.clone()
     };
-    let dims = |lead: &[UOp], tail: [&UOp; 3]| -> SmallVec<[UOp; 4]> {
-        lead.iter().chain(tail).cloned().collect()
-    };
+    let dims =
+        |lead: &[UOp], tail: [&UOp; 3]| -> SmallVec<[UOp; 4]> { lead.iter().chain(tail).cloned().collect() };
     let acc = accumulate(dtype);
     let full = dims(&batch, [&m, &n, k]);
     let x = expand_to(&a.cast(acc).reshape(&dims(sb, [&m, &one, k])), &full);
@@ -158,7 +159,8 @@ fn einsum(formula: &str, tensors: &[&Tensor]) -> Result<UOp> {
     // dims of an ellipsis get names of their own: digits, counted from the right
     let expand = |term: &str, rank: usize| -> Result<Vec<char>> {
         let letters = term.replace("...", "").chars().count();
-        if term.replace("...", "").chars().any(|c| !c.is_alphabetic()) || (!term.contains("...") && letters != rank)
+        if term.replace("...", "").chars().any(|c| !c.is_alphabetic())
+            || (!term.contains("...") && letters != rank)
             || letters > rank
         {
             return fail!("einsum", "{term:?} does not name {rank} dims");

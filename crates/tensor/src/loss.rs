@@ -134,7 +134,10 @@ impl Tensor {
 
 #[track_caller]
 fn mismatch(op: &'static str, a: &Tensor, b: &Tensor) -> Tensor {
-    Tensor::failed(Error::new(op, format!("scores of shape {} and targets of shape {}", a.shape(), b.shape())))
+    Tensor::failed(Error::new(
+        op,
+        format!("scores of shape {} and targets of shape {}", a.shape(), b.shape()),
+    ))
 }
 
 fn nll(op: &'static str, logp: &Tensor, target: &Tensor, class_dim: isize, o: CrossEntropy) -> Tensor {

@@ -20,7 +20,8 @@ fn infer_dims(x: &UOp, dims: &Dims) -> Result<Nodes> {
     match holes[..] {
         [] => {}
         [i] => {
-            let others: Vec<UOp> = out.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| d.clone()).collect();
+            let others: Vec<UOp> =
+                out.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| d.clone()).collect();
             let (tc, mut tf) = factors(&total);
             let (oc, of) = factors(&product(&others));
             for f in &of {
@@ -196,7 +197,12 @@ impl Tensor {
                 let drop = idx(b.min(0) + a.min(0));
                 let size = s[i].fold_add(&drop);
                 if size.bounds.0 < 0 {
-                    return fail!("pad", "({b}, {a}) cuts more than size {} of shape {}", show(&s[i]), show_all(s));
+                    return fail!(
+                        "pad",
+                        "({b}, {a}) cuts more than size {} of shape {}",
+                        show(&s[i]),
+                        show_all(s)
+                    );
                 }
                 inner = cut(&inner, i, &idx((-b).max(0)), &size);
             }
@@ -291,7 +297,8 @@ impl Tensor {
         self.view(|x| {
             let s = x.shape();
             let a = shape::axis("unflatten", dim, s.len())?;
-            let mut dims: SmallVec<[shape::Dim; 4]> = s[..a].iter().map(|d| shape::Dim(Ok(d.clone()))).collect();
+            let mut dims: SmallVec<[shape::Dim; 4]> =
+                s[..a].iter().map(|d| shape::Dim(Ok(d.clone()))).collect();
             dims.extend(sizes.0.iter().cloned());
             dims.extend(s[a + 1..].iter().map(|d| shape::Dim(Ok(d.clone()))));
             Ok(x.reshape(&infer_dims(x, &Dims(dims))?))
@@ -308,7 +315,10 @@ impl Tensor {
         if size == 0 {
             return vec![Tensor::failed(Error::new("split", "pieces of size 0"))];
         }
-        self.split_sizes(&(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>(), dim)
+        self.split_sizes(
+            &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>(),
+            dim,
+        )
     }
     /// Pieces of the given sizes along an axis.
     #[track_caller]
@@ -361,7 +371,12 @@ impl Tensor {
                     fits &= same("cat", &p[i], &q[i])?;
                 }
                 if !fits {
-                    return fail!("cat", "shapes {} and {} differ outside axis {a}", show_all(p), show_all(q));
+                    return fail!(
+                        "cat",
+                        "shapes {} and {} differ outside axis {a}",
+                        show_all(p),
+                        show_all(q)
+                    );
                 }
             }
             Ok(join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a))
@@ -477,7 +492,9 @@ impl Tensor {
     pub fn diag(&self) -> Tensor {
         let _c = call("diag");
         self.map(|x| {
-            let [n] = x.shape() else { return fail!("diag", "of shape {}, not a vector", show_all(x.shape())) };
+            let [n] = x.shape() else {
+                return fail!("diag", "of shape {}, not a vector", show_all(x.shape()));
+            };
             let n = fixed("diag", n)?;
             let (n1, n_) = (UOp::index(n + 1), UOp::index(n));
             let rows = pad_axis(&x.reshape(&[n_.clone(), UOp::index(1)]), 1, &UOp::index(0), &n_);

@@ -84,7 +84,9 @@ pub(crate) fn meet(op: &'static str, a: &Operand, b: &Operand) -> Result<DType> 
     use Operand::*;
     match (a, b) {
         (Tensor(a), Tensor(b)) => promoted(op, a.uop()?.dtype, b.uop()?.dtype),
-        (Tensor(t), Number(_, w)) | (Number(_, w), Tensor(t)) => Ok(promote::promote_weak(t.uop()?.dtype, *w)),
+        (Tensor(t), Number(_, w)) | (Number(_, w), Tensor(t)) => {
+            Ok(promote::promote_weak(t.uop()?.dtype, *w))
+        }
         (Number(v, x), Number(w, y)) => promoted(op, default_dtype(*v, *x)?, default_dtype(*w, *y)?),
     }
 }
@@ -115,19 +117,16 @@ fn allowed(op: &'static str, alu: Alu, d: DType) -> Result<DType> {
     if ok { Ok(d) } else { fail!(op, "is not defined for {d}") }
 }
 
+// one impl for everything on the right, so that the result's type never waits for a literal's
 macro_rules! operators {
     ($($tr:ident $m:ident $call:ident),* $(,)?) => {$(
-        impl std::ops::$tr<Tensor> for Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: Tensor) -> Tensor { self.$call(o) } }
-        impl std::ops::$tr<&Tensor> for Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: &Tensor) -> Tensor { self.$call(o) } }
-        impl std::ops::$tr<Tensor> for &Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: Tensor) -> Tensor { Tensor::$call(self, o) } }
-        impl std::ops::$tr<&Tensor> for &Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: &Tensor) -> Tensor { Tensor::$call(self, o) } }
-        operators!(scalar $tr $m $call: f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, usize, bool);
-    )*};
-    (scalar $tr:ident $m:ident $call:ident: $($t:ty),*) => {$(
-        impl std::ops::$tr<$t> for Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: $t) -> Tensor { self.$call(o) } }
-        impl std::ops::$tr<$t> for &Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: $t) -> Tensor { Tensor::$call(self, o) } }
-        impl std::ops::$tr<Tensor> for $t { type Output = Tensor; #[track_caller] fn $m(self, o: Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
-        impl std::ops::$tr<&Tensor> for $t { type Output = Tensor; #[track_caller] fn $m(self, o: &Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
+        impl<T: Into<Operand>> std::ops::$tr<T> for Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: T) -> Tensor { self.$call(o) } }
+        impl<T: Into<Operand>> std::ops::$tr<T> for &Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: T) -> Tensor { self.$call(o) } }
+        // one float and one integer type on the left, for the same reason
+        impl std::ops::$tr<Tensor> for f64 { type Output = Tensor; #[track_caller] fn $m(self, o: Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
+        impl std::ops::$tr<&Tensor> for f64 { type Output = Tensor; #[track_caller] fn $m(self, o: &Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
+        impl std::ops::$tr<Tensor> for i64 { type Output = Tensor; #[track_caller] fn $m(self, o: Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
+        impl std::ops::$tr<&Tensor> for i64 { type Output = Tensor; #[track_caller] fn $m(self, o: &Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
     )*};
 }
 operators!(

@@ -39,7 +39,8 @@ fn bits(op: &'static str, dims: &Dims) -> Result<UOp> {
     };
     let bytes: Vec<u8> = [at, seed].iter().flat_map(|v| v.to_ne_bytes()).collect();
     let state = realize::from_bytes(DType::U64, 2, &bytes)?;
-    let part = |i: i64| expand_to(&state.shrink(&[UOp::index(i)], &[UOp::index(1)]), std::slice::from_ref(&n));
+    let part =
+        |i: i64| expand_to(&state.shrink(&[UOp::index(i)], &[UOp::index(1)]), std::slice::from_ref(&n));
     let counter = UOp::iota(&n, DType::U64).bin(Alu::Add, &part(0));
     Ok(counter.bin(Alu::Threefry, &part(1)).reshape(&dims))
 }
@@ -69,7 +70,11 @@ fn gauss(bits: &UOp, dtype: DType) -> UOp {
         b.cast(work).bin(Alu::Mul, &number((2f64).powi(-24), work))
     };
     // 1 - u is in (0, 1]: the logarithm is finite
-    let r = number(1.0, work).bin(Alu::Sub, &half(0)).un(Alu::Log).bin(Alu::Mul, &number(-2.0, work)).un(Alu::Sqrt);
+    let r = number(1.0, work)
+        .bin(Alu::Sub, &half(0))
+        .un(Alu::Log)
+        .bin(Alu::Mul, &number(-2.0, work))
+        .un(Alu::Sqrt);
     let angle = half(32).bin(Alu::Mul, &number(c::TAU, work));
     r.bin(Alu::Mul, &angle.un(Alu::Cos)).cast(dtype)
 }

@@ -93,8 +93,12 @@ static CUTS: Mutex<Option<FxHashMap<u64, Cut>>> = Mutex::new(None);
 
 /// Remember that these tensors' history ends here. The table holds no memory and forgets what is gone.
 fn remember(before: &[UOp], after: &[UOp]) {
-    let fresh: Vec<(&UOp, Arc<dyn Storage>)> =
-        before.iter().zip(after).filter(|(b, a)| b != a).filter_map(|(b, a)| Some((b, storage(a)?))).collect();
+    let fresh: Vec<(&UOp, Arc<dyn Storage>)> = before
+        .iter()
+        .zip(after)
+        .filter(|(b, a)| b != a)
+        .filter_map(|(b, a)| Some((b, storage(a)?)))
+        .collect();
     if fresh.is_empty() {
         return;
     }

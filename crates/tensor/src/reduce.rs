@@ -100,7 +100,9 @@ impl Tensor {
     /// The variance over axes, by `n - correction` (1 for a sample, 0 for a population).
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: i64) -> Tensor {
-        self.reduce("var", axes.into(), |x, a| Ok(var_node(&wide(x), a, correction).1.cast(to_float(x).dtype)))
+        self.reduce("var", axes.into(), |x, a| {
+            Ok(var_node(&wide(x), a, correction).1.cast(to_float(x).dtype))
+        })
     }
     /// The standard deviation over axes: the root of the variance.
     #[track_caller]
@@ -183,7 +185,11 @@ impl Tensor {
                 _ => return fail!(op, "takes one axis or all of them, not {at:?}"),
             };
             if flat.shape()[axis].bounds.1 > i32::MAX as i128 {
-                return fail!(op, "{} elements along the axis do not fit int32", shape::show(&flat.shape()[axis]));
+                return fail!(
+                    op,
+                    "{} elements along the axis do not fit int32",
+                    shape::show(&flat.shape()[axis])
+                );
             }
             let best = expand_to(&flat.reduce_axes(alu, &[axis]), flat.shape());
             // NaN is the maximum when there is one, and is not equal to itself

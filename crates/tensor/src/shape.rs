@@ -45,7 +45,9 @@ impl Dim {
                 Alu::Add => x.checked_add(y),
                 Alu::Sub => x.checked_sub(y),
                 Alu::Mul => x.checked_mul(y),
-                Alu::Idiv => x.checked_div_euclid(y).map(|_| x.div_euclid(y) - ((y < 0 && x % y != 0) as i64)),
+                Alu::Idiv => {
+                    x.checked_div_euclid(y).map(|_| x.div_euclid(y) - ((y < 0 && x % y != 0) as i64))
+                }
                 _ => x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r }),
             }
             .map(Some),
@@ -168,7 +170,12 @@ macro_rules! dims_from {
         impl From<&Vec<$t>> for Dims { #[track_caller] fn from(v: &Vec<$t>) -> Dims { Dims(v.iter().map(Dim::from).collect()) } }
     )*};
 }
-dims_from!(i32, i64, isize, usize, u32, Dim, &Dim);
+dims_from!(i32, i64, isize, usize, u32, Dim);
+impl From<&Dim> for Dims {
+    fn from(d: &Dim) -> Dims {
+        Dims::from(d.clone())
+    }
+}
 impl From<()> for Dims {
     fn from(_: ()) -> Dims {
         Dims::default()
@@ -237,9 +244,21 @@ impl Shape {
         })
     }
 }
+/// An integer that names a dim; negative ones count from the end.
+pub trait Place: Copy {
+    /// As a wide integer.
+    fn wide(self) -> i128;
+}
+impl<I: Place> std::ops::Index<I> for Shape {
+    type Output = Dim;
+    #[track_caller]
+    fn index(&self, i: I) -> &Dim {
+        self.at(i.wide())
+    }
+}
 macro_rules! shape_index {
     ($($t:ty),*) => {$(
-        impl std::ops::Index<$t> for Shape { type Output = Dim; #[track_caller] fn index(&self, i: $t) -> &Dim { self.at(i as i128) } }
+        impl Place for $t { fn wide(self) -> i128 { self as i128 } }
         impl<const N: usize> PartialEq<[$t; N]> for Shape { fn eq(&self, o: &[$t; N]) -> bool { self.dims.is_ok() && self.as_slice().len() == N && self.as_slice().iter().zip(o).all(|(a, b)| a == b) } }
         impl PartialEq<Vec<$t>> for Shape { fn eq(&self, o: &Vec<$t>) -> bool { self.dims.is_ok() && self.as_slice().len() == o.len() && self.as_slice().iter().zip(o).all(|(a, b)| a == b) } }
     )*};

@@ -126,7 +126,10 @@ impl Tensor {
         {
             if !u.dtype.is_float() {
                 let dtype = u.dtype;
-                self.set_uop(fail!("requires_grad", "{dtype} values have no gradients; cast to a float type"));
+                self.set_uop(fail!(
+                    "requires_grad",
+                    "{dtype} values have no gradients; cast to a float type"
+                ));
             } else if !u.any(|n| n.op == Op::Buffer) {
                 self.set_uop(crate::realize::realize_nodes(&[u]).and_then(|mut v| match v.pop() {
                     Some(n) => Ok(n),

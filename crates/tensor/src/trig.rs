@@ -17,7 +17,8 @@ pub(crate) fn atan(x: &UOp) -> UOp {
     let t = half(&half(&t));
     let z = neg(&mul(&t, &t));
     let n = if x.dtype == DType::F64 { 12 } else { 6 };
-    let series = (0..n).rev().fold(zero, |s, i| add(&mul(&s, &z), &number(4.0 / (2 * i + 1) as f64, x.dtype)));
+    let series =
+        (0..n).rev().fold(zero, |s, i| add(&mul(&s, &z), &number(4.0 / (2 * i + 1) as f64, x.dtype)));
     let v = mul(&t, &series);
     let v = big.select(&sub(&number(c::FRAC_PI_2, x.dtype), &v), &v);
     negative.select(&neg(&v), &v)
@@ -39,7 +40,8 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let zero = x.const_like(0);
     let pi = number(c::PI, x.dtype);
     let minus = |v: &UOp| v.lt(&zero).or_(&v.eq_(&zero).and_(&v.un(Alu::Recip).lt(&zero)));
-    let inf = |v: &UOp| v.eq_(&number(f64::INFINITY, v.dtype)).or_(&v.eq_(&number(f64::NEG_INFINITY, v.dtype)));
+    let inf =
+        |v: &UOp| v.eq_(&number(f64::INFINITY, v.dtype)).or_(&v.eq_(&number(f64::NEG_INFINITY, v.dtype)));
     let both = |p: &UOp, q: &UOp| p.and_(q);
     // a quotient of one where it would be 0/0 or inf/inf, each then set right below
     let special = both(&x.eq_(&zero), &y.eq_(&zero)).or_(&both(&inf(x), &inf(y)));

@@ -1,0 +1,2 @@
+//! Everything a user can write, on the interpreter.
+mod tiny;
