@@ -39,3 +39,17 @@ fn kernels_are_right_with_random_legal_opts() {
         }
     }
 }
+
+#[test]
+fn kernels_are_right_in_c() {
+    let target = run::cpu().target().clone();
+    for case in cases() {
+        if let Err(e) = run::run(&case, &target, Opts::Heuristic) {
+            panic!("{} on {}: {e}", case.name, target.name);
+        }
+        for seed in [1] {
+            let opts = random_opts(&case.sink, &target, seed, 1 + seed as usize % 5).unwrap();
+            check(&case, &target, &opts);
+        }
+    }
+}

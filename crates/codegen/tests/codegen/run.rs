@@ -2,16 +2,23 @@
 
 use crate::evaluate::{Buffers, evaluate};
 use crate::kernels::Case;
-use frit_abi::{LaunchDims, Target};
+use frit_abi::{Code, LaunchDims, Target};
 use frit_codegen::{Opt, Opts, lower};
 use frit_runtime::Device;
 use frit_runtime::interp::Interp;
 use frit_uop::{Arg, DType, Linear, Op, Scalar, UOp};
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 /// The interpreter as a CPU and as a GPU.
 pub fn targets() -> Vec<Target> {
     vec![Target::interp(), Target::interp_gpu()]
+}
+
+/// The CPU through a C compiler.
+pub fn cpu() -> Arc<dyn Device> {
+    static CPU: LazyLock<Arc<dyn Device>> = LazyLock::new(|| frit_runtime::cpu::open().expect("a CPU"));
+    CPU.clone()
 }
 
 fn params(sink: &UOp) -> Vec<UOp> {
@@ -64,10 +71,19 @@ pub fn dims(linear: &Linear, vars: &HashMap<String, i64>) -> LaunchDims {
 pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
     let linear = lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
     frit_codegen::verify::verify(&linear, target).map_err(|e| e.to_string())?;
-    let device = if target.grid.is_some() { Interp::gpu(1) } else { Interp::cpu(1) };
-    let kernel = frit_render::bytecode::render(&linear, target)
-        .map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
-    let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{}", show(&linear)))?;
+    let in_c = target.name.starts_with("c-");
+    let device: Arc<dyn Device> = match &target.grid {
+        _ if in_c => cpu(),
+        Some(_) => Arc::new(Interp::gpu(1)),
+        None => Arc::new(Interp::cpu(1)),
+    };
+    let render = if in_c { frit_render::c::render } else { frit_render::bytecode::render };
+    let kernel = render(&linear, target).map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
+    let source = |l: &Linear| match &kernel.code {
+        Code::C(text) => text.clone(),
+        _ => show(l),
+    };
+    let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{}", source(&linear)))?;
     let params = params(&case.sink);
     let mut expected = inputs(&params);
     let memories: Vec<_> = params
@@ -91,7 +107,7 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
     loaded
         .launch(&bufs, &values, dims(&linear, &vars))
         .and_then(|()| device.synchronize())
-        .map_err(|e| format!("launch: {e}\n{}", show(&linear)))?;
+        .map_err(|e| format!("launch: {e}\n{}", source(&linear)))?;
     evaluate(&case.sink, &mut expected, &vars);
     for (slot, (p, m)) in params.iter().zip(&memories).enumerate() {
         let size = p.dtype.size();
@@ -103,7 +119,7 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
             let got = Scalar::from_bits(u64::from_le_bytes(raw), p.dtype);
             let close = (got.as_f64() - want.as_f64()).abs() <= 1e-5 * want.as_f64().abs().max(1e-3);
             if !(got == *want || got.as_f64() == want.as_f64() || !case.exact && close) {
-                return Err(format!("buffer {slot}[{i}] is {got:?}, not {want:?}\n{}", show(&linear)));
+                return Err(format!("buffer {slot}[{i}] is {got:?}, not {want:?}\n{}", source(&linear)));
             }
         }
     }

@@ -64,7 +64,7 @@ pub struct Prelude {
     scalars: BTreeSet<DType>,
     vectors: BTreeSet<(DType, usize)>,
     unaligned: BTreeSet<(DType, usize)>,
-    functions: Vec<String>,
+    functions: Vec<(String, String)>,
     seen: HashSet<String>,
 }
 
@@ -93,7 +93,10 @@ impl Prelude {
         if !self.functions.is_empty() {
             out += "#define INLINE static inline __attribute__((always_inline))\n";
         }
-        out.extend(self.functions.iter().map(|f| f.as_str()));
+        for (name, text) in &self.functions {
+            // several kernels may be compiled as one text
+            out += &format!("#ifndef HAS_{name}\n#define HAS_{name}\n{text}#endif\n");
+        }
         out
     }
     /// The C type of a scalar or a vector.
@@ -108,7 +111,7 @@ impl Prelude {
     fn define(&mut self, name: &str, text: impl FnOnce(&mut Self) -> String) {
         if self.seen.insert(name.into()) {
             let text = text(self);
-            self.functions.push(text);
+            self.functions.push((name.into(), text));
         }
     }
 
