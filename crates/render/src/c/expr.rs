@@ -310,20 +310,8 @@ impl Writer<'_> {
             Alu::Fdiv if float => infix("/"),
             Alu::Tdiv if !float => infix("/"),
             Alu::Max | Alu::Min => {
-                // beside a constant that is no NaN one comparison is enough: it is false for NaN, which the other is
-                let plain = n.src[1].as_scalar().is_some_and(|s| !s.as_f64().is_nan()) && float;
-                match (plain, per) {
-                    (true, 1) => {
-                        let op = if alu == Alu::Max { '>' } else { '<' };
-                        (format!("{b} {op} {a} ? {b} : {a}"), false)
-                    }
-                    (true, _) => {
-                        let (op, f, m) =
-                            (if alu == Alu::Max { '>' } else { '<' }, p.select(d, per), p.ty(mask(d), per));
-                        (format!("{f}(({m})({b} {op} {a}), {b}, {a})"), true)
-                    }
-                    _ => call(p.extreme(alu == Alu::Max, d, per)),
-                }
+                let number = float && n.src[1].as_scalar().is_some_and(|s| !s.as_f64().is_nan());
+                call(p.extreme(alu == Alu::Max, number, d, per))
             }
             Alu::Lt => infix("<"),
             Alu::Eq => infix("=="),

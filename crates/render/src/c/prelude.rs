@@ -301,18 +301,23 @@ impl Prelude {
             "INLINE {s} {what}_{s}({s} x) {{\n#if defined __SSE4_1__ || !defined __SSE2__\n  return __builtin_{builtin}{f}(x);\n#else\n  return __builtin_fabs{f}(x) < {limit} ? {by_hand} : x;\n#endif\n}}\n"
         )
     }
-    /// The greater (`max`) or lesser, NaN if either is; an integer's too.
-    pub fn extreme(&mut self, max: bool, d: DType, n: usize) -> String {
+    /// The greater (`max`) or lesser, NaN if either is; of integers too. Where the second is known to be a `number`,
+    /// one comparison is enough: it is false for NaN, and then the first is taken.
+    pub fn extreme(&mut self, max: bool, number: bool, d: DType, n: usize) -> String {
         let v = self.ty(d, n);
-        let (name, op) = (format!("{}_{v}", if max { "max" } else { "min" }), if max { '>' } else { '<' });
-        let nan = d.is_float();
+        let (op, tail) = (if max { '>' } else { '<' }, if number { "_num" } else { "" });
+        let name = format!("{}_{v}{tail}", if max { "max" } else { "min" });
+        let (test, yes, no) = match (number, d.is_float(), n) {
+            (true, ..) => (format!("b {op} a"), "b", "a"),
+            (_, true, 1) => (format!("a != a || a {op} b"), "a", "b"),
+            (_, true, _) => (format!("(a != a) | (a {op} b)"), "a", "b"),
+            _ => (format!("a {op} b"), "a", "b"),
+        };
         let text = if n == 1 {
-            let test = if nan { format!("a != a || a {op} b") } else { format!("a {op} b") };
-            format!("INLINE {v} {name}({v} a, {v} b) {{ return {test} ? a : b; }}\n")
+            format!("INLINE {v} {name}({v} a, {v} b) {{ return {test} ? {yes} : {no}; }}\n")
         } else {
             let (m, select) = (self.ty(mask(d), n), self.select(d, n));
-            let test = if nan { format!("(a != a) | (a {op} b)") } else { format!("a {op} b") };
-            format!("INLINE {v} {name}({v} a, {v} b) {{ return {select}(({m})({test}), a, b); }}\n")
+            format!("INLINE {v} {name}({v} a, {v} b) {{ return {select}(({m})({test}), {yes}, {no}); }}\n")
         };
         self.define(&name, |_| text);
         name
