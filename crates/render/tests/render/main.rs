@@ -2,4 +2,6 @@
 
 mod build;
 mod bytecode;
+mod c;
+mod c_memory;
 mod faults;
