@@ -105,7 +105,7 @@ pub fn exp_sum(f: Real, x: &UOp, low: Option<&UOp>) -> UOp {
     let (ln2_hi, ln2_lo) = ln2(f);
     let magic = rounder(f);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = (&t - magic).un(Alu::Neg);
+    let n = magic - &t; // minus n
     let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, x));
     let r = low.map_or(r.clone(), |low| &r + low);
     let p = f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..]));

@@ -47,9 +47,6 @@ fn kernels_are_right_in_c() {
         if let Err(e) = run::run(&case, &target, Opts::Heuristic) {
             panic!("{} on {}: {e}", case.name, target.name);
         }
-        for seed in [1] {
-            let opts = random_opts(&case.sink, &target, seed, 1 + seed as usize % 5).unwrap();
-            check(&case, &target, &opts);
-        }
+        check(&case, &target, &random_opts(&case.sink, &target, 1, 3).unwrap());
     }
 }
