@@ -40,7 +40,18 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
         for r in ranges.iter().filter(|r| !is_copy(r)) {
             let enough: Option<i64> = chosen.iter().map(|r| r.src[0].as_int()).product();
             let few = chosen.is_empty() || enough.is_some_and(|n| n < 8 * threads as i64);
-            if kind(r) != Some(AxisKind::Global) || !everywhere(r) || !few || threads < 2 {
+            // what is done once for the loops so far must not be done again for each iteration of this one
+            let once = |n: &UOp| {
+                matches!(n.op, Op::Stage | Op::Reduce)
+                    && chosen.last().is_some_and(|c| n.ranges.contains(&id(c)))
+                    && !n.ranges.contains(&id(r))
+            };
+            if kind(r) != Some(AxisKind::Global)
+                || !everywhere(r)
+                || !few
+                || threads < 2
+                || order.iter().any(once)
+            {
                 break;
             }
             chosen.push(r);

@@ -1,8 +1,468 @@
-//! Choose opts by looking at how a kernel's accesses move with its axes.
+//! Choose opts by looking at how a kernel's accesses move with its axes: who is contiguous, who is reused.
+//!
+//! On a CPU: vectors along the axis that makes accesses cheapest; a register tile that loads least for what it
+//! computes; small reduce axes written out; the loop that re-reads least outside, and its operand copied close. On a
+//! grid: lanes along what is contiguous, or across a reduce where there are few results.
 
+use crate::access::{address, coefficient, slot};
 use crate::opt::{Opt, Plan};
+use crate::ranges::closed;
+use frit_uop::{AxisKind, DType, Op, Space, UOp};
+use smallvec::SmallVec;
 
 /// Choose opts, apply them, and say which.
-pub fn choose(_: &mut Plan) -> Vec<Opt> {
-    vec![]
+pub fn choose(plan: &mut Plan) -> Vec<Opt> {
+    let mut c = Chooser::new(plan);
+    if c.plan.target.grid.is_some() {
+        c.grid()
+    } else {
+        c.cpu()
+    }
+    c.applied
+}
+
+/// A load or store: how it moves, and how often it happens.
+struct Access {
+    idx: UOp,
+    node: UOp,
+    /// The ranges of the loops it happens in, whether or not it moves with them.
+    around: SmallVec<[u32; 6]>,
+    times: f64,
+}
+
+impl Access {
+    fn moves_with(&self, origin: u32) -> bool {
+        self.idx.ranges.contains(&origin)
+    }
+}
+
+struct Chooser<'p, 'a> {
+    plan: &'p mut Plan<'a>,
+    applied: Vec<Opt>,
+    accesses: Vec<Access>,
+    /// Arithmetic on data: the ranges it is in, how often it happens.
+    work: Vec<(UOp, f64)>,
+    reduces: Vec<UOp>,
+}
+
+/// A way to walk an axis in vectors: lanes, and whether its extent must be rounded up.
+#[derive(Clone, Copy)]
+struct Fit {
+    lanes: usize,
+    pad: bool,
+    /// Vectors for the whole axis, a masked one counting a little more.
+    vectors: f64,
+}
+
+impl<'p, 'a> Chooser<'p, 'a> {
+    fn new(plan: &'p mut Plan<'a>) -> Self {
+        let order = plan.ast.toposort();
+        let extent = |id: &u32| {
+            plan.axes.iter().find(|a| a.origin == *id).map_or(1.0, |a| a.extent.bounds.1.max(1) as f64)
+        };
+        let times = |ids: &[u32]| ids.iter().map(extent).product::<f64>();
+        let reduces: Vec<UOp> = order.iter().filter(|n| n.op == Op::Reduce).cloned().collect();
+        // what is in a reduce's loop happens as often as the loop goes round
+        let around = |n: &UOp| {
+            let mut ids = n.ranges.clone();
+            for r in &reduces {
+                if closed(r).iter().any(|id| n.ranges.contains(id)) {
+                    ids.extend(r.src[0].ranges.iter().copied());
+                }
+            }
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        let accesses = order
+            .iter()
+            .filter_map(|n| {
+                let (idx, around) = (address(n)?.1.clone(), around(n));
+                Some(Access { idx, node: n.clone(), times: times(&around), around })
+            })
+            .collect();
+        let is_data = |n: &UOp| n.op.alu().is_some() && !matches!(n.dtype, DType::Index | DType::Bool);
+        let work = order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();
+        Chooser { plan, applied: vec![], accesses, work, reduces }
+    }
+
+    fn take(&mut self, opt: Opt) -> bool {
+        let ok = self.plan.apply(&opt).is_ok();
+        if ok {
+            self.applied.push(opt);
+        }
+        ok
+    }
+    fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> bool {
+        self.take(Opt::Split { axis, n, kind, inner: true })
+    }
+    /// Where the axis stands that is left of a range, walked as `kind`.
+    fn find(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        self.plan.axes.iter().position(|a| a.origin == origin && a.kind == kind)
+    }
+    /// Ranges that are still walked as they came, with their kinds.
+    fn origins(&self, kinds: &[AxisKind]) -> Vec<(u32, AxisKind)> {
+        self.plan.axes.iter().filter(|a| kinds.contains(&a.kind)).map(|a| (a.origin, a.kind)).collect()
+    }
+    fn size(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        self.plan.axes[self.find(origin, kind)?].size()
+    }
+
+    // ---- CPU
+
+    fn cpu(&mut self) {
+        let mut lanes: Vec<u32> = vec![];
+        while let Some((origin, kind, fit)) = self.best_lane(&lanes) {
+            let Some(axis) = self.find(origin, kind) else { break };
+            if fit.pad && !self.take(Opt::Pad { axis, n: fit.lanes }) {
+                break;
+            }
+            if !self.split(axis, fit.lanes, AxisKind::Upcast) {
+                break;
+            }
+            lanes.push(origin);
+        }
+        let tiled = self.tile(self.plan.target.registers);
+        if !tiled {
+            self.finish_lines(&lanes);
+            self.more_in_flight(&lanes);
+        }
+        self.unroll();
+        self.order_loops();
+    }
+
+    /// The cost of the kernel with vectors of `w` along a range, in scalar operations; without, for `None`.
+    fn cost(&self, along: Option<(u32, f64)>) -> f64 {
+        let mut cost = 0.0;
+        for a in &self.accesses {
+            let share = match along {
+                Some((id, w)) if a.around.contains(&id) => match coefficient(&a.idx, id) {
+                    Some(0) if !a.moves_with(id) => 1.0 / w,
+                    Some(1) => 1.0 / w,
+                    _ => 1.2,
+                },
+                _ => 1.0,
+            };
+            cost += a.times * share;
+        }
+        for (n, times) in &self.work {
+            let share = match along {
+                Some((id, w)) if n.ranges.contains(&id) => 1.0 / w,
+                _ => 1.0,
+            };
+            cost += 0.5 * times * share;
+        }
+        cost
+    }
+
+    /// The range along which vectors pay most, of those never open together with the ones that have them already.
+    fn best_lane(&self, taken: &[u32]) -> Option<(u32, AxisKind, Fit)> {
+        let kinds = [AxisKind::Global, AxisKind::Loop, AxisKind::Reduce];
+        let mut best: Option<(f64, (u32, AxisKind, Fit))> = None;
+        for (origin, kind) in self.origins(&kinds) {
+            if taken.contains(&origin) || taken.iter().any(|t| self.plan.are_together(*t, origin)) {
+                continue;
+            }
+            let Some(fit) = self.fit(origin, kind) else { continue };
+            let n = self.plan.axes[self.find(origin, kind)?].extent.bounds.1.max(1) as f64;
+            let mut cost = self.cost(Some((origin, n / fit.vectors)));
+            if kind == AxisKind::Reduce {
+                // lanes are combined once a result
+                let results: f64 = self.reduces.iter().filter(|r| closed(r).contains(&origin)).count() as f64;
+                let outer: f64 = self
+                    .origins(&[AxisKind::Global, AxisKind::Loop])
+                    .iter()
+                    .filter(|(o, _)| self.plan.are_together(*o, origin))
+                    .filter_map(|(o, k)| self.size(*o, *k))
+                    .map(|n| n as f64)
+                    .product();
+                cost += results * outer * fit.lanes as f64;
+            }
+            if best.as_ref().is_none_or(|b| cost < b.0 * 0.999) {
+                best = Some((cost, (origin, kind, fit)));
+            }
+        }
+        let (cost, choice) = best?;
+        // what is left of the kernel counts, not the whole
+        let scope = |with: bool| {
+            let here = |n: &UOp| n.ranges.contains(&choice.0);
+            let all: f64 =
+                self.accesses.iter().filter(|a| a.around.contains(&choice.0)).map(|a| a.times).sum::<f64>()
+                    + self.work.iter().filter(|w| here(&w.0)).map(|w| 0.5 * w.1).sum::<f64>();
+            if with { all - (self.cost(None) - cost) } else { all }
+        };
+        (scope(true) < 0.75 * scope(false)).then_some(choice)
+    }
+
+    /// How vectors fit an axis best.
+    fn fit(&self, origin: u32, kind: AxisKind) -> Option<Fit> {
+        let axis = self.find(origin, kind)?;
+        let moving = |a: &&Access| a.node.ranges.contains(&origin);
+        let widest = self.accesses.iter().filter(moving).map(|a| a.node.src[0].dtype.size()).max()?;
+        let most = self.plan.target.vector_bytes / widest.max(4);
+        let extent = self.plan.axes[axis].extent.bounds.1.max(1) as usize;
+        let mut best: Option<Fit> = None;
+        let mut lanes = most;
+        while lanes >= 2 {
+            let whole = self.plan.axes[axis].size().is_some_and(|n| n % lanes == 0);
+            let pad = !whole;
+            let vectors = extent.div_ceil(lanes) as f64 * if pad { 1.15 } else { 1.0 };
+            let opt = if pad {
+                Opt::Pad { axis, n: lanes }
+            } else {
+                Opt::Split { axis, n: lanes, kind: AxisKind::Upcast, inner: true }
+            };
+            if best.is_none_or(|b| vectors < b.vectors)
+                && vectors < extent as f64
+                && self.plan.clone().apply(&opt).is_ok()
+            {
+                best = Some(Fit { lanes, pad, vectors });
+            }
+            lanes /= 2;
+        }
+        best
+    }
+
+    /// Keep a tile of results in registers where loads in a reduce are used by several of them: the tile that loads
+    /// least for what it computes.
+    fn tile(&mut self, registers: usize) -> bool {
+        let loads: Vec<&Access> =
+            self.accesses.iter().filter(|a| a.node.op == Op::Load && self.is_reduced(&a.node)).collect();
+        if loads.len() < 2 {
+            return false;
+        }
+        let outputs = self.origins(&[AxisKind::Global]);
+        let reused = |o: u32| loads.iter().any(|l| !l.moves_with(o)) && loads.iter().any(|l| l.moves_with(o));
+        let axes: Vec<(u32, usize)> = outputs
+            .iter()
+            .filter(|(o, _)| reused(*o) && self.reduces.iter().all(|r| r.ranges.contains(o)))
+            .filter_map(|(o, k)| Some((*o, self.size(*o, *k)?)))
+            .collect();
+        let results = self.reduces.len();
+        let fits = |n: usize| -> Vec<usize> { (1..=8).filter(|f| n.is_multiple_of(*f)).collect() };
+        let mut best: (f64, Vec<(u32, usize)>) = (0.0, vec![]);
+        let mut consider = |tile: &[(u32, usize)]| {
+            let count: usize = tile.iter().map(|t| t.1).product::<usize>() * results;
+            let copies =
+                |l: &Access| tile.iter().filter(|t| l.moves_with(t.0)).map(|t| t.1).product::<usize>();
+            let held = loads.iter().map(|l| copies(l)).min().unwrap_or(1);
+            if count + held + 1 > registers {
+                return;
+            }
+            let loaded: usize = loads.iter().map(|l| copies(l)).sum();
+            // enough in flight to hide latency, then little loaded for what is computed
+            let score = count as f64 / loaded as f64 * (count.min(8) as f64 / 8.0);
+            if score > best.0 * 1.001 {
+                best = (score, tile.to_vec());
+            }
+        };
+        for (i, a) in axes.iter().enumerate() {
+            for f in fits(a.1) {
+                consider(&[(a.0, f)]);
+                for b in &axes[i + 1..] {
+                    for g in fits(b.1) {
+                        consider(&[(a.0, f), (b.0, g)]);
+                    }
+                }
+            }
+        }
+        let tile = best.1;
+        for (origin, n) in &tile {
+            if *n > 1
+                && let Some(axis) = self.find(*origin, AxisKind::Global)
+            {
+                self.split(axis, *n, AxisKind::Upcast);
+            }
+        }
+        tile.iter().any(|t| t.1 > 1)
+    }
+
+    fn is_reduced(&self, n: &UOp) -> bool {
+        self.reduces.iter().any(|r| closed(r).iter().any(|id| n.ranges.contains(id)))
+    }
+
+    /// Where some accesses are contiguous along one axis and some along another, a square of both is walked at once, so
+    /// that each line of memory is used up while it is near.
+    fn finish_lines(&mut self, lanes: &[u32]) {
+        for (origin, kind) in self.origins(&[AxisKind::Global, AxisKind::Loop]) {
+            let crosswise = |a: &Access| {
+                coefficient(&a.idx, origin) == Some(1)
+                    && lanes.iter().any(|l| !matches!(coefficient(&a.idx, *l), Some(0 | 1)))
+            };
+            if lanes.contains(&origin) || !self.accesses.iter().any(crosswise) {
+                continue;
+            }
+            if let Some(axis) = self.find(origin, kind) {
+                _ = [16, 8, 4].into_iter().find(|n| self.split(axis, *n, AxisKind::Upcast));
+                return;
+            }
+        }
+    }
+
+    /// Without a tile there is one chain of operations: walk a few vectors side by side.
+    fn more_in_flight(&mut self, lanes: &[u32]) {
+        for origin in lanes {
+            for kind in [AxisKind::Reduce, AxisKind::Global, AxisKind::Loop] {
+                let Some(axis) = self.find(*origin, kind) else { continue };
+                if !self.plan.axes[axis].size().is_some_and(|n| n >= 8) || self.plan.copies(*origin) > 64 {
+                    continue;
+                }
+                for n in [4, 3, 2] {
+                    if self.split(axis, n, AxisKind::Upcast) {
+                        break;
+                    }
+                }
+            }
+        }
+        if lanes.is_empty() {
+            for (origin, kind) in self.origins(&[AxisKind::Reduce]) {
+                if let Some(axis) = self.find(origin, kind)
+                    && self.size(origin, kind).is_some_and(|n| n >= 16)
+                {
+                    self.split(axis, 4, AxisKind::Upcast);
+                }
+            }
+        }
+    }
+
+    /// Write out short reduce axes, and a few steps of a long one.
+    fn unroll(&mut self) {
+        let lanes = self.plan.target.lanes(DType::F32).max(1);
+        let limit = 64 * lanes;
+        for (origin, kind) in self.origins(&[AxisKind::Reduce]).into_iter().rev() {
+            let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
+            if n <= 9 && n * self.plan.copies(origin) <= limit {
+                self.split(axis, n, AxisKind::Unroll);
+            }
+        }
+        let left = self.origins(&[AxisKind::Reduce]);
+        if let [(origin, kind)] = left[..]
+            && let Some(axis) = self.find(origin, kind)
+            && let Some(n) = self.size(origin, kind)
+        {
+            for f in [4, 2] {
+                if n >= 4 * f
+                    && f * self.plan.copies(origin) <= limit
+                    && self.split(axis, f, AxisKind::Unroll)
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Of two outer loops around a reduce, the shorter one goes outside: what moves only with it is then re-read from
+    /// near memory, the other operand as rarely as can be. If its walk is strided it is copied there first.
+    fn order_loops(&mut self) {
+        let outer: Vec<usize> =
+            (0..self.plan.axes.len()).filter(|&i| self.plan.axes[i].kind == AxisKind::Global).collect();
+        let [a, b] = outer[..] else { return };
+        let size = |c: &Self, i: usize| c.plan.axes[i].size();
+        let (Some(m), Some(n)) = (size(self, a), size(self, b)) else { return };
+        if self.reduces.len() != 1 || m < 2 || n < 2 {
+            return;
+        }
+        let threads = self.plan.target.threads;
+        let (mut outside, mut inside) = (self.plan.axes[a].origin, self.plan.axes[b].origin);
+        let mut times = n;
+        if n < m && n >= threads && self.take(Opt::Swap { a, b }) {
+            (outside, inside, times) = (inside, outside, m);
+        }
+        // what stays while the inner loop runs
+        let near = |op: &UOp| {
+            let idx = &op.src[0].src[1];
+            idx.ranges.contains(&outside) && !idx.ranges.contains(&inside) && self.is_reduced(op)
+        };
+        let Some(operand) = self.plan.operands.iter().position(near) else { return };
+        let load = &self.plan.operands[operand];
+        let idx = &load.src[0].src[1];
+        let strided = closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > 64));
+        let whole = slot(load).is_some() && load.src[0].src[0].shape()[0].as_int().unwrap_or(0) > 1 << 14;
+        if strided && whole && times >= 8 {
+            let at = self.plan.axes.iter().position(|x| x.origin == outside && x.kind == AxisKind::Global);
+            if let Some(at) = at {
+                self.take(Opt::Stage { operand, at: at + 1, space: Space::Local });
+            }
+        }
+    }
+
+    // ---- grids
+
+    fn grid(&mut self) {
+        let outputs: f64 = self
+            .origins(&[AxisKind::Global])
+            .iter()
+            .map(|(o, k)| self.find(*o, *k).map_or(1.0, |i| self.plan.axes[i].extent.bounds.1.max(1) as f64))
+            .product();
+        let reduces = self.origins(&[AxisKind::Reduce]);
+        let longest = reduces.iter().filter_map(|(o, k)| self.size(*o, *k)).max().unwrap_or(1);
+        if outputs <= 4096.0 && longest >= 32 && self.group(&reduces) {
+            return;
+        }
+        self.tile(self.plan.target.registers.min(40));
+        self.unroll();
+        // lanes along the axes that accesses walk closest, the closest last
+        let mut axes: Vec<(f64, u32)> = self
+            .origins(&[AxisKind::Global])
+            .iter()
+            .map(|(o, _)| {
+                let near = |a: &Access| match coefficient(&a.idx, *o) {
+                    Some(1) => a.times,
+                    Some(0) => 0.1 * a.times,
+                    _ => 0.0,
+                };
+                (self.accesses.iter().map(near).sum::<f64>(), *o)
+            })
+            .collect();
+        axes.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let (mut lanes, most) =
+            (1, self.plan.target.grid.as_ref().map_or(1, |g| g.max_block.min(128) as usize));
+        for (at, (_, origin)) in axes.iter().enumerate().take(3) {
+            let Some(n) = self.size(*origin, AxisKind::Global) else { continue };
+            // wide loads and stores where memory is contiguous and there is enough to do
+            if at == 0 && self.reduces.is_empty() && n >= 256 {
+                if let Some(axis) = self.find(*origin, AxisKind::Global) {
+                    self.split(axis, 4, AxisKind::Upcast);
+                }
+            }
+            for f in (2..=most / lanes).rev() {
+                let Some(axis) = self.find(*origin, AxisKind::Global) else { break };
+                if self.size(*origin, AxisKind::Global).is_some_and(|n| n % f == 0)
+                    && self.split(axis, f, AxisKind::Local)
+                {
+                    lanes *= f;
+                    break;
+                }
+            }
+            if lanes * 2 > most {
+                break;
+            }
+        }
+    }
+
+    /// The lanes of a block share each reduce, and what is written after.
+    fn group(&mut self, reduces: &[(u32, AxisKind)]) -> bool {
+        let most = self.plan.target.grid.as_ref().map_or(1, |g| g.max_block.min(128) as usize);
+        let mut n = most.min(1 << 7);
+        let mut any = false;
+        while n >= 8 {
+            let fits = |c: &Self, o: u32, k: AxisKind| c.size(o, k).is_some_and(|s| s % n == 0);
+            if reduces.iter().any(|(o, k)| fits(self, *o, *k)) {
+                for (origin, kind) in reduces.iter().copied().chain(self.origins(&[AxisKind::Loop])) {
+                    let to = if kind == AxisKind::Loop { AxisKind::Local } else { AxisKind::GroupReduce };
+                    if fits(self, origin, kind)
+                        && let Some(axis) = self.find(origin, kind)
+                    {
+                        any |= self.split(axis, n, to);
+                    }
+                }
+                if any {
+                    self.unroll();
+                    return true;
+                }
+            }
+            n /= 2;
+        }
+        any
+    }
 }

@@ -8,7 +8,7 @@
 //! Split { axis: 0, n: 4, kind: Upcast, inner: true }     i -> i0 * 4 + i1, i1 kept side by side in registers
 //! ```
 
-use crate::access::{address, slot, substitute_open};
+use crate::access::{address, coefficient, slot, substitute_open};
 use crate::ranges::{self, Replacement, closed};
 use crate::{Ctx, Error, Opts};
 use frit_abi::Target;
@@ -125,7 +125,7 @@ pub struct Plan<'a> {
 }
 
 /// Copies that upcasts and unrolls may make of one value, at most.
-const MAX_COPIES: usize = 1024;
+const MAX_COPIES: usize = 4096;
 /// Placeholder ids start here; a kernel's own are far below.
 const PLACEHOLDERS: u32 = 1 << 24;
 
@@ -190,6 +190,11 @@ impl<'a> Plan<'a> {
         UOp::range(extent, self.next - 1, AxisKind::Loop)
     }
 
+    /// Whether two of the kernel's ranges are open together somewhere.
+    pub fn are_together(&self, a: u32, b: u32) -> bool {
+        a == b || self.together.contains(&(a.min(b), a.max(b)))
+    }
+
     /// Apply one opt; an illegal one changes nothing.
     pub fn apply(&mut self, opt: &Opt) -> Result<(), Error> {
         let result = match opt {
@@ -214,8 +219,11 @@ impl<'a> Plan<'a> {
     fn axis(&self, axis: usize) -> Result<&Axis, String> {
         self.axes.get(axis).ok_or_else(|| format!("there are {} axes", self.axes.len()))
     }
-    fn product(&self, kinds: &[AxisKind]) -> usize {
-        self.axes.iter().filter(|a| kinds.contains(&a.kind)).map(|a| a.size().unwrap_or(1)).product()
+    /// How many copies there are of a value that moves with a range and everything that is open together with it.
+    pub fn copies(&self, origin: u32) -> usize {
+        let is_copy = |a: &&Axis| matches!(a.kind, AxisKind::Upcast | AxisKind::Unroll);
+        let near = |a: &&Axis| self.are_together(a.origin, origin);
+        self.axes.iter().filter(is_copy).filter(near).map(|a| a.size().unwrap_or(1)).product()
     }
     fn unstaged(&self) -> Result<(), String> {
         if self.tiles.is_empty() { Ok(()) } else { Err("stages come last".into()) }
@@ -249,7 +257,7 @@ impl<'a> Plan<'a> {
         if whole && a.kind == kind {
             return Err("it would change nothing".into());
         }
-        if matches!(kind, Upcast | Unroll) && n * self.product(&[Upcast, Unroll]) > MAX_COPIES {
+        if matches!(kind, Upcast | Unroll) && n * self.copies(a.origin) > MAX_COPIES {
             return Err(format!("more than {MAX_COPIES} copies"));
         }
         let before = self.clone();
@@ -279,10 +287,7 @@ impl<'a> Plan<'a> {
         let lanes: Vec<&Axis> =
             self.axes.iter().rev().filter(|a| matches!(a.kind, Local | GroupReduce | Warp)).collect();
         let extents: Vec<UOp> = lanes.iter().map(|a| a.extent.clone()).collect();
-        let together = |a: usize, b: usize| {
-            let (a, b) = (lanes[a].origin, lanes[b].origin);
-            a == b || self.together.contains(&(a.min(b), a.max(b)))
-        };
+        let together = |a: usize, b: usize| self.are_together(lanes[a].origin, lanes[b].origin);
         crate::dims::share(&extents, together, grid).map(|_| ())
     }
 
@@ -387,8 +392,14 @@ impl<'a> Plan<'a> {
                 _ => {}
             }
         }
-        // copies and lanes last: what is read together lies together
-        tile.sort_by_key(|a| matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp));
+        // copies and lanes last, and of them the one along which memory was contiguous: what is read together lies
+        // together, and a vector stays one
+        let idx = &load.src[0].src[1];
+        tile.sort_by_key(|a| {
+            let side_by_side = matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp);
+            let vector = a.kind == Upcast && coefficient(idx, a.origin) == Some(1);
+            (side_by_side, vector)
+        });
         let len: Option<usize> = tile.iter().map(|a| a.size()).product();
         let len = len.ok_or("its size is not known")?;
         let bytes = len * load.dtype.size();
@@ -444,9 +455,7 @@ impl<'a> Plan<'a> {
                 // filled in vectors where the load is contiguous along copies; the others are plain loops
                 let lanes = main.range_arg().is_some_and(|a| a.kind == AxisKind::Upcast)
                     && self.target.vector_bytes > 0
-                    && main
-                        .range_arg()
-                        .is_some_and(|a| crate::access::coefficient(&load.src[0].src[1], a.id) == Some(1));
+                    && main.range_arg().is_some_and(|a| coefficient(&load.src[0].src[1], a.id) == Some(1));
                 let r = UOp::range(&main.src[0], next, if lanes { AxisKind::Upcast } else { AxisKind::Loop });
                 next += 1;
                 flat = flat.fold_mul(&main.src[0]).fold_add(main);
