@@ -222,6 +222,17 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
                 x.1.min(y.1)
             },
         ),
+        (Op::Or | Op::Xor, _) if dtype != DType::Bool && x.0 >= 0 && y.0 >= 0 => {
+            let top = x.1.max(y.1);
+            (0, (1i128 << (128 - top.leading_zeros())) - 1)
+        }
+        (Op::Shl, _) if dtype != DType::Bool && y.0 >= 0 && y.1 < dtype.bits() as i128 => {
+            corners(&|a, b| a.saturating_mul(1 << b))
+        }
+        (Op::MulAcc, _) if dtype != DType::Bool => {
+            let (m, z) = (corners(&|a, b| a.saturating_mul(b)), b(2));
+            (m.0.saturating_add(z.0), m.1.saturating_add(z.1))
+        }
         (Op::Shr, _) if dtype != DType::Bool && x.0 >= 0 && y.0 >= 0 => {
             (0, if y.0 < 64 { x.1 >> y.0 } else { 0 })
         }

@@ -324,6 +324,24 @@ mod tests {
         drop(x);
     }
     #[test]
+    fn nodes_that_die_and_come_back_stay_one() {
+        let shared: Vec<Mutex<Option<UOp>>> = (0..16).map(|_| Mutex::new(None)).collect();
+        std::thread::scope(|s| {
+            for t in 0..4 {
+                let shared = &shared;
+                s.spawn(move || {
+                    for i in 0..20_000usize {
+                        let k = (i * 7 + t) % 16;
+                        let n = UOp::index(77_000 + k as i64) * 3 + 5;
+                        let mut slot = shared[k].lock().unwrap();
+                        assert!(slot.as_ref().is_none_or(|m| *m == n));
+                        *slot = if i % 3 == 0 { None } else { Some(n) };
+                    }
+                });
+            }
+        });
+    }
+    #[test]
     fn threads_agree_on_nodes() {
         let all: Vec<Vec<UOp>> = std::thread::scope(|s| {
             let hs: Vec<_> = (0..8)

@@ -16,14 +16,35 @@ use crate::arg::Arg;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::rules;
-use frit_abi::Scalar;
+use frit_abi::{DType, Scalar};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 rules! {
-    /// A gate simplifies the index behind it.
+    /// A gate simplifies the index behind it, and its conjuncts each other.
     pub NARROW;
+    And(_, _) as n if n.dtype == DType::Bool        => narrow_conjuncts(n);
     Where(g, x, Invalid() as i) if can_narrow(x)    => Some(simplify_given(x, g)).filter(|y| y != x).map(|y| g.select(&y, i));
+}
+
+/// A conjunct simplified where the others hold.
+fn narrow_conjuncts(n: &UOp) -> Option<UOp> {
+    let mut parts = conjuncts(n);
+    // a plain bound is merged with its like elsewhere; only what is below a comparison can be decided here
+    let below = |p: &UOp| if p.op == Op::Not { p.src[0].clone() } else { p.clone() };
+    for i in 0..parts.len() {
+        if !below(&parts[i]).src.iter().any(can_narrow) {
+            continue;
+        }
+        let part = parts.remove(i);
+        let others = parts.iter().cloned().reduce(|a, b| a.and_(&b))?;
+        let y = simplify_given(&part, &others);
+        if cost(&y) < cost(&part) {
+            return Some(others.and_(&y));
+        }
+        parts.insert(i, part);
+    }
+    None
 }
 
 /// Ops that narrower bounds can remove.

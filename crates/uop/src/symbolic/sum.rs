@@ -227,25 +227,54 @@ impl Sum {
             Some(s) => s.bin(Alu::Add, &konst(self.constant)),
         }
     }
-    /// An upper bound of the sum in terms of symbolic sizes: every range replaced by its extent less one. `None` where
-    /// no range has a symbolic extent.
+    /// An upper bound of the sum in terms of symbolic sizes: every range in a term that grows with it replaced by its
+    /// extent less one. `None` where no size is symbolic.
     fn symbolic_max(&self) -> Option<Sum> {
-        let symbolic = |t: &UOp| t.op == Op::Range && t.src[0].op != Op::Const;
-        if !self.terms.iter().any(|(t, k)| *k > 0 && symbolic(t)) {
+        let is_symbolic = |t: &UOp| match t.op {
+            Op::Range => t.src[0].op != Op::Const,
+            _ => t.op == Op::Mul,
+        };
+        if !self.terms.iter().any(|(t, k)| *k > 0 && is_symbolic(t)) {
             return None;
         }
         let mut s = Sum::constant(self.constant, self.dtype);
         s.exact = self.exact;
         for (t, k) in &self.terms {
-            if *k > 0 && symbolic(t) {
-                s.add_scaled(&t.src[0], *k);
-                s.constant = s.constant.wrapping_sub(*k);
-            } else {
+            if *k < 0 || !s.push_max(t, *k) {
                 s.push(t, *k);
             }
         }
         s.normalise();
         Some(s)
+    }
+    /// Add the greatest value of a term that is a range or a product with one: `(extent - 1) * others`.
+    fn push_max(&mut self, t: &UOp, k: i64) -> bool {
+        let mut others = super::compare::flatten(t, Op::Mul);
+        let Some(at) = others.iter().position(|f| f.op == Op::Range) else { return false };
+        let extent = others.remove(at).src[0].clone();
+        if others.iter().any(|f| f.bounds.0 < 0) {
+            return false;
+        }
+        let product = |mut f: Vec<UOp>| {
+            f.sort_by(order);
+            f.into_iter().reduce(|a, b| a * b)
+        };
+        match product(others.clone()) {
+            None => self.add_scaled(&extent, k),
+            Some(o) if extent.op == Op::Const => self.add_scaled(&(o * &extent), k),
+            Some(_) => {
+                others.push(extent);
+                if let Some(p) = product(others.clone()) {
+                    self.add_scaled(&p, k);
+                }
+                others.pop();
+            }
+        }
+        match product(others) {
+            None => self.constant = self.constant.wrapping_sub(k),
+            Some(o) => self.push(&o, k.wrapping_neg()),
+        }
+        true
     }
     /// Whether the sum is below 0 for certain (symbolic extents considered).
     pub fn is_negative(&self) -> bool {
@@ -275,9 +304,22 @@ pub fn collect(n: &UOp) -> Option<UOp> {
             return None;
         }
     }
+    if spine_exceeds(a, if n.dtype == DType::Index { 64 } else { 8 }) {
+        return None; // a long sum of data is left in the order it was written
+    }
     let mut s = Sum::of(n);
     while recombine(&mut s) {}
     Some(s.build())
+}
+
+fn spine_exceeds(mut n: &UOp, limit: usize) -> bool {
+    for _ in 0..limit {
+        if n.op != Op::Add {
+            return false;
+        }
+        n = &n.src[0];
+    }
+    true
 }
 
 /// `x % c + (x // c) * c -> x`, with any common coefficient, and `x % c + (x // c % m) * c -> x % (c*m)`.

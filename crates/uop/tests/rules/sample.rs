@@ -136,6 +136,9 @@ impl Sample {
         let more: &[Alu] = if d == DType::Index { &[] } else { &[And, Or, Xor, Shl, Shr, Idiv, Mod, Tdiv] };
         let ops = [&[Add, Add, Add, Sub, Mul, Max, Min, Neg][..], more].concat();
         let op = self.rng.pick(&ops);
+        if self.rng.chance(5) {
+            return UOp::alu(MulAcc, &[&x, &self.value(d, depth), &self.value(d, depth)]);
+        }
         if op == Neg { x.un(Neg) } else { x.bin(op, &self.value(d, depth)) }
     }
     fn choice(&mut self, d: DType, depth: usize) -> UOp {
