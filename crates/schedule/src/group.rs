@@ -32,6 +32,7 @@ struct Group {
     /// Extents of the ranges; `None` where nothing may join.
     space: Option<Vec<UOp>>,
     loads: Vec<(u32, UOp, UOp)>,
+    /// Versions read at indices that run with a reduce.
     reduced: FxHashSet<u32>,
 }
 
@@ -40,6 +41,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
     let order = crate::order::sorted(&plan.kernels)?;
     let kernels = std::mem::take(&mut plan.kernels);
     let mut groups: Vec<Group> = vec![];
+    let mut before = Before::new(kernels.len());
     let mut group_of: Vec<u32> = vec![0; kernels.len()];
     let mut by_buf: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let mut by_dep: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
@@ -48,7 +50,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
         kernel.deps = kernel.deps.iter().map(|d| group_of[*d as usize]).collect();
         let mut loops = Loops::default();
         share_loops(&mut kernel, &mut loops);
-        let new = Group::new(plan, kernel, loops);
+        let new = Group::new(kernel, loops);
         let mut tried = 0;
         let mut joined = None;
         if let Some(space) = &new.space {
@@ -60,7 +62,11 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
             for &g in by_load.chain(siblings).flat_map(|v| v.iter().rev()) {
                 if tried < MOST_TRIES && seen.insert(g) && groups[g as usize].space.as_ref() == Some(space) {
                     tried += 1;
-                    if let Some(both) = try_join(plan, &groups, g, &new) {
+                    // no way from the group to the kernel but straight
+                    if new.kernel.deps.iter().any(|&d| d != g && before.is(g, d)) {
+                        continue;
+                    }
+                    if let Some(both) = try_join(plan, &groups[g as usize], g, &new) {
                         groups[g as usize] = both;
                         joined = Some(g);
                         break;
@@ -74,6 +80,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
         });
         group_of[k as usize] = g;
         let group = &groups[g as usize];
+        before.add(g, &group.kernel.deps, groups.len());
         let touched: FxHashSet<u32> =
             group.loads.iter().map(|l| l.0).chain(group.kernel.stores.iter().map(|s| s.buf)).collect();
         for &d in &group.kernel.deps {
@@ -94,7 +101,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
 }
 
 impl Group {
-    fn new(plan: &Plan, kernel: Kernel, loops: Loops) -> Group {
+    fn new(kernel: Kernel, loops: Loops) -> Group {
         let free = kernel.ordered.is_none() && kernel.stores.iter().all(|s| s.site.is_none());
         let space = free.then(|| kernel.ranges.iter().map(|r| r.src[0].clone()).collect());
         let (mut loads, mut reduced) = (vec![], FxHashSet::default());
@@ -102,7 +109,7 @@ impl Group {
             kernel.ranges.iter().filter_map(|r| r.range_arg()).map(|a| a.id).collect();
         for n in kernel.nodes() {
             if let Some((b, at)) = load_parts(&n) {
-                if n.ranges.iter().any(|r| !outer.contains(r)) && plan.bufs[b as usize].len > 1 {
+                if n.ranges.iter().any(|r| !outer.contains(r)) {
                     reduced.insert(b);
                 }
                 loads.push((b, at, n));
@@ -112,10 +119,17 @@ impl Group {
     }
 }
 
-/// Both as one kernel, if that is right and pays.
-fn try_join(plan: &Plan, groups: &[Group], g: u32, new: &Group) -> Option<Group> {
-    let old = &groups[g as usize];
-    if new.kernel.deps.iter().any(|&d| d != g && is_before(groups, g, d)) {
+/// Group `g` and a kernel as one, if that is right and pays.
+fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
+    // a value that a loop runs over cannot be taken from the iteration that makes it
+    if old.kernel.stores.iter().any(|s| new.reduced.contains(&s.buf)) {
+        return None;
+    }
+    // two different contractions in one loop fight for registers
+    let alike = new.reduced.is_subset(&old.reduced) || old.reduced.is_subset(&new.reduced);
+    let small = |g: &Group| g.loads.iter().all(|l| plan.bufs[l.0 as usize].len <= SMALL);
+    let small = small(old) && small(new);
+    if !alike && !small {
         return None;
     }
     let map: FxHashMap<UOp, UOp> =
@@ -150,7 +164,7 @@ fn try_join(plan: &Plan, groups: &[Group], g: u32, new: &Group) -> Option<Group>
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let mut loops = old.loops.clone();
     share_loops(&mut kernel, &mut loops);
-    let part = Group::new(plan, kernel, Loops::default());
+    let part = Group::new(kernel, Loops::default());
     if !keep_apart(plan, old, &part) || !keep_apart(plan, &part, old) {
         return None;
     }
@@ -160,17 +174,14 @@ fn try_join(plan: &Plan, groups: &[Group], g: u32, new: &Group) -> Option<Group>
         .loads
         .iter()
         .any(|(b, _, n)| known.contains(n) && (scalar_space || plan.bufs[*b as usize].len > 1));
-    // two different contractions in one loop fight for registers
-    let alike = part.reduced.is_subset(&old.reduced) || old.reduced.is_subset(&part.reduced);
-    let small = |g: &Group| g.loads.iter().all(|l| plan.bufs[l.0 as usize].len <= SMALL);
-    if !(uses_value || shares || small(old) && small(&part)) || !alike && !small(&part) {
+    if !(uses_value || shares || small) {
         return None;
     }
     let mut both = old.kernel.clone();
     both.stores.extend(part.kernel.stores.iter().cloned());
     both.deps.extend(new.kernel.deps.iter().copied().filter(|d| *d != g));
     both.rank = both.rank.max(new.kernel.rank);
-    let both = Group::new(plan, both, loops);
+    let both = Group::new(both, loops);
     let places: FxHashSet<crate::BufRef> = both
         .loads
         .iter()
@@ -190,18 +201,36 @@ fn keep_apart(plan: &Plan, a: &Group, b: &Group) -> bool {
     })
 }
 
-/// Whether group `a` must run before group `b`.
-fn is_before(groups: &[Group], a: u32, b: u32) -> bool {
-    let (mut stack, mut seen) = (vec![b], FxHashSet::default());
-    while let Some(g) = stack.pop() {
-        if g == a {
-            return true;
+/// Which groups must run before which: a row of bits for each.
+struct Before {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Before {
+    fn new(most: usize) -> Before {
+        Before { words: most.div_ceil(64), bits: vec![0; most * most.div_ceil(64)] }
+    }
+    fn is(&self, a: u32, b: u32) -> bool {
+        self.bits[b as usize * self.words + a as usize / 64] >> (a % 64) & 1 == 1
+    }
+    /// Group `g` (of `count`) now waits for `deps`, and so does all that waits for it.
+    fn add(&mut self, g: u32, deps: &FxHashSet<u32>, count: usize) {
+        let w = self.words;
+        let mut row = self.bits[g as usize * w..(g as usize + 1) * w].to_vec();
+        for &d in deps {
+            row[d as usize / 64] |= 1 << (d % 64);
+            row.iter_mut().zip(&self.bits[d as usize * w..]).for_each(|(r, b)| *r |= b);
         }
-        if seen.insert(g) {
-            stack.extend(groups[g as usize].kernel.deps.iter().copied());
+        if self.bits[g as usize * w..(g as usize + 1) * w] == row[..] {
+            return;
+        }
+        for h in 0..count as u32 {
+            if h == g || self.is(g, h) {
+                self.bits[h as usize * w..].iter_mut().zip(&row).for_each(|(b, r)| *b |= r);
+            }
         }
     }
-    false
 }
 
 /// Reduces at one depth, over equal extents and inside the same ranges, loop together.

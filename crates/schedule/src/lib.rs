@@ -30,6 +30,7 @@ pub use error::Error;
 use frit_abi::{DType, Target};
 use frit_uop::UOp;
 use plan::Plan;
+use std::time::{Duration, Instant};
 
 /// Kernels in the order they run and the memory they share.
 #[derive(Clone, Debug, Default)]
@@ -103,9 +104,20 @@ pub const PASSES: &[Pass] = &[
 
 /// Schedule a tensor-level `Sink` for a target.
 pub fn schedule(sink: &UOp, target: &Target) -> Result<Schedule, Error> {
+    schedule_timed(sink, target, |_, _| {})
+}
+
+/// As [`schedule`], telling after each pass its name and how long it took.
+pub fn schedule_timed(
+    sink: &UOp,
+    target: &Target,
+    mut after: impl FnMut(&'static str, Duration),
+) -> Result<Schedule, Error> {
     let mut plan = Plan::new(sink.clone(), target);
     for pass in PASSES {
+        let start = Instant::now();
         (pass.run)(&mut plan)?;
+        after(pass.name, start.elapsed());
     }
     Ok(plan.schedule)
 }

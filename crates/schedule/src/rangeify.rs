@@ -349,8 +349,8 @@ impl<'p, 'a> Walk<'p, 'a> {
         let in_reduce = asked.iter().any(|r| r.in_reduce);
         match c.ops {
             0 => false,
-            1..=3 => asked.len() > 16 && c.reads,
-            4..=7 => times >= 16 && (in_reduce || asked.len() > 4),
+            1..=2 => asked.len() > 16 && c.reads,
+            3..=7 => times >= 16 && (in_reduce || asked.len() > 4),
             8..=47 => times > 2,
             _ => times >= 2,
         }

@@ -11,4 +11,5 @@ mod assign;
 mod fusion;
 mod memory;
 mod random;
+mod speed;
 mod values;
