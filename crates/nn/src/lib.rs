@@ -1,1 +1,28 @@
-//! (see ARCHITECTURE.md)
+//! Layers, optimisers, state files and data sets.
+//!
+//! - [`Module`] (with its derive): whatever has tensors in it, each under a name;
+//! - [`layers`]: plain structs with a `forward`; their values and initialisations are torch's;
+//! - [`training`]: the scope in which dropout drops and BatchNorm takes statistics;
+//! - [`optim`]: from gradients to new parameters;
+//! - [`StateDict`] and [`safetensors`]: values by name, in memory and in files;
+//! - [`data`]: data sets and batches.
+
+// The derive writes `::frit_nn` inside this package.
+extern crate self as frit_nn;
+
+pub mod data;
+pub mod layers;
+mod mode;
+mod module;
+pub mod optim;
+pub mod safetensors;
+mod state;
+
+pub use frit_derive::Module;
+#[doc(no_inline)]
+pub use frit_tensor::Tensor;
+pub use layers::{BatchNorm, Conv2d, Dropout, Embedding, Layer, LayerNorm, Linear, Sequential};
+pub use mode::{is_training, training};
+pub use module::{Module, visit_field};
+pub use optim::{Adam, AdamW, Optimizer, Sgd};
+pub use state::StateDict;
