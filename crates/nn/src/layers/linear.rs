@@ -31,10 +31,6 @@ impl Linear {
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let _c = frit_tensor::call("linear");
-        let y = x.matmul(&self.weight.t());
-        match &self.bias {
-            Some(b) => y + b,
-            None => y,
-        }
+        x.linear(&self.weight, self.bias.as_ref())
     }
 }
