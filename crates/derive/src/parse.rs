@@ -47,7 +47,9 @@ pub fn parse(input: TokenStream) -> Result<Struct> {
     skip_visibility(&mut it);
     match it.next() {
         Some(TokenTree::Ident(word)) if word.to_string() == "struct" => {}
-        other => return err(other.as_ref(), "Module can be derived for structs only; implement it by hand here"),
+        other => {
+            return err(other.as_ref(), "Module can be derived for structs only; implement it by hand here");
+        }
     }
     let name = match it.next() {
         Some(name @ TokenTree::Ident(_)) => name,
@@ -129,7 +131,9 @@ fn generics(it: &mut Tokens) -> Generics {
             out.parameters.extend([comma()]);
             let mut words = without_default.into_iter();
             match words.next() {
-                Some(quote) if is_punct(&quote, '\'') => out.arguments.extend([quote].into_iter().chain(words.next())),
+                Some(quote) if is_punct(&quote, '\'') => {
+                    out.arguments.extend([quote].into_iter().chain(words.next()))
+                }
                 Some(word) if word.to_string() == "const" => out.arguments.extend(words.next()),
                 Some(name) => {
                     out.types.push(name.to_string());

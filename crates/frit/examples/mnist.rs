@@ -6,6 +6,7 @@
 //! cargo run --release --example mnist -- --steps 20  # a short run that shows that everything works
 //! ```
 
+use frit::Window;
 use frit::nn::data::{Batches, Mnist};
 use frit::nn::{Adam, BatchNorm, Conv2d, Linear, Module, Optimizer, training};
 use frit::prelude::*;
@@ -44,10 +45,10 @@ impl Net {
     fn forward(&self, x: &Tensor) -> Tensor {
         let x = self.conv1.forward(x).relu(); // (N, 32, 24, 24)
         let x = self.conv2.forward(&x).relu(); // (N, 32, 20, 20)
-        let x = self.bn1.forward(&x).max_pool2d(2); // (N, 32, 10, 10)
+        let x = self.bn1.forward(&x).max_pool2d(2, Window::new()); // (N, 32, 10, 10)
         let x = self.conv3.forward(&x).relu(); // (N, 64, 8, 8)
         let x = self.conv4.forward(&x).relu(); // (N, 64, 6, 6)
-        let x = self.bn2.forward(&x).max_pool2d(2); // (N, 64, 3, 3)
+        let x = self.bn2.forward(&x).max_pool2d(2, Window::new()); // (N, 64, 3, 3)
         self.linear.forward(&x.flatten(1, -1))
     }
 }
@@ -102,7 +103,11 @@ fn train(net: &Net, opt: &mut Adam, data: &Mnist, epoch: usize, steps: usize) ->
     bar.finish_and_clear();
     let n = seen as f64;
     let rate = n / start.elapsed().as_secs_f64();
-    println!("epoch {epoch}: loss {:.4}, accuracy {:.2}%, {rate:.0} images/s", loss_sum / n, 100.0 * correct as f64 / n);
+    println!(
+        "epoch {epoch}: loss {:.4}, accuracy {:.2}%, {rate:.0} images/s",
+        loss_sum / n,
+        100.0 * correct as f64 / n
+    );
     Ok(())
 }
 

@@ -57,11 +57,13 @@ fn a_hundred_steps_compile_nothing_after_the_second() {
 #[test]
 fn an_adam_update_is_two_kernels_a_parameter_at_most() {
     let shapes: [&[usize]; 4] = [&[8, 4], &[4], &[3, 5, 2], &[100]];
-    let params: Vec<Tensor> =
-        shapes.iter().map(|s| Tensor::from_vec(vec![1f32; s.iter().product()], *s).requires_grad(true)).collect();
+    let params: Vec<Tensor> = shapes
+        .iter()
+        .map(|s| Tensor::from_vec(vec![1f32; s.iter().product()], *s).requires_grad(true))
+        .collect();
     let mut opt = Adam::new(&params, 1e-3).unwrap();
     for p in &params {
-        p.set_grad(Some(Tensor::from_vec(vec![0.5f32; p.numel().unwrap()], &p.shape())));
+        p.set_grad(Some(Tensor::from_vec(vec![0.5f32; p.numel().unwrap()], p.shape())));
     }
     let (_, done) = counted(|| opt.step().unwrap());
     assert!(done.launches <= 2 * params.len() as u64, "{done:?}");

@@ -57,11 +57,21 @@ pub trait Module {
     fn load_state_dict(&self, state: &StateDict) -> Result<()> {
         state::load(&self.named_tensors(), state)
     }
+    /// Moves every tensor to a device.
+    #[track_caller]
+    fn to_device(&self, device: &str) -> Result<()> {
+        let _c = frit_tensor::call("to_device");
+        let moved: Vec<(Tensor, Tensor)> =
+            self.named_tensors().into_iter().map(|(_, t)| (t.to(device), t)).collect();
+        moved.iter().try_for_each(|(there, _)| there.check())?;
+        moved.iter().for_each(|(there, here)| here.replace(there));
+        Ok(())
+    }
     /// Computes every tensor that is only a description so far, all of them together.
     #[track_caller]
     fn realize_state(&self) -> Result<()> {
         let all = self.named_tensors();
-        frit_tensor::realize_all(&all.iter().map(|(_, t)| t).collect::<Vec<_>>())
+        Tensor::realize_all(&all.iter().map(|(_, t)| t).collect::<Vec<_>>())
     }
 }
 
@@ -140,8 +150,26 @@ macro_rules! without_tensors {
     )*};
 }
 without_tensors!(
-    (), bool, char, i8, i16, i32, i64, isize, u8, u16, u32, u64, usize, f32, f64, str, String,
-    frit_tensor::DType, fn(&Tensor) -> Tensor
+    (),
+    bool,
+    char,
+    i8,
+    i16,
+    i32,
+    i64,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    f32,
+    f64,
+    str,
+    String,
+    frit_tensor::DType,
+    frit_tensor::Window,
+    fn(&Tensor) -> Tensor
 );
 impl<T: ?Sized> Module for std::marker::PhantomData<T> {
     fn visit(&self, _: &str, _: &mut dyn FnMut(&str, &Tensor)) {}

@@ -23,21 +23,18 @@ pub(crate) fn load(tensors: &[(String, Tensor)], state: &StateDict) -> Result<()
     let known: BTreeSet<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
     let missing = known.iter().filter(|name| !state.contains_key(**name)).map(|name| name.to_string());
     let unexpected = state.keys().filter(|name| !known.contains(name.as_str())).cloned();
-    let complaints: Vec<String> = [
-        ("missing", missing.collect()),
-        ("unexpected", unexpected.collect()),
-        ("of another shape", shapes),
-    ]
-    .into_iter()
-    .filter(|(_, names): &(_, Vec<String>)| !names.is_empty())
-    .map(|(what, names)| format!("{} {what}: {}", names.len(), names.join(", ")))
-    .collect();
+    let complaints: Vec<String> =
+        [("missing", missing.collect()), ("unexpected", unexpected.collect()), ("of another shape", shapes)]
+            .into_iter()
+            .filter(|(_, names): &(_, Vec<String>)| !names.is_empty())
+            .map(|(what, names)| format!("{} {what}: {}", names.len(), names.join(", ")))
+            .collect();
     if !complaints.is_empty() {
         return Err(Error::new("load_state_dict", complaints.join("; ")));
     }
     for (name, t) in tensors {
         if let Some(value) = state.get(name) {
-            t.assign(&value.cast(t.dtype()));
+            t.replace(&value.cast(t.dtype()).to(&t.device()?));
         }
     }
     Ok(())

@@ -25,7 +25,8 @@ const MAX_VALUES: usize = 1 << 32;
 
 /// Reads an idx file, gzipped or not. Errors name the file.
 pub fn read(path: &Path) -> Result<Idx> {
-    let parsed = std::fs::File::open(path).map_err(|e| e.to_string()).and_then(|f| decode(io::BufReader::new(f)));
+    let parsed =
+        std::fs::File::open(path).map_err(|e| e.to_string()).and_then(|f| decode(io::BufReader::new(f)));
     parsed.map_err(|e| Error::elsewhere("data", format!("{}: {e}", path.display())))
 }
 
@@ -46,7 +47,9 @@ fn parse(mut stream: impl Read) -> std::result::Result<Idx, String> {
     let rank = match head {
         [0, 0, 8, rank] if (1..=8).contains(&rank) => rank,
         [0, 0, 8, rank] => return Err(format!("{rank} dims, expected 1 to 8")),
-        [0, 0, other, _] => return Err(format!("values of idx type {other:#04x}, only 0x08 (bytes) is known")),
+        [0, 0, other, _] => {
+            return Err(format!("values of idx type {other:#04x}, only 0x08 (bytes) is known"));
+        }
         _ => return Err(format!("not an idx file: it starts with {head:02x?}")),
     };
     let mut dims = Vec::new();

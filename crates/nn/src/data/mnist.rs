@@ -32,12 +32,16 @@ impl Mnist {
         let labels_path = folder.join(format!("{part}-labels-idx1-ubyte.gz"));
         let images = idx::read(&images_path)?;
         let labels = idx::read(&labels_path)?;
-        let fail = |path: &Path, what: String| Err(Error::elsewhere("data", format!("{}: {what}", path.display())));
+        let fail =
+            |path: &Path, what: String| Err(Error::elsewhere("data", format!("{}: {what}", path.display())));
         let [count, rows, cols] = images.dims[..] else {
             return fail(&images_path, format!("dims {:?}, expected images, rows and columns", images.dims));
         };
         if labels.dims != [count] {
-            return fail(&labels_path, format!("dims {:?}, expected a label for each of {count} images", labels.dims));
+            return fail(
+                &labels_path,
+                format!("dims {:?}, expected a label for each of {count} images", labels.dims),
+            );
         }
         if let Some(label) = labels.values.iter().find(|l| **l > 9) {
             return fail(&labels_path, format!("a label {label}, expected 0 to 9"));

@@ -2,7 +2,8 @@
 
 use super::uniform_fan_in;
 use crate::Module;
-use frit_tensor::{Error, Tensor};
+use frit_tensor::conv::Each;
+use frit_tensor::{Error, Tensor, Window};
 
 /// A two-dimensional convolution.
 ///
@@ -18,10 +19,7 @@ pub struct Conv2d {
     pub weight: Tensor,
     /// (out,)
     pub bias: Option<Tensor>,
-    stride: [usize; 2],
-    padding: [usize; 2],
-    dilation: [usize; 2],
-    groups: usize,
+    window: Window,
 }
 
 impl Conv2d {
@@ -42,26 +40,24 @@ impl Conv2d {
             let weight = uniform_fan_in(&[outputs, inputs / groups, rows, cols], fan_in);
             (weight, uniform_fan_in(&[outputs], fan_in))
         } else {
-            let message = format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
+            let message =
+                format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
             let failed = Tensor::failed(Error::new("conv2d", message));
             (failed.clone(), failed)
         };
-        Conv2d { weight, bias: Some(bias), stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups }
+        Conv2d { weight, bias: Some(bias), window: Window::new().stride(1).groups(groups) }
     }
-    /// How far the kernel moves, in rows and columns.
-    pub fn stride(mut self, stride: usize) -> Conv2d {
-        self.stride = [stride, stride];
-        self
+    /// How far the kernel moves: one number, or rows and columns.
+    pub fn stride(self, stride: impl Into<Each>) -> Conv2d {
+        Conv2d { window: self.window.stride(stride), ..self }
     }
-    /// Zeros on every side.
-    pub fn padding(mut self, padding: usize) -> Conv2d {
-        self.padding = [padding, padding];
-        self
+    /// Zeros on both sides: one number, or rows and columns.
+    pub fn padding(self, padding: impl Into<Each>) -> Conv2d {
+        Conv2d { window: self.window.padding(padding), ..self }
     }
-    /// How far apart the places are that the kernel looks at.
-    pub fn dilation(mut self, dilation: usize) -> Conv2d {
-        self.dilation = [dilation, dilation];
-        self
+    /// How far apart the places are that the kernel looks at: one number, or rows and columns.
+    pub fn dilation(self, dilation: impl Into<Each>) -> Conv2d {
+        Conv2d { window: self.window.dilation(dilation), ..self }
     }
     /// Drops the bias.
     pub fn without_bias(mut self) -> Conv2d {
@@ -72,7 +68,6 @@ impl Conv2d {
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let _c = frit_tensor::call("conv2d");
-        let _ = (self.stride, self.padding, self.dilation, self.groups, x);
-        x.clone()
+        x.conv2d(&self.weight, self.bias.as_ref(), self.window.clone())
     }
 }

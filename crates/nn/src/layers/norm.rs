@@ -59,26 +59,23 @@ impl BatchNorm {
         }
         let (mean, var) = if is_training() {
             let axes: Vec<isize> = (0..x.rank() as isize).filter(|a| *a != 1).collect();
-            let (var, mean) = x.var_mean(&axes, 0);
+            let (var, mean) = x.var_mean(axes, 0);
             self.follow(x, &mean, &var);
             (mean, var)
         } else {
             (self.running_mean.clone(), self.running_var.clone())
         };
-        // (C,) -> (C, 1, ..), which lines up with x from the right
-        let mut dims = vec![-1; 1];
-        dims.resize(x.rank().saturating_sub(1), 1);
-        let scale = (&self.weight * (var + self.eps).rsqrt()).reshape(&dims);
-        (x - mean.reshape(&dims)) * scale + self.bias.reshape(&dims)
+        x.batchnorm(Some(&self.weight), Some(&self.bias), &mean, &(var + self.eps).rsqrt())
     }
     /// Moves the running values towards this batch's; the variance is the unbiased one.
     fn follow(&self, x: &Tensor, mean: &Tensor, var: &Tensor) {
         let count = x.shape().numel() / &x.shape()[1];
         let count = count.get() as f64;
         let unbiased = var * (count / (count - 1.0).max(1.0));
-        let towards = |old: &Tensor, new: &Tensor| old + (new.detach().cast(old.dtype()) - old) * self.momentum;
-        self.running_mean.assign(&towards(&self.running_mean, mean));
-        self.running_var.assign(&towards(&self.running_var, &unbiased));
+        let towards =
+            |old: &Tensor, new: &Tensor| old + (new.detach().cast(old.dtype()) - old) * self.momentum;
+        self.running_mean.assign(towards(&self.running_mean, mean));
+        self.running_var.assign(towards(&self.running_var, &unbiased));
         self.num_batches_tracked.assign(&(&self.num_batches_tracked + 1));
     }
 }
@@ -121,6 +118,6 @@ impl LayerNorm {
             return Tensor::failed(Error::new("layernorm", message));
         }
         let axes: Vec<isize> = (1..=n as isize).map(|a| -a).collect();
-        x.layernorm(&axes, self.eps) * &self.weight + &self.bias
+        x.layernorm(axes, Some(&self.weight), Some(&self.bias), self.eps)
     }
 }

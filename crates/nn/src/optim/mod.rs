@@ -45,7 +45,8 @@ pub struct Params {
 impl Params {
     fn new(op: &'static str, module: &(impl Module + ?Sized), lr: f64) -> Result<Params> {
         let parameters = module.parameters();
-        let buffers = module.named_tensors().into_iter().map(|(_, t)| t).filter(|t| !t.is_requires_grad()).collect();
+        let buffers =
+            module.named_tensors().into_iter().map(|(_, t)| t).filter(|t| !t.is_requires_grad()).collect();
         let Some(first) = parameters.first() else {
             return Err(Error::new(op, "nothing to optimise: no tensor here requires gradients"));
         };
@@ -111,7 +112,8 @@ pub trait Optimizer {
             let Some(g) = g else { continue };
             p.check().and(g.check())?;
             if g.shape() != p.shape() {
-                let message = format!("a parameter of shape {} has a gradient of shape {}", p.shape(), g.shape());
+                let message =
+                    format!("a parameter of shape {} has a gradient of shape {}", p.shape(), g.shape());
                 return Err(Error::new("step", message));
             }
         }
@@ -122,13 +124,13 @@ pub trait Optimizer {
             if let Some(g) = grad {
                 let p = &self.params().parameters[i];
                 let value = self.update(i, &p.cast(DType::F32), &g.cast(DType::F32));
-                p.assign(&value.cast(p.dtype()));
+                p.assign(value.cast(p.dtype()));
             }
         }
         let Params { parameters, buffers, .. } = self.params();
         let mut all: Vec<&Tensor> = parameters.iter().chain(buffers).chain(self.state()).collect();
         all.extend(others);
-        frit_tensor::realize_all(&all)
+        Tensor::realize_all(&all)
     }
 }
 
@@ -147,7 +149,7 @@ fn scalar_beside(t: &Tensor, v: f64) -> Tensor {
 /// Float32 zeros of the shape of `t` in memory on its device: copied there, which needs no kernel.
 fn zeros_beside(t: &Tensor) -> Tensor {
     match t.numel() {
-        Ok(n) => on_device_of(t, Tensor::from_vec(vec![0f32; n], &t.shape())),
+        Ok(n) => on_device_of(t, Tensor::from_vec(vec![0f32; n], t.shape())),
         Err(e) => Tensor::failed(e),
     }
 }

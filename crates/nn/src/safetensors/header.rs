@@ -62,7 +62,10 @@ pub struct Header {
 /// Reads and checks the header of a whole file.
 pub fn read(file: &[u8]) -> Result<Header, String> {
     let Some((length, rest)) = file.split_first_chunk::<8>() else {
-        return Err(format!("{} bytes are too few for a safetensors file (the header's length takes 8)", file.len()));
+        return Err(format!(
+            "{} bytes are too few for a safetensors file (the header's length takes 8)",
+            file.len()
+        ));
     };
     let length = u64::from_le_bytes(*length);
     let header = match usize::try_from(length) {
@@ -73,7 +76,10 @@ pub fn read(file: &[u8]) -> Result<Header, String> {
         Err(_) => None,
     };
     let Some(header) = header else {
-        return Err(format!("the header claims {length} bytes, the file has {} after its length", rest.len()));
+        return Err(format!(
+            "the header claims {length} bytes, the file has {} after its length",
+            rest.len()
+        ));
     };
     let text = std::str::from_utf8(header).map_err(|e| format!("the header is not UTF-8: {e}"))?;
     let value = json::parse(text).map_err(|e| format!("the header is not JSON: {e}"))?;
@@ -113,7 +119,9 @@ fn read_info(value: &Value, data: usize) -> Result<Info, String> {
     let dtype = DTYPES.iter().find(|(s, _)| *s == spelling).map(|(_, d)| *d);
     let dtype = dtype.ok_or_else(|| format!("unknown dtype {spelling:?}"))?;
     let shape = numbers("shape")?;
-    let [start, end] = numbers("data_offsets")?[..] else { return Err("\"data_offsets\" is not a pair".into()) };
+    let [start, end] = numbers("data_offsets")?[..] else {
+        return Err("\"data_offsets\" is not a pair".into());
+    };
     if start > end || end > data {
         return Err(format!("bytes {start}..{end} are not inside the {data} bytes of data"));
     }
@@ -151,7 +159,10 @@ fn check_cover(tensors: &BTreeMap<String, Info>, data: usize) -> Result<(), Stri
 
 /// The first bytes of a file with these tensors, in this order: length and header, padded so that the data that
 /// follows is aligned. The data of each tensor follows the one before it.
-pub fn write(tensors: &[(&str, DType, Vec<usize>)], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, String> {
+pub fn write(
+    tensors: &[(&str, DType, Vec<usize>)],
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, String> {
     let mut text = String::from("{");
     if !metadata.is_empty() {
         text.push_str("\"__metadata__\":{");
@@ -168,17 +179,23 @@ pub fn write(tensors: &[(&str, DType, Vec<usize>)], metadata: &BTreeMap<String, 
         let Some((spelling, _)) = DTYPES.iter().find(|(_, d)| d == dtype) else {
             return Err(format!("tensor {name:?}: {dtype} has no place in a safetensors file"));
         };
-        let end = shape.iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d)).and_then(|n| at.checked_add(n));
+        let end =
+            shape.iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d)).and_then(|n| at.checked_add(n));
         let end = end.ok_or_else(|| format!("tensor {name:?}: a file cannot be that large"))?;
         text.push_str(if text.len() > 1 { "," } else { "" });
         json::write_string(&mut text, name);
-        text.push_str(&format!(":{{\"dtype\":\"{spelling}\",\"shape\":{shape:?},\"data_offsets\":[{at},{end}]}}"));
+        text.push_str(&format!(
+            ":{{\"dtype\":\"{spelling}\",\"shape\":{shape:?},\"data_offsets\":[{at},{end}]}}"
+        ));
         at = end;
     }
     text.push('}');
     text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
     if text.len() > MAX_HEADER {
-        return Err(format!("the header would take {} bytes, more than the limit of {MAX_HEADER}", text.len()));
+        return Err(format!(
+            "the header would take {} bytes, more than the limit of {MAX_HEADER}",
+            text.len()
+        ));
     }
     let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
     bytes.extend(text.into_bytes());
@@ -201,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_as_it_was_written() {
-        let tensors = [("a.\"b\"", DType::F32, vec![2, 3]), ("s", DType::I64, vec![]), ("e", DType::BF16, vec![0, 7])];
+        let tensors =
+            [("a.\"b\"", DType::F32, vec![2, 3]), ("s", DType::I64, vec![]), ("e", DType::BF16, vec![0, 7])];
         let metadata = BTreeMap::from([("format".to_string(), "pt".to_string())]);
         let mut bytes = write(&tensors, &metadata).unwrap();
         assert_eq!(bytes.len() % 8, 0);
@@ -238,10 +256,16 @@ mod tests {
             (file("[]", 0), "not a JSON object"),
             (file(r#"{"w":3}"#, 0), r#"tensor "w": not a JSON object"#),
             (file(r#"{"w":{}}"#, 0), r#"tensor "w": no "dtype""#),
-            (file(&format!(r#"{{"w":{}}}"#, tensor("F31", "[2]", 0, 8)), 8), r#"tensor "w": unknown dtype "F31""#),
+            (
+                file(&format!(r#"{{"w":{}}}"#, tensor("F31", "[2]", 0, 8)), 8),
+                r#"tensor "w": unknown dtype "F31""#,
+            ),
             (file(&format!(r#"{{"w":{}}}"#, tensor("F32", "[-2]", 0, 8)), 8), "not a list of sizes"),
             (file(&format!(r#"{{"w":{}}}"#, tensor("F32", "[2.5]", 0, 8)), 8), "not a list of sizes"),
-            (file(&format!(r#"{{"w":{}}}"#, tensor("F32", "[3]", 0, 8)), 8), "needs 12 bytes, the file gives 8"),
+            (
+                file(&format!(r#"{{"w":{}}}"#, tensor("F32", "[3]", 0, 8)), 8),
+                "needs 12 bytes, the file gives 8",
+            ),
             (
                 file(&format!(r#"{{"w":{}}}"#, tensor("F32", "[4294967296,4294967296]", 0, 8)), 8),
                 "more bytes than there are addresses",
@@ -269,7 +293,10 @@ mod tests {
 
     #[test]
     fn no_truncation_or_flipped_byte_panics() {
-        let good = file(&format!(r#"{{"a":{},"b":{}}}"#, tensor("F32", "[2]", 0, 8), tensor("I8", "[2,2]", 8, 12)), 12);
+        let good = file(
+            &format!(r#"{{"a":{},"b":{}}}"#, tensor("F32", "[2]", 0, 8), tensor("I8", "[2,2]", 8, 12)),
+            12,
+        );
         assert!(read(&good).is_ok());
         for n in 0..good.len() {
             assert!(read(&good[..n]).is_err());

@@ -143,7 +143,8 @@ impl Parser<'_> {
             self.at += 1;
         }
         let word = &self.text[start..self.at];
-        let number = word.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && word.parse::<f64>().is_ok_and(f64::is_finite);
+        let number = word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+            && word.parse::<f64>().is_ok_and(f64::is_finite);
         if number || matches!(word, "null" | "true" | "false") {
             return Ok(Value::Word(word.to_string()));
         }

@@ -54,7 +54,7 @@ impl SafeTensors {
         let open = || {
             let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
             if file.metadata().map_err(|e| e.to_string())?.is_dir() {
-                return Err("is a directory".into());
+                return Err(String::from("is a directory"));
             }
             // SAFETY: the map is read-only and private to this struct; that the file must not shrink under it is in
             // the documentation of the type, as it is for every user of mapped files.
@@ -108,7 +108,11 @@ pub fn save(path: impl AsRef<Path>, state: &StateDict) -> Result<()> {
 
 /// As [`save`], with free text in the header.
 #[track_caller]
-pub fn save_with(path: impl AsRef<Path>, state: &StateDict, metadata: &BTreeMap<String, String>) -> Result<()> {
+pub fn save_with(
+    path: impl AsRef<Path>,
+    state: &StateDict,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
     let path = path.as_ref();
     let _c = frit_tensor::call("save");
     let mut entries = Vec::new();
@@ -119,7 +123,7 @@ pub fn save_with(path: impl AsRef<Path>, state: &StateDict, metadata: &BTreeMap<
     entries.sort_by_key(|(_, dtype, _)| std::cmp::Reverse(dtype.size()));
     let name_file = |e: String| Error::new("save", format!("{}: {e}", path.display()));
     let header = header::write(&entries, metadata).map_err(name_file)?;
-    frit_tensor::realize_all(&state.values().collect::<Vec<_>>())?;
+    Tensor::realize_all(&state.values().collect::<Vec<_>>())?;
 
     let partial = partial_path(path);
     let write = || -> Result<()> {

@@ -11,9 +11,12 @@ fn ramp(n: usize) -> Vec<f32> {
 #[test]
 fn linear_maps_the_last_dim() {
     let l = Linear::new(3, 2);
-    l.weight.assign(&Tensor::from_vec([1f32, 2., 3., 4., 5., 6.], [2, 3]));
-    l.bias.as_ref().unwrap().assign(&Tensor::from_slice(&[0.5f32, -0.5]));
-    assert_close(&l.forward(&Tensor::from_vec([1f32, 0., -1., 2., 1., 0.], [2, 3])), &[-1.5, -2.5, 4.5, 12.5]);
+    l.weight.assign(Tensor::from_vec([1f32, 2., 3., 4., 5., 6.], [2, 3]));
+    l.bias.as_ref().unwrap().assign(Tensor::from_slice(&[0.5f32, -0.5]));
+    assert_close(
+        &l.forward(&Tensor::from_vec([1f32, 0., -1., 2., 1., 0.], [2, 3])),
+        &[-1.5, -2.5, 4.5, 12.5],
+    );
     assert_eq!(l.forward(&Tensor::zeros([3])).shape(), [2]);
     assert_eq!(l.forward(&Tensor::zeros([4, 5, 3])).shape(), [4, 5, 2]);
     assert_eq!(Linear::without_bias(3, 2).parameters().len(), 1);
@@ -36,10 +39,14 @@ fn first_values_are_even_within_torchs_bound() {
 #[test]
 fn conv2d_with_stride_padding_and_groups_is_torchs() {
     let c = Conv2d::grouped(2, 2, [2, 2], 2).stride(2).padding(1);
-    c.weight.assign(&Tensor::from_vec(ramp(8).iter().map(|v| v * 0.5 - 1.0).collect::<Vec<_>>(), [2, 1, 2, 2]));
-    c.bias.as_ref().unwrap().assign(&Tensor::from_slice(&[0.25f32, -0.5]));
+    c.weight
+        .assign(Tensor::from_vec(ramp(8).iter().map(|v| v * 0.5 - 1.0).collect::<Vec<_>>(), [2, 1, 2, 2]));
+    c.bias.as_ref().unwrap().assign(Tensor::from_slice(&[0.25f32, -0.5]));
     let x = Tensor::from_vec(ramp(18), [1, 2, 3, 3]) * 0.1;
-    assert_close(&c.forward(&x), &[0.25, 0.349999994, 0.400000006, 0.0, 1.75000012, 4.25, 5.05000019, 10.3500004]);
+    assert_close(
+        &c.forward(&x),
+        &[0.25, 0.349999994, 0.400000006, 0.0, 1.75000012, 4.25, 5.05000019, 10.3500004],
+    );
     assert_eq!(Conv2d::new(3, 6, 3).dilation(2).forward(&Tensor::zeros([2, 3, 9, 8])).shape(), [2, 6, 5, 4]);
     assert!(Conv2d::grouped(3, 4, [1, 1], 2).forward(&x).check().is_err());
     assert!(Conv2d::new(3, 4, 3).forward(&x).check().is_err());
@@ -52,8 +59,8 @@ fn batch() -> Tensor {
 #[test]
 fn batchnorm_is_torchs_in_both_modes() {
     let bn = BatchNorm::new(3);
-    bn.weight.assign(&Tensor::from_slice(&[1f32, 2., 0.5]));
-    bn.bias.assign(&Tensor::from_slice(&[0f32, 0.5, -1.]));
+    bn.weight.assign(Tensor::from_slice(&[1f32, 2., 0.5]));
+    bn.bias.assign(Tensor::from_slice(&[0f32, 0.5, -1.]));
     let x = batch();
     let trained = training(true, || {
         let y = bn.forward(&x);
@@ -84,8 +91,8 @@ fn batchnorm_is_torchs_in_both_modes() {
 #[test]
 fn layernorm_is_torchs() {
     let ln = LayerNorm::new([2, 2]);
-    ln.weight.assign(&Tensor::from_vec([1f32, 2., 0.5, 3.], [2, 2]));
-    ln.bias.assign(&Tensor::from_vec([0f32, 0.5, -1., 1.], [2, 2]));
+    ln.weight.assign(Tensor::from_vec([1f32, 2., 0.5, 3.], [2, 2]));
+    ln.bias.assign(Tensor::from_vec([0f32, 0.5, -1., 1.], [2, 2]));
     #[rustfmt::skip]
     assert_close(&ln.forward(&batch()).narrow(0, 0, 1), &[
         1.49670708, 1.0282495, -1.30814552, -2.43362236, -0.999895513, -0.928422213, -0.928578913, 5.71379328,

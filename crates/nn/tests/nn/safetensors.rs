@@ -48,7 +48,8 @@ fn every_type_and_shape_survives() {
                  float8_e5m2fnuz float16 bfloat16 float32 float64";
     let mut state = StateDict::new();
     for dtype in names.split_whitespace().filter_map(DType::from_name) {
-        let bytes: Vec<u8> = (0..6 * dtype.size()).map(|i| if dtype == DType::Bool { i as u8 % 2 } else { i as u8 }).collect();
+        let bytes: Vec<u8> =
+            (0..6 * dtype.size()).map(|i| if dtype == DType::Bool { i as u8 % 2 } else { i as u8 }).collect();
         state.insert(dtype.to_string(), Tensor::from_bytes(dtype, &bytes, [2, 3]));
     }
     state.insert("scalar".into(), Tensor::from_vec([1.5f32], ()));
@@ -60,7 +61,11 @@ fn every_type_and_shape_survives() {
     assert_eq!(opened.metadata(), &metadata);
     assert_eq!(opened.names().collect::<Vec<_>>(), state.keys().map(String::as_str).collect::<Vec<_>>());
     for (name, t) in load(&path.0).unwrap() {
-        assert_eq!((t.dtype(), t.dims().unwrap()), (state[&name].dtype(), state[&name].dims().unwrap()), "{name}");
+        assert_eq!(
+            (t.dtype(), t.dims().unwrap()),
+            (state[&name].dtype(), state[&name].dims().unwrap()),
+            "{name}"
+        );
         assert_eq!(t.to_bytes().unwrap(), state[&name].to_bytes().unwrap(), "{name}");
         assert_eq!(opened.view(&name).unwrap().bytes, t.to_bytes().unwrap(), "{name}");
     }
@@ -84,14 +89,21 @@ fn hostile_files_are_errors_that_name_file_and_tensor() {
     let cases = [
         ("empty", vec![], "too few"),
         ("length", file(&w("[0,8]"), &[0; 8])[..40].to_vec(), "header claims"),
-        ("truncated", file(&w("[0,8]"), &[0; 7]), "tensor \"w\": bytes 0..8 are not inside the 7 bytes of data"),
+        (
+            "truncated",
+            file(&w("[0,8]"), &[0; 7]),
+            "tensor \"w\": bytes 0..8 are not inside the 7 bytes of data",
+        ),
         ("oversized", file(&w("[0,18446744073709551616]"), &[0; 8]), "tensor \"w\": \"data_offsets\""),
         ("longer", file(&w("[0,8]"), &[0; 12]), "4 bytes at the end"),
     ];
     for (name, bytes, part) in cases {
         let path = Temp::with(name, &bytes);
         let e = load(&path.0).unwrap_err().to_string();
-        assert!(e.starts_with("load: ") && e.contains(part) && e.contains(name) && e.contains("safetensors.rs"), "{e}");
+        assert!(
+            e.starts_with("load: ") && e.contains(part) && e.contains(name) && e.contains("safetensors.rs"),
+            "{e}"
+        );
     }
     let e = load("/no/such/file").unwrap_err().to_string();
     assert!(e.contains("/no/such/file: No such file"), "{e}");

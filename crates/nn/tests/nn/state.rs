@@ -16,7 +16,8 @@ fn net() -> Net {
 #[test]
 fn a_state_dict_has_parameters_and_buffers() {
     let names: Vec<String> = net().state_dict().into_keys().collect();
-    let expected = "a.bias a.weight b.weight bn.bias bn.num_batches_tracked bn.running_mean bn.running_var bn.weight";
+    let expected =
+        "a.bias a.weight b.weight bn.bias bn.num_batches_tracked bn.running_mean bn.running_var bn.weight";
     assert_eq!(names, expected.split(' ').collect::<Vec<_>>());
     assert_eq!(net().parameters().len(), 5);
 }
@@ -31,7 +32,11 @@ fn values_are_taken_over_and_cast() {
     assert_eq!(to.a.weight.dtype(), DType::F32);
     assert!(to.a.weight.is_requires_grad());
     for (name, t) in to.state_dict() {
-        assert_eq!(t.to_vec::<f32>().unwrap(), state[&name].cast(t.dtype()).to_vec::<f32>().unwrap(), "{name}");
+        assert_eq!(
+            t.to_vec::<f32>().unwrap(),
+            state[&name].cast(t.dtype()).to_vec::<f32>().unwrap(),
+            "{name}"
+        );
     }
 }
 
