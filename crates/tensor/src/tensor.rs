@@ -66,6 +66,15 @@ impl Tensor {
     pub(crate) fn set_uop(&self, node: Result<UOp>) {
         *self.0.node.write().unwrap_or_else(|e| e.into_inner()) = node;
     }
+    /// Whether both are the same handle: what changes one changes the other.
+    pub fn is_same(&self, o: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &o.0)
+    }
+    /// Let this handle mean another value from now on, on whatever device that is, without storing anything: for
+    /// loading and moving. Tensors made from it before keep what they were made from.
+    pub fn replace(&self, value: &Tensor) {
+        self.set_uop(value.uop());
+    }
     /// The tensor this is a view of, while someone holds it.
     pub(crate) fn base(&self) -> Option<Tensor> {
         self.0.base.as_ref().and_then(|b| b.upgrade()).map(Tensor)
