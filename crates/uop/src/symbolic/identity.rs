@@ -39,7 +39,6 @@ rules! {
     (Max|Min)(_, _) as n                            => extremum(n);
     (Idiv|Mod)(_, _) as n                           => divmod::simplify(n);
     Tdiv(x, 1)                                      => x;
-    Tdiv(x, y) if x.bounds.0 >= 0 && y.bounds.0 > 0 => x.floordiv(y);
     Lt(_, _) as n                                   => compare::less(n);
     (Eq|Ne)(_, _) as n                              => compare::equal(n);
     (And|Or|Xor|Shl|Shr|Sub|Neg|Tdiv)(..) as n if n.bounds.0 == n.bounds.1 => bounded_constant(n);
