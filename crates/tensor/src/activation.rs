@@ -34,13 +34,15 @@ impl Tensor {
     #[track_caller]
     pub fn elu(&self, alpha: f64) -> Tensor {
         let _c = call("elu");
-        self.gt(0).where_(self, self.clamp_max(0.0).expm1() * alpha)
+        let positive = self.gt(0);
+        positive.where_(self, positive.where_(0.0, self).expm1() * alpha)
     }
     /// elu scaled so that the slope is continuous: `max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
     #[track_caller]
     pub fn celu(&self, alpha: f64) -> Tensor {
         let _c = call("celu");
-        self.gt(0).where_(self, (self.clamp_max(0.0) / alpha).expm1() * alpha)
+        let positive = self.gt(0);
+        positive.where_(self, (positive.where_(0.0, self) / alpha).expm1() * alpha)
     }
     /// The self-normalising elu.
     #[track_caller]

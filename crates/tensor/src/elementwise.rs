@@ -40,8 +40,6 @@ binaries! {
     minus       "sub" Sub;
     /// Product; `a * b`.
     times       "mul" Mul;
-    /// Remainder of floor division, with the divisor's sign; `a % b`.
-    modulo      "mod" Mod;
     /// The greater; NaN if either is.
     maximum     "maximum" Max;
     /// The lesser; NaN if either is.
@@ -138,7 +136,7 @@ unaries! {
     round       |x| if x.dtype.is_float() { x.un(Alu::Round) } else { x.clone() };
     /// Towards zero.
     trunc       |x| if x.dtype.is_float() { x.un(Alu::Trunc) } else { x.clone() };
-    /// -1, 0 or 1; NaN of NaN.
+    /// -1, 0 or 1; 0 of NaN.
     sign        |x| sign(x);
     /// Magnitude.
     abs         |x| abs(x);
@@ -171,9 +169,9 @@ fn sign(x: &UOp) -> UOp {
         DType::Bool => x.clone(),
         d if d.is_unsigned() => x.eq_(&zero).select(&zero, &one),
         d => {
-            let s = x.lt(&zero).select(&x.const_like(-1), &x.eq_(&zero).select(&zero, &one));
-            // a gradient of zero, but not "unconnected"
-            if d.is_float() { x.ne_(x).select(x, &s) } else { s }
+            // at zero (and of NaN): zero, by a way that has the gradient zero instead of none
+            let rest = if d.is_float() { x.ne_(x).select(&zero, &x.un(Alu::Trunc)) } else { zero.clone() };
+            x.lt(&zero).select(&x.const_like(-1), &zero.lt(x).select(&one, &rest))
         }
     }
 }
@@ -187,6 +185,17 @@ fn is_inf(x: &UOp) -> UOp {
 /// As a bool: not zero.
 pub(crate) fn truth(x: &UOp) -> UOp {
     if x.dtype == DType::Bool { x.clone() } else { x.ne_(&x.const_like(0)) }
+}
+
+/// Floor modulo; of floats from `fmod`, which is right for infinite divisors.
+pub(crate) fn remainder(a: &Operand, b: &Operand) -> Tensor {
+    let r = match meet("mod", a, b) {
+        Ok(d) if d.is_float() => a.tensor().fmod(b.clone()),
+        _ => return binary("mod", Alu::Mod, a, b),
+    };
+    let y = b.tensor();
+    let other = r.ne(0).logical_and(r.lt(0).logical_xor(y.lt(0)));
+    other.where_(&r + y, r)
 }
 
 /// x to a whole power by repeated squaring.
@@ -251,7 +260,18 @@ impl Tensor {
         let _c = call("fmod");
         let o = o.into();
         let q = self.trunc_div(o.clone());
-        self.minus(q.times(o))
+        let r = self.minus(q.times(o.clone()));
+        if !r.dtype().is_float() {
+            return r;
+        }
+        // also by infinity
+        self.abs().lt(o.tensor().abs()).where_(self, r)
+    }
+    /// Remainder of floor division, with the divisor's sign; `a % b`.
+    #[track_caller]
+    pub fn modulo(&self, o: impl Into<Operand>) -> Tensor {
+        let _c = call("mod");
+        remainder(&self.into(), &o.into())
     }
     /// x to the power y. A whole number is an exact chain of multiplications.
     ///
@@ -341,7 +361,7 @@ impl Tensor {
         let _c = call("masked_fill");
         mask.where_(v, self)
     }
-    /// No less than `lo`, no more than `hi`. Inside and at the limits the gradient passes.
+    /// No less than `lo`, no more than `hi`. The gradient passes inside, not at the limits.
     #[track_caller]
     pub fn clamp(&self, lo: impl Into<Operand>, hi: impl Into<Operand>) -> Tensor {
         let _c = call("clamp");
@@ -352,14 +372,14 @@ impl Tensor {
     pub fn clamp_min(&self, lo: impl Into<Operand>) -> Tensor {
         let _c = call("clamp");
         let ab = pair("clamp", &self.into(), &lo.into(), Ok);
-        Tensor::of(ab.map(|[x, lo]| x.lt(&lo).select(&lo, &x)))
+        Tensor::of(ab.map(|[x, lo]| x.lt(&lo).or_(&x.eq_(&lo)).select(&lo, &x)))
     }
     /// No more than `hi`.
     #[track_caller]
     pub fn clamp_max(&self, hi: impl Into<Operand>) -> Tensor {
         let _c = call("clamp");
         let ab = pair("clamp", &self.into(), &hi.into(), Ok);
-        Tensor::of(ab.map(|[x, hi]| hi.lt(&x).select(&hi, &x)))
+        Tensor::of(ab.map(|[x, hi]| hi.lt(&x).or_(&hi.eq_(&x)).select(&hi, &x)))
     }
     /// From this to `end` by the fraction `w`: `x + (end - x) * w`.
     #[track_caller]

@@ -140,7 +140,12 @@ mod flip {
     macro_rules! flipped {
         ($($m:ident $alu:ident),*) => {$( #[track_caller] pub fn $m(a: Operand, b: Operand) -> Tensor { let _c = call(stringify!($m)); binary(stringify!($m), Alu::$alu, &a, &b) } )*};
     }
-    flipped!(add Add, sub Sub, mul Mul, rem Mod, bitand And, bitor Or, bitxor Xor, shl Shl, shr Shr);
+    flipped!(add Add, sub Sub, mul Mul, bitand And, bitor Or, bitxor Xor, shl Shl, shr Shr);
+    #[track_caller]
+    pub fn rem(a: Operand, b: Operand) -> Tensor {
+        let _c = call("mod");
+        crate::elementwise::remainder(&a, &b)
+    }
     #[track_caller]
     pub fn div(a: Operand, b: Operand) -> Tensor {
         let _c = call("div");

@@ -31,6 +31,12 @@ pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
     engine("realize", frit_engine::realize(nodes))
 }
 
+/// The value in memory that no other node's value shares: equal constants are one node, their copies are not.
+pub(crate) fn own_memory(x: &UOp) -> Result<UOp> {
+    let bytes = engine("realize", frit_engine::read(x))?;
+    Ok(from_bytes(x.dtype, bytes.len() / x.dtype.size().max(1), &bytes)?.reshape(x.shape()))
+}
+
 /// Devices, and which one new tensors are made on.
 pub struct Device;
 

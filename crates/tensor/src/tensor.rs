@@ -140,10 +140,7 @@ impl Tensor {
                     "{dtype} values have no gradients; cast to a float type"
                 ));
             } else if !u.any(|n| n.op == Op::Buffer) {
-                self.set_uop(crate::realize::realize_nodes(&[u]).and_then(|mut v| match v.pop() {
-                    Some(n) => Ok(n),
-                    None => fail!("requires_grad", "nothing came back"),
-                }));
+                self.set_uop(crate::realize::own_memory(&u));
             }
         }
         if on && !self.0.requires_grad.swap(true, Ordering::Relaxed) {

@@ -45,7 +45,8 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let both = |p: &UOp, q: &UOp| p.and_(q);
     // a quotient of one where it would be 0/0 or inf/inf, each then set right below
     let special = both(&x.eq_(&zero), &y.eq_(&zero)).or_(&both(&inf(x), &inf(y)));
-    let q = div(&special.select(&one(y), y), &special.select(&one(x), x));
+    // on the axis of y the sign of a zero x does not count
+    let q = div(&special.select(&one(y), y), &special.select(&one(x), &x.eq_(&zero).select(&zero, x)));
     let a = atan(&q);
     let a = x.lt(&zero).select(&minus(y).select(&sub(&a, &pi), &add(&a, &pi)), &a);
     let at_zero = minus(x).select(&pi, &zero);

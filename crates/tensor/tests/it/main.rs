@@ -1,2 +1,6 @@
 //! Everything a user can write, on the interpreter.
+mod assign;
+mod behaviour;
+mod errors;
+mod goldens;
 mod tiny;

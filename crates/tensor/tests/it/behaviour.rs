@@ -1,0 +1,219 @@
+//! Random streams, symbolic sizes, printing, second derivatives, indexing, threads.
+
+use crate::tiny::on;
+use frit_tensor::*;
+
+#[test]
+fn random_is_one_stream() {
+    on(|| {
+        manual_seed(7);
+        let all = Tensor::rand([6]).to_vec::<f32>()?;
+        manual_seed(7);
+        let (a, b) = (Tensor::rand([2, 2]), Tensor::rand([2]));
+        assert_eq!([a.to_vec::<f32>()?, b.to_vec::<f32>()?].concat(), all);
+        let x = Tensor::rand([4000]);
+        let (m, s) = (x.mean(..).item::<f32>()?, x.std(.., 1).item::<f32>()?);
+        assert!((m - 0.5).abs() < 0.02 && (s - 0.2887).abs() < 0.02, "{m} {s}");
+        let n = Tensor::randn([4000]);
+        let (m, s) = (n.mean(..).item::<f32>()?, n.std(.., 1).item::<f32>()?);
+        assert!(m.abs() < 0.06 && (s - 1.0).abs() < 0.05, "{m} {s}");
+        let i = Tensor::randint(-2, 3, [500]).to_vec::<i32>()?;
+        assert!(i.iter().all(|v| (-2..3).contains(v)) && (-2..3).all(|v| i.contains(&v)));
+        let d = Tensor::ones([1000]).dropout(0.25).to_vec::<f32>()?;
+        assert!(d.iter().all(|v| *v == 0.0 || (*v - 4.0 / 3.0).abs() < 1e-6));
+        let kept = d.iter().filter(|v| **v != 0.0).count();
+        assert!((690..810).contains(&kept), "{kept}");
+        Ok(())
+    });
+}
+
+#[test]
+fn sizes_may_be_variables() {
+    on(|| {
+        let t = Variable::new("T", 1, 8)?;
+        for n in [3, 5, 1, 8] {
+            let len = t.bind(n)?;
+            let x = Tensor::arange(&len).float() + 1.0;
+            assert_eq!(x.shape().to_string(), format!("[T={n}]"));
+            assert_eq!(x.sum(..).item::<f32>()?, (n * (n + 1) / 2) as f32);
+            let m = x.reshape((&len, 1)) * x.reshape((1, &len));
+            assert_eq!(m.sum(1).to_vec::<f32>()?.len(), n as usize);
+            let w = Tensor::arange(16).reshape([8, 2]).float();
+            let rows = w.narrow(0, 0, &len);
+            let y = x.reshape((1, &len)).matmul(&rows).to_vec::<f32>()?;
+            let want: f32 = (0..n).map(|i| ((i + 1) * 2 * i) as f32).sum();
+            assert_eq!(y[0], want);
+        }
+        let e = (Tensor::zeros((t.bind(3)?, 2)) + Tensor::zeros([4, 2])).check().unwrap_err().to_string();
+        assert!(e.starts_with("add: whether size T=3 equals size 4 cannot be decided"), "{e}");
+        assert!(t.bind(9).is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn printing_is_numpys() {
+    on(|| {
+        assert_eq!(Tensor::arange(3).to_string(), "[0 1 2]");
+        assert_eq!(Tensor::new([[1.0, 2.5], [-3.0, 4.0]]).to_string(), "[[ 1.   2.5]\n [-3.   4. ]]");
+        assert_eq!(Tensor::new(1.5).to_string(), "1.5");
+        assert_eq!(Tensor::new([true, false]).to_string(), "[ True False]");
+        assert_eq!(Tensor::arange(2000).to_string(), "[   0    1    2 ... 1997 1998 1999]");
+        assert_eq!(Tensor::zeros([0, 3]).to_string(), "[]");
+        Ok(())
+    });
+}
+
+#[test]
+fn second_derivatives() {
+    on(|| {
+        let x = Tensor::new([0.3, -1.2, 2.0]);
+        let funcs: [(fn(&Tensor) -> Tensor, fn(f64) -> f64); 5] = [
+            (|x| x.tanh(), |x| -2.0 * x.tanh() * (1.0 - x.tanh().powi(2))),
+            (
+                |x| x.sigmoid(),
+                |x| {
+                    let s = 1.0 / (1.0 + (-x).exp());
+                    s * (1.0 - s) * (1.0 - 2.0 * s)
+                },
+            ),
+            (|x| x.exp() * x, |x| x.exp() * (x + 2.0)),
+            (|x| x.pow(4), |x| 12.0 * x * x),
+            (|x| x.sin(), |x| -x.sin()),
+        ];
+        for (f, want) in funcs {
+            let g = f(&x).sum(..).gradient(&[&x])?.remove(0);
+            let h = g.sum(..).gradient(&[&x])?.remove(0).to_vec::<f32>()?;
+            for (h, x) in h.iter().zip([0.3, -1.2, 2.0]) {
+                assert!((*h as f64 - want(x)).abs() < 1e-4 * (1.0 + want(x).abs()), "{h} {}", want(x));
+            }
+        }
+        // through matmul and softmax: symmetric hessian-vector product by finite differences
+        let w = Tensor::new([[0.5, -0.2], [0.1, 0.7]]);
+        let v = Tensor::new([[1.0, 0.5], [-0.5, 2.0]]);
+        let loss = |w: &Tensor| w.matmul(w).softmax(-1).square().sum(..);
+        let hv =
+            (loss(&w).gradient(&[&w])?.remove(0) * &v).sum(..).gradient(&[&w])?.remove(0).to_vec::<f32>()?;
+        let eps = 1e-2;
+        let at = |s: f64| -> Result<Vec<f32>> {
+            let p = (&w + &v * s).detach();
+            loss(&p).gradient(&[&p])?.remove(0).to_vec::<f32>()
+        };
+        for ((a, b), h) in at(eps)?.iter().zip(at(-eps)?).zip(&hv) {
+            let fd = (a - b) / (2.0 * eps as f32);
+            assert!((fd - h).abs() < 2e-3, "{fd} {h}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn second_derivatives_of_convolution() {
+    on(|| {
+        let x = (Tensor::arange(2 * 2 * 5 * 6).float() * 0.37).sin().reshape([2, 2, 5, 6]).realize()?;
+        let w = (Tensor::arange(3 * 2 * 3 * 2).float() * 0.91).cos().reshape([3, 2, 3, 2]).realize()?;
+        let v = (Tensor::arange(3 * 2 * 3 * 2).float() * 0.5).cos().reshape([3, 2, 3, 2]).realize()?;
+        let loss =
+            |w: &Tensor| x.conv2d(w, None, Window::new().stride([2, 1]).padding(1)).tanh().square().sum(..);
+        let hv =
+            (loss(&w).gradient(&[&w])?.remove(0) * &v).sum(..).gradient(&[&w])?.remove(0).to_vec::<f32>()?;
+        let eps = 1e-2;
+        let at = |s: f64| -> Result<Vec<f32>> {
+            let p = (&w + &v * s).realize()?;
+            loss(&p).gradient(&[&p])?.remove(0).to_vec::<f32>()
+        };
+        for ((a, b), h) in at(eps)?.iter().zip(at(-eps)?).zip(&hv) {
+            let fd = (a - b) / (2.0 * eps as f32);
+            assert!((fd - h).abs() < 2e-2 * (1.0 + h.abs()), "{fd} {h}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn indexing_as_numpy_does() {
+    on(|| {
+        let x = Tensor::arange(24).reshape([2, 3, 4]);
+        let v = |t: Tensor| t.to_vec::<i32>();
+        assert_eq!(v(x.at((1, .., 2)))?, [14, 18, 22]);
+        assert_eq!(v(x.at((Ellipsis, 0)))?, [0, 4, 8, 12, 16, 20]);
+        assert_eq!(x.at((0, NewAxis, 1..)).shape(), [1, 2, 4]);
+        assert_eq!(v(x.at((0, 0, step(3..0, -1))))?, [3, 2, 1]);
+        assert_eq!(v(x.at((0, 0, 1..100)))?, [1, 2, 3]);
+        let (i, j) = (Tensor::new([1, 0]), Tensor::new([2, -1]));
+        assert_eq!(v(x.at((0, &j)))?, [8, 9, 10, 11, 8, 9, 10, 11]);
+        assert_eq!(v(x.at((&i, &j)))?, [20, 21, 22, 23, 8, 9, 10, 11]);
+        assert_eq!(v(x.at((&i, .., &j)))?, [14, 18, 22, 3, 7, 11]);
+        assert_eq!(x.at((&i, .., &j)).shape(), [2, 3]);
+        assert_eq!(x.at((.., &j, 0..1)).shape(), [2, 2, 1]);
+        assert_eq!(v(x.at(Tensor::new([[1], [0]])).at((.., 0, 0, 0)))?, [12, 0]);
+        assert_eq!(v(x.flatten(0, -1).take(&Tensor::new([3, -1])))?, [3, 23]);
+        let m = Tensor::new([1, 0, 3]).gt(0);
+        assert_eq!(v(Tensor::new([5, 6, 7]).masked_select(&m)?)?, [5, 7]);
+        assert_eq!(v(m.nonzero()?)?, [0, 2]);
+        Ok(())
+    });
+}
+
+#[test]
+fn einsum_is_einsum() {
+    on(|| {
+        let (a, b) = (Tensor::arange(6).reshape([2, 3]), Tensor::arange(12).reshape([3, 4]));
+        assert_eq!(Tensor::einsum("ij,jk->ik", &[&a, &b]).to_vec::<i32>()?, a.matmul(&b).to_vec::<i32>()?);
+        assert_eq!(Tensor::einsum("ij->ji", &[&a]).to_vec::<i32>()?, a.t().to_vec::<i32>()?);
+        assert_eq!(Tensor::einsum("ij->", &[&a]).item::<i32>()?, 15);
+        let s = Tensor::arange(9).reshape([3, 3]);
+        assert_eq!(Tensor::einsum("ii->i", &[&s]).to_vec::<i32>()?, [0, 4, 8]);
+        assert_eq!(Tensor::einsum("ii", &[&s]).item::<i32>()?, 12);
+        let x = Tensor::arange(24).reshape([2, 3, 4]);
+        assert_eq!(Tensor::einsum("...ij->...ji", &[&x]).shape(), [2, 4, 3]);
+        assert!(Tensor::einsum("ij,jk", &[&a]).check().is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn backward_adds_up() {
+    on(|| {
+        // equal constants are still two parameters
+        let (a, b) = (Tensor::ones([2]).requires_grad(true), Tensor::ones([2]).requires_grad(true));
+        (&a * 2.0 + &b * 3.0).sum(..).backward()?;
+        (&a * 10.0).sum(..).backward()?;
+        assert_eq!(a.grad().unwrap().to_vec::<f32>()?, [12.0, 12.0]);
+        assert_eq!(b.grad().unwrap().to_vec::<f32>()?, [3.0, 3.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn small_floats_accumulate_widely() {
+    on(|| {
+        let x = Tensor::full([4096], 1.0).half();
+        assert_eq!(x.sum(..).to_vec::<f32>()?, [4096.0]);
+        let y = Tensor::full([1, 3000], 1.0).bfloat16();
+        assert_eq!(y.matmul(&y.t()).to_vec::<f32>()?, [3008.0]);
+        assert_eq!(Tensor::from_vec(vec![200u8; 3], [3]).sum(..).item::<u32>()?, 600);
+        assert_eq!(Tensor::new([true, true]).sum(..).item::<i32>()?, 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn threads_build_and_realise_at_once() {
+    let handles: Vec<_> = (0..4)
+        .map(|i| {
+            std::thread::spawn(move || {
+                on(|| {
+                    for k in 0..5 {
+                        let x = Tensor::arange(10) + (i * 100 + k);
+                        assert_eq!(x.sum(..).item::<i32>()?, 45 + 10 * (i * 100 + k));
+                    }
+                    Ok(())
+                })
+            })
+        })
+        .collect();
+    for h in handles {
+        h.join().unwrap();
+    }
+}
