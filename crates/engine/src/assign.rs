@@ -1,10 +1,10 @@
 //! Assignment: in place when no one else holds the old version, else on a copy.
 //!
-//! A version is `After(view, Store(view, value))`. Before it runs, everything that still sees the version below it is
+//! A version is `After(x, Store(view of x, value))`. Before it runs, everything that still sees the version below it is
 //! looked for: nodes with more holders than this graph accounts for. If there is one, the store goes to a copy:
 //!
 //! ```text
-//! After(v(B), Store(v(B), x))  ->  After(v(C'), Store(v(C'), x))   with C' = After(C, Store(C, B)), C fresh memory
+//! After(u(B), Store(v(B), x))  ->  After(u(C'), Store(v(C'), x))   with C' = After(C, Store(C, B)), C fresh memory
 //! ```
 
 use crate::Error;
@@ -118,7 +118,7 @@ fn on_a_copy(after: &UOp, new: &UOp) -> Result<UOp, Error> {
         Buffer::of(base).ok_or_else(|| Error::Graph("only realised memory can be assigned to".into()))?;
     let device = old.device().into();
     let fresh = Buffer::alloc(&device, base.dtype, old.len())?.into_uop(base.dtype);
-    let whole = whole_buffer(&new.src[0], &fresh);
+    let whole = new.src[1..].iter().any(|s| whole_buffer(&s.src[0], &fresh));
     let start = if whole {
         fresh.clone()
     } else {
@@ -128,9 +128,10 @@ fn on_a_copy(after: &UOp, new: &UOp) -> Result<UOp, Error> {
     };
     let version = version_of(&new.src[0]).clone();
     let start = start.reshape(version.shape());
-    let target = new.src[0].substitute(&FxHashMap::from_iter([(version, start)]));
-    let stores = new.src[1..].iter().map(|s| target.store(&s.src[1]));
-    Ok(target.after(stores.collect::<Vec<_>>()))
+    // the targets move; the values still read the old version
+    let moved = FxHashMap::from_iter([(version, start)]);
+    let stores = new.src[1..].iter().map(|s| s.src[0].substitute(&moved).store(&s.src[1]));
+    Ok(new.src[0].substitute(&moved).after(stores.collect::<Vec<_>>()))
 }
 
 /// Whether the view covers its buffer completely, so that nothing of the old content remains.
