@@ -34,6 +34,8 @@ struct Group {
     loads: Vec<(u32, UOp, UOp)>,
     /// Versions read at indices that run with a reduce.
     reduced: FxHashSet<u32>,
+    /// Some reduce runs once for several iterations of the inner ranges.
+    scoped: bool,
 }
 
 /// Merges kernels; [`Kernel::deps`] are numbers of the merged ones afterwards.
@@ -104,10 +106,11 @@ impl Group {
     fn new(kernel: Kernel, loops: Loops) -> Group {
         let free = kernel.ordered.is_none() && kernel.stores.iter().all(|s| s.site.is_none());
         let space = free.then(|| kernel.ranges.iter().map(|r| r.src[0].clone()).collect());
-        let (mut loads, mut reduced) = (vec![], FxHashSet::default());
+        let (mut loads, mut reduced, mut scoped) = (vec![], FxHashSet::default(), false);
         let outer: FxHashSet<u32> =
             kernel.ranges.iter().filter_map(|r| r.range_arg()).map(|a| a.id).collect();
         for n in kernel.nodes() {
+            scoped |= n.op == Op::Reduce && outer.iter().any(|r| !n.ranges.contains(r));
             if let Some((b, at)) = load_parts(&n) {
                 if n.ranges.iter().any(|r| !outer.contains(r)) {
                     reduced.insert(b);
@@ -115,7 +118,7 @@ impl Group {
                 loads.push((b, at, n));
             }
         }
-        Group { kernel, loops, space, loads, reduced }
+        Group { kernel, loops, space, loads, reduced, scoped }
     }
 }
 
@@ -129,7 +132,9 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
     let alike = new.reduced.is_subset(&old.reduced) || old.reduced.is_subset(&new.reduced);
     let small = |g: &Group| g.loads.iter().all(|l| plan.bufs[l.0 as usize].len <= SMALL);
     let small = small(old) && small(new);
-    if !alike && !small {
+    // one that keeps its inner ranges to itself would take the other's threads away
+    let cramped = old.scoped != new.scoped && !old.reduced.is_empty() && !new.reduced.is_empty();
+    if (!alike || cramped) && !small {
         return None;
     }
     let map: FxHashMap<UOp, UOp> =
