@@ -4,7 +4,7 @@
 //! computes; small reduce axes written out; the loop that re-reads least outside, and its operand copied close. On a
 //! grid: lanes along what is contiguous, or across a reduce where there are few results.
 
-use crate::access::{address, coefficient, slot};
+use crate::access::{address, coefficient};
 use crate::opt::{Opt, Plan};
 use crate::ranges::closed;
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
@@ -122,7 +122,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
             }
             lanes.push(origin);
         }
-        let tiled = self.tile(self.plan.target.registers);
+        let tiled = self.tile(self.plan.target.registers, &lanes);
         if !tiled {
             self.finish_lines(&lanes);
             self.more_in_flight(&lanes);
@@ -133,26 +133,61 @@ impl<'p, 'a> Chooser<'p, 'a> {
 
     /// The cost of the kernel with vectors of `w` along a range, in scalar operations; without, for `None`.
     fn cost(&self, along: Option<(u32, f64)>) -> f64 {
-        let mut cost = 0.0;
-        for a in &self.accesses {
+        let accesses = self.accesses.iter().map(|a| {
             let share = match along {
-                Some((id, w)) if a.around.contains(&id) => match coefficient(&a.idx, id) {
-                    Some(0) if !a.moves_with(id) => 1.0 / w,
-                    Some(1) => 1.0 / w,
-                    _ => 1.2,
+                Some((id, w)) if a.around.contains(&id) => match (coefficient(&a.idx, id), a.node.op) {
+                    (Some(0), _) if !a.moves_with(id) => 1.0 / w,
+                    (Some(1), _) => 1.0 / w,
+                    _ if self.can_be_staged(a, id) => 1.2 / w,
+                    // lane by lane: moved, and put in its place
+                    (_, Op::Load) => 1.8,
+                    _ => 2.5,
                 },
                 _ => 1.0,
             };
-            cost += a.times * share;
+            // a tile of results will use what it loads several times
+            a.times * share / self.reuse(a, along.map(|l| l.0)).min(6.0)
+        });
+        let work = self.work.iter().map(|(n, times)| match along {
+            Some((id, w)) if n.ranges.contains(&id) => 0.5 * times / w,
+            _ => 0.5 * times,
+        });
+        accesses.sum::<f64>() + work.sum::<f64>()
+    }
+
+    /// How many results can share what a load in a reduce gives.
+    fn reuse(&self, a: &Access, lane: Option<u32>) -> f64 {
+        if a.node.op != Op::Load || !self.is_reduced(&a.node) {
+            return 1.0;
         }
-        for (n, times) in &self.work {
-            let share = match along {
-                Some((id, w)) if n.ranges.contains(&id) => 1.0 / w,
-                _ => 1.0,
-            };
-            cost += 0.5 * times * share;
-        }
-        cost
+        let others = |x: &&crate::opt::Axis| {
+            x.kind == AxisKind::Global && !a.moves_with(x.origin) && Some(x.origin) != lane
+        };
+        self.plan.axes.iter().filter(others).map(|x| x.extent.bounds.1.max(1) as f64).product()
+    }
+
+    /// Whether a load could be read from a packed copy in which it is contiguous along a range: it is read again often
+    /// enough, and the copy is small.
+    fn can_be_staged(&self, a: &Access, along: u32) -> bool {
+        let inner: usize = self
+            .plan
+            .axes
+            .iter()
+            .filter(|x| x.kind == AxisKind::Reduce && a.moves_with(x.origin))
+            .map(|x| x.size().unwrap_or(1 << 20))
+            .product();
+        let outer = self.plan.axes.iter().filter(|x| x.kind == AxisKind::Global);
+        let outer: Vec<_> = outer.filter(|x| x.origin != along).collect();
+        let bytes = inner * 4 * self.plan.target.vector_bytes;
+        a.node.op == Op::Load
+            && a.node.src.len() == 1
+            && a.idx.op != Op::Where
+            && coefficient(&a.idx, along).is_some()
+            && self.reduces.len() == 1
+            && outer.len() == 1
+            && outer.iter().all(|x| !a.moves_with(x.origin) && x.size().is_some_and(|n| n >= 64))
+            && inner >= 16
+            && bytes <= self.plan.target.caches[1].max(1 << 20) / 2
     }
 
     /// The range along which vectors pay most, of those never open together with the ones that have them already.
@@ -225,7 +260,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
 
     /// Keep a tile of results in registers where loads in a reduce are used by several of them: the tile that loads
     /// least for what it computes.
-    fn tile(&mut self, registers: usize) -> bool {
+    fn tile(&mut self, registers: usize, lanes: &[u32]) -> bool {
         let loads: Vec<&Access> =
             self.accesses.iter().filter(|a| a.node.op == Op::Load && self.is_reduced(&a.node)).collect();
         if loads.len() < 2 {
@@ -233,11 +268,13 @@ impl<'p, 'a> Chooser<'p, 'a> {
         }
         let outputs = self.origins(&[AxisKind::Global]);
         let reused = |o: u32| loads.iter().any(|l| !l.moves_with(o)) && loads.iter().any(|l| l.moves_with(o));
-        let axes: Vec<(u32, usize)> = outputs
+        let mut axes: Vec<(u32, usize)> = outputs
             .iter()
             .filter(|(o, _)| reused(*o) && self.reduces.iter().all(|r| r.ranges.contains(o)))
             .filter_map(|(o, k)| Some((*o, self.size(*o, *k)?)))
             .collect();
+        // of tiles that are as good, the one that is closest in memory
+        axes.sort_by_key(|(o, _)| (!lanes.contains(o), std::cmp::Reverse(self.find(*o, AxisKind::Global))));
         let results = self.reduces.len();
         let fits = |n: usize| -> Vec<usize> { (1..=8).filter(|f| n.is_multiple_of(*f)).collect() };
         let mut best: (f64, Vec<(u32, usize)>) = (0.0, vec![]);
@@ -284,17 +321,19 @@ impl<'p, 'a> Chooser<'p, 'a> {
     /// Where some accesses are contiguous along one axis and some along another, a square of both is walked at once, so
     /// that each line of memory is used up while it is near.
     fn finish_lines(&mut self, lanes: &[u32]) {
-        for (origin, kind) in self.origins(&[AxisKind::Global, AxisKind::Loop]) {
-            let crosswise = |a: &Access| {
-                coefficient(&a.idx, origin) == Some(1)
-                    && lanes.iter().any(|l| !matches!(coefficient(&a.idx, *l), Some(0 | 1)))
-            };
-            if lanes.contains(&origin) || !self.accesses.iter().any(crosswise) {
+        let along =
+            |c: &Self, o: u32| c.accesses.iter().filter(|a| coefficient(&a.idx, o) == Some(1)).count();
+        let mut axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
+        axes.retain(|(o, _)| along(self, *o) > 0);
+        if axes.len() < 2 {
+            return;
+        }
+        for (origin, kind) in axes {
+            if lanes.contains(&origin) {
                 continue;
             }
             if let Some(axis) = self.find(origin, kind) {
-                _ = [16, 8, 4].into_iter().find(|n| self.split(axis, *n, AxisKind::Upcast));
-                return;
+                _ = [8, 4, 2].into_iter().find(|n| self.split(axis, *n, AxisKind::Upcast));
             }
         }
     }
@@ -304,7 +343,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
         for origin in lanes {
             for kind in [AxisKind::Reduce, AxisKind::Global, AxisKind::Loop] {
                 let Some(axis) = self.find(*origin, kind) else { continue };
-                if !self.plan.axes[axis].size().is_some_and(|n| n >= 8) || self.plan.copies(*origin) > 64 {
+                if self.plan.axes[axis].size().is_none_or(|n| n < 8) || self.plan.copies(*origin) > 64 {
                     continue;
                 }
                 for n in [4, 3, 2] {
@@ -351,38 +390,57 @@ impl<'p, 'a> Chooser<'p, 'a> {
         }
     }
 
-    /// Of two outer loops around a reduce, the shorter one goes outside: what moves only with it is then re-read from
-    /// near memory, the other operand as rarely as can be. If its walk is strided it is copied there first.
+    /// Bytes that a load of the reduce walks while the outer loops stand still.
+    fn footprint(&self, load: &UOp) -> f64 {
+        let idx = &load.src[0].src[1];
+        let inner = |k: AxisKind| matches!(k, AxisKind::Reduce | AxisKind::Upcast | AxisKind::Unroll);
+        let axes = self.plan.axes.iter().filter(|a| inner(a.kind) && idx.ranges.contains(&a.origin));
+        axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>() * load.dtype.size() as f64
+    }
+
+    /// Of the outer loops around a reduce, the one that reads least new in each round goes inside. What stays while it
+    /// runs is copied close first if its walk is strided.
     fn order_loops(&mut self) {
         let outer: Vec<usize> =
             (0..self.plan.axes.len()).filter(|&i| self.plan.axes[i].kind == AxisKind::Global).collect();
-        let [a, b] = outer[..] else { return };
-        let size = |c: &Self, i: usize| c.plan.axes[i].size();
-        let (Some(m), Some(n)) = (size(self, a), size(self, b)) else { return };
-        if self.reduces.len() != 1 || m < 2 || n < 2 {
+        if outer.len() < 2 || self.reduces.len() != 1 {
             return;
         }
-        let threads = self.plan.target.threads;
-        let (mut outside, mut inside) = (self.plan.axes[a].origin, self.plan.axes[b].origin);
-        let mut times = n;
-        if n < m && n >= threads && self.take(Opt::Swap { a, b }) {
-            (outside, inside, times) = (inside, outside, m);
-        }
-        // what stays while the inner loop runs
-        let near = |op: &UOp| {
-            let idx = &op.src[0].src[1];
-            idx.ranges.contains(&outside) && !idx.ranges.contains(&inside) && self.is_reduced(op)
+        let loads: Vec<UOp> = self.plan.operands.iter().filter(|l| self.is_reduced(l)).cloned().collect();
+        let fresh = |axis: usize| {
+            let origin = self.plan.axes[axis].origin;
+            let moving = loads.iter().filter(|l| l.src[0].src[1].ranges.contains(&origin));
+            moving.map(|l| self.footprint(l)).sum::<f64>()
         };
-        let Some(operand) = self.plan.operands.iter().position(near) else { return };
+        let long = |i: &usize| self.plan.axes[*i].size().is_some_and(|n| n >= 4);
+        let last = outer[outer.len() - 1];
+        let best = outer.iter().copied().filter(long).min_by(|a, b| fresh(*a).total_cmp(&fresh(*b)));
+        let mut inside = self.plan.axes[last].origin;
+        if let Some(best) = best.filter(|b| *b != last && 2.0 * fresh(*b) < fresh(last)) {
+            let origin = self.plan.axes[best].origin;
+            let mut order: Vec<usize> = (0..self.plan.axes.len()).filter(|i| *i != best).collect();
+            order.insert(order.iter().position(|i| *i == last).map_or(0, |p| p + 1), best);
+            if self.take(Opt::Reorder { order }) {
+                inside = origin;
+            }
+        }
+        self.pack(inside);
+    }
+
+    /// Copy the operand that stays while the loop `inside` runs, if its walk is strided and it is read often enough.
+    fn pack(&mut self, inside: u32) {
+        let Some(at) = self.find(inside, AxisKind::Global) else { return };
+        let stays = |op: &UOp| !op.src[0].src[1].ranges.contains(&inside) && self.is_reduced(op);
+        let Some(operand) = self.plan.operands.iter().position(stays) else { return };
         let load = &self.plan.operands[operand];
         let idx = &load.src[0].src[1];
+        let vectors =
+            self.plan.axes.iter().filter(|a| a.kind == AxisKind::Upcast && idx.ranges.contains(&a.origin));
+        let scattered = vectors.into_iter().any(|a| coefficient(idx, a.origin) != Some(1));
         let strided = closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > 64));
-        let whole = slot(load).is_some() && load.src[0].src[0].shape()[0].as_int().unwrap_or(0) > 1 << 14;
-        if strided && whole && times >= 8 {
-            let at = self.plan.axes.iter().position(|x| x.origin == outside && x.kind == AxisKind::Global);
-            if let Some(at) = at {
-                self.take(Opt::Stage { operand, at: at + 1, space: Space::Local });
-            }
+        let large = load.src[0].src[0].shape()[0].as_int().is_some_and(|n| n > 1 << 14);
+        if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
+            self.take(Opt::Stage { operand, at, space: Space::Local });
         }
     }
 
@@ -399,7 +457,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
         if outputs <= 4096.0 && longest >= 32 && self.group(&reduces) {
             return;
         }
-        self.tile(self.plan.target.registers.min(40));
+        self.tile(self.plan.target.registers.min(40), &[]);
         self.unroll();
         // lanes along the axes that accesses walk closest, the closest last
         let mut axes: Vec<(f64, u32)> = self
@@ -420,10 +478,12 @@ impl<'p, 'a> Chooser<'p, 'a> {
         for (at, (_, origin)) in axes.iter().enumerate().take(3) {
             let Some(n) = self.size(*origin, AxisKind::Global) else { continue };
             // wide loads and stores where memory is contiguous and there is enough to do
-            if at == 0 && self.reduces.is_empty() && n >= 256 {
-                if let Some(axis) = self.find(*origin, AxisKind::Global) {
-                    self.split(axis, 4, AxisKind::Upcast);
-                }
+            if at == 0
+                && self.reduces.is_empty()
+                && n >= 256
+                && let Some(axis) = self.find(*origin, AxisKind::Global)
+            {
+                self.split(axis, 4, AxisKind::Upcast);
             }
             for f in (2..=most / lanes).rev() {
                 let Some(axis) = self.find(*origin, AxisKind::Global) else { break };

@@ -12,7 +12,7 @@ use crate::access::{address, coefficient, slot, substitute_open};
 use crate::ranges::{self, Replacement, closed};
 use crate::{Ctx, Error, Opts};
 use frit_abi::Target;
-use frit_uop::{Arg, AxisKind, Op, Scalar, Space, UOp};
+use frit_uop::{Alu, Arg, AxisKind, Op, Scalar, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -397,8 +397,9 @@ impl<'a> Plan<'a> {
         let idx = &load.src[0].src[1];
         tile.sort_by_key(|a| {
             let side_by_side = matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp);
-            let vector = a.kind == Upcast && coefficient(idx, a.origin) == Some(1);
-            (side_by_side, vector)
+            let contiguous = a.kind == Upcast && coefficient(idx, a.origin) == Some(1);
+            let vector = a.kind == Upcast && a.size() == Some(self.target.lanes(load.dtype));
+            (side_by_side, contiguous, vector)
         });
         let len: Option<usize> = tile.iter().map(|a| a.size()).product();
         let len = len.ok_or("its size is not known")?;
@@ -535,13 +536,30 @@ fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>) -> UOp {
             new.with_src(src)
         }
         Op::Reduce => {
-            let (Some(gate), Arg::Alu(op)) = (all(&closed(old)), &old.arg) else { return new };
+            let ids = closed(old);
+            let (Some(gate), Arg::Alu(op)) = (all(&ids), &old.arg) else { return new };
+            let masked: SmallVec<[u32; 4]> =
+                ids.iter().copied().filter(|id| gates.contains_key(id)).collect();
+            if *op == Alu::Add && masked.iter().all(|id| is_zero_outside(&old.src[0], *id)) {
+                return new;
+            }
             let Some(identity) = Scalar::identity(*op, new.dtype) else { return new };
             let mut src = new.src.clone();
             src[0] = gate.select(&src[0], &UOp::constant(identity, new.dtype));
             new.with_src(src)
         }
         _ => new,
+    }
+}
+
+/// Whether a value is zero where the loads that move with a range read nothing.
+fn is_zero_outside(x: &UOp, id: u32) -> bool {
+    match x.op {
+        Op::Load => address(x).is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
+        // both, since zero times infinity is not zero
+        Op::Mul | Op::Add | Op::Sub => x.src.iter().all(|s| is_zero_outside(s, id)),
+        Op::Cast | Op::Neg => is_zero_outside(&x.src[0], id),
+        _ => false,
     }
 }
 
