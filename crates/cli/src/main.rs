@@ -1,1 +1,67 @@
-fn main() {}
+//! The `frit` binary: what devices there are, how fast things run.
+
+mod bench;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+frit: a deep-learning compiler
+
+usage:
+  frit devices                 devices this machine has, and what is known of them
+  frit bench [NAME...]         run the benchmarks whose names contain one of NAME (all without); a JSON line each
+  frit bench --list            list the names
+  frit --version
+
+environment:
+";
+
+/// Every flag of every room, for the help text.
+fn flags() -> String {
+    let engine = frit::engine::config::FLAGS.iter().map(|(n, a, d)| (*n, *a, *d));
+    let runtime = frit::engine::devices::flags().into_iter();
+    engine.chain(runtime).map(|(name, accepts, about)| format!("  {name:17} {about} ({accepts})\n")).collect()
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
+            print!("{HELP}{}", flags());
+            Ok(())
+        }
+        ["--version" | "-V"] => {
+            println!("frit {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        ["devices"] => {
+            devices();
+            Ok(())
+        }
+        ["bench", ref names @ ..] => bench::run(names),
+        [other, ..] => Err(format!("there is no command '{other}'; see frit --help")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("frit: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn devices() {
+    let default = frit::engine::default_device();
+    for (name, about, found) in frit::engine::devices::list() {
+        let mark = if default.as_ref().is_ok_and(|d| **d == *name) { "*" } else { " " };
+        match found {
+            Ok(text) => println!("{mark} {name:12} {about}\n{:15}{text}", ""),
+            Err(e) => println!("  {name:12} {about}\n{:15}not usable: {e}", ""),
+        }
+    }
+    match default {
+        Ok(_) => println!("\n* is the default; FRIT_DEVICE chooses another"),
+        Err(e) => println!("\nthe default device is not usable: {e}"),
+    }
+}

@@ -104,6 +104,13 @@ pub trait Optimizer {
     #[track_caller]
     fn step_with(&mut self, others: &[&Tensor]) -> Result<()> {
         let _c = frit_tensor::call("step");
+        let changed = self.plan_step()?;
+        Tensor::realize_all(&changed.iter().chain(others.iter().copied()).collect::<Vec<_>>())
+    }
+    /// Builds a step without running it, and takes the gradients: every tensor it changes, to be realised together.
+    #[track_caller]
+    fn plan_step(&mut self) -> Result<Vec<Tensor>> {
+        let _c = frit_tensor::call("step");
         let grads: Vec<Option<Tensor>> = self.params().parameters.iter().map(Tensor::grad).collect();
         if grads.iter().all(Option::is_none) {
             return Err(Error::new("step", "no parameter has a gradient; call backward first"));
@@ -128,9 +135,7 @@ pub trait Optimizer {
             }
         }
         let Params { parameters, buffers, .. } = self.params();
-        let mut all: Vec<&Tensor> = parameters.iter().chain(buffers).chain(self.state()).collect();
-        all.extend(others);
-        Tensor::realize_all(&all)
+        Ok(parameters.iter().chain(buffers).chain(self.state()).cloned().collect())
     }
 }
 

@@ -1,0 +1,111 @@
+//! How long the compiler takes: real models on the NULL device, nothing cached.
+
+use super::models::{BERT_LARGE, GPT2, LLAMA_8B, Mnist, Resnet50, Transformer};
+use super::{Bench, Line};
+use frit::engine::measure;
+use frit::nn::*;
+use frit::*;
+use std::time::Instant;
+
+/// Build a graph with `outputs` on the NULL device, then time every stage to rendered code.
+fn compile(outputs: impl Fn() -> Result<Vec<Tensor>>) -> Result<Line> {
+    let start = Instant::now();
+    let tensors = outputs()?;
+    let nodes = tensors.iter().map(|t| t.uop()).collect::<Result<Vec<_>>>()?;
+    let graph = start.elapsed().as_secs_f64() * 1e3;
+    let error = |e: frit::engine::Error| Error::new("compile", e.to_string());
+    let t = measure::compile_times(&nodes).map_err(error)?;
+    let wall = measure::compile_wall(&nodes).map_err(error)?;
+    let [schedule, lower, render] = [t.schedule, t.lower, t.render].map(|d| d.as_secs_f64() * 1e3);
+    Ok(Line::new(graph + schedule + lower + render)
+        .with("graph_ms", graph)
+        .with("schedule_ms", schedule)
+        .with("lower_ms", lower)
+        .with("render_ms", render)
+        .with("wall_ms", graph + wall.as_secs_f64() * 1e3)
+        .with("kernels", t.kernels as f64)
+        .with("distinct", t.distinct as f64)
+        .with("arena_mb", t.arena_bytes as f64 / 1e6))
+}
+
+fn bench(name: &str, run: impl Fn() -> Result<Line> + Copy + 'static) -> Bench {
+    Bench::new(format!("compile_{name}"), move |_| Device::scope("NULL", run)?)
+}
+
+/// Everything a training step updates, with the loss last.
+fn train<M: Module>(model: &M, opt: &mut Adam, loss: impl Fn(&M) -> Tensor) -> Result<Vec<Tensor>> {
+    training(true, || {
+        let loss = loss(model);
+        loss.backward()?;
+        let mut outputs = opt.plan_step()?;
+        outputs.push(loss);
+        Ok(outputs)
+    })
+}
+
+fn tokens(b: usize, t: usize, vocab: usize) -> Result<Tensor> {
+    let x = Tensor::randint(0, vocab as i64, [b, t]);
+    x.realize()?;
+    Ok(x)
+}
+
+fn image(b: usize, c: usize, n: usize) -> Result<Tensor> {
+    let x = Tensor::randn([b, c, n, n]);
+    x.realize()?;
+    Ok(x)
+}
+
+fn transformer_train(c: super::models::Config, batch: usize, len: usize) -> Result<Line> {
+    let model = Transformer::new(c, true);
+    let mut opt = Adam::new(&model, 1e-3)?;
+    let (x, y) = (tokens(batch, len, c.vocab)?, tokens(batch, len, c.vocab)?.flatten(0, -1));
+    let loss = |m: &Transformer| m.forward(&x).reshape((-1, c.vocab)).cross_entropy(&y);
+    let opt = std::cell::RefCell::new(&mut opt);
+    compile(|| train(&model, &mut opt.borrow_mut(), loss))
+}
+
+fn image_train<M: Module>(
+    model: M,
+    forward: fn(&M, &Tensor) -> Tensor,
+    x: Tensor,
+    classes: usize,
+) -> Result<Line> {
+    let opt = std::cell::RefCell::new(Adam::new(&model, 1e-3)?);
+    let y = Tensor::randint(0, classes as i64, [x.dims()?[0]]);
+    y.realize()?;
+    compile(|| train(&model, &mut opt.borrow_mut(), |m| forward(m, &x).cross_entropy(&y)))
+}
+
+/// The list.
+pub fn benches() -> Vec<Bench> {
+    vec![
+        bench("resnet50_infer", || {
+            let model = Resnet50::new();
+            model.realize_state()?;
+            let x = image(1, 3, 224)?;
+            compile(|| Ok(vec![model.forward(&x)]))
+        }),
+        bench("resnet50_train", || image_train(Resnet50::new(), Resnet50::forward, image(16, 3, 224)?, 1000)),
+        bench("mnist_train", || image_train(Mnist::new(), Mnist::forward, image(512, 1, 28)?, 10)),
+        bench("bert_large_train", || transformer_train(BERT_LARGE, 8, 512)),
+        bench("gpt2_train", || transformer_train(GPT2, 4, 128)),
+        bench("llama8b_token", || {
+            let model = Transformer::new(LLAMA_8B, true);
+            model.realize_state()?;
+            let x = tokens(1, 1, LLAMA_8B.vocab)?;
+            compile(|| Ok(vec![model.forward(&x)]))
+        }),
+        Bench::new("uop_intern", |_| {
+            let (one, two) =
+                (frit::engine::measure::intern_hit_ns(1), frit::engine::measure::intern_hit_ns(2));
+            Ok(Line::new(one / 1e6).with("ns", one).with("ns_two_threads", two).with("scaling", one / two))
+        }),
+        Bench::new("launch_add", |_| {
+            let (a, b) = (Tensor::ones([16]).contiguous(), Tensor::ones([16]).contiguous());
+            Tensor::realize_all(&[&a, &b])?;
+            let line = super::time(|| (&a + &b).realize().map(|_| ()))?;
+            let us = line.ms * 1e3;
+            Ok(line.with("us", us))
+        }),
+    ]
+}

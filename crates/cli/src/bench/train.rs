@@ -1,0 +1,55 @@
+//! Whole models: inference and training steps.
+
+use super::models::{GPT2, Mnist, Resnet50, Transformer};
+use super::{Bench, peak_mb, time};
+use frit::nn::*;
+use frit::*;
+
+/// One training step of the digit network, ready to run again.
+pub fn mnist_step() -> Result<impl FnMut() -> Result<()>> {
+    let model = Mnist::new();
+    let mut opt = Adam::new(&model, 1e-3)?;
+    let x = Tensor::randn([512, 1, 28, 28]);
+    let y = Tensor::randint(0, 10, [512]);
+    Tensor::realize_all(&[&x, &y])?;
+    Ok(move || {
+        training(true, || {
+            let loss = model.forward(&x).cross_entropy(&y);
+            loss.backward()?;
+            opt.step_with(&[&loss])?;
+            opt.zero_grad();
+            Ok(())
+        })
+    })
+}
+
+fn forward(model: impl Fn(&Tensor) -> Tensor, dims: &[usize]) -> Result<super::Line> {
+    let x = Tensor::randn(dims);
+    x.realize()?;
+    time(|| model(&x).realize().map(|_| ()))
+}
+
+/// The list.
+pub fn benches() -> Vec<Bench> {
+    vec![
+        Bench::new("mnist_train_bs512", |_| {
+            let line = time(mnist_step()?)?;
+            Ok(line.with("peak_mb", peak_mb(0)?))
+        }),
+        Bench::new("gpt2_prefill_128", |_| {
+            let model = Transformer::new(GPT2, false);
+            model.realize_state()?;
+            forward(|x| model.forward(x), &[1, 128, GPT2.dim])
+        }),
+        Bench::new("gpt2_token_nocache", |_| {
+            let model = Transformer::new(GPT2, false);
+            model.realize_state()?;
+            forward(|x| model.forward(x), &[1, 1, GPT2.dim])
+        }),
+        Bench::new("resnet50_infer_bs1", |_| {
+            let model = Resnet50::new();
+            model.realize_state()?;
+            forward(|x| model.forward(x), &[1, 3, 224, 224])
+        }),
+    ]
+}
