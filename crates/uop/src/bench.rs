@@ -12,6 +12,8 @@ use std::time::Instant;
 const NODES: i64 = 1024;
 /// Passes over them in one run.
 const ROUNDS: usize = 32;
+/// Runs, of which the least disturbed counts.
+const RUNS: usize = 200;
 
 /// Nanoseconds an interning hit takes: making nodes `x + c` that exist already, `threads` threads at once, each on
 /// expressions of its own, as when several kernels are compiled at once. The time is per hit over all threads together,
@@ -26,25 +28,36 @@ pub fn intern_hit_ns(threads: usize) -> f64 {
             (x, constants, alive)
         })
         .collect();
-    // many short runs, each from a common start to the last thread's end; the least, since others were disturbed
-    let (start, end) = (Barrier::new(threads), Barrier::new(threads));
-    let best = Mutex::new(f64::INFINITY);
+    // many short runs, each from the first thread's begin to the last one's end; the least, since others were disturbed
+    let barrier = Barrier::new(threads);
+    let (span, best) = (Mutex::new(None::<(Instant, Instant)>), Mutex::new(f64::INFINITY));
+    let lock = |m: &Mutex<Option<(Instant, Instant)>>, f: &dyn Fn(&mut Option<(Instant, Instant)>)| {
+        f(&mut m.lock().unwrap_or_else(|e| e.into_inner()))
+    };
     std::thread::scope(|s| {
         for (x, constants, _alive) in &sets {
-            let (start, end, best) = (&start, &end, &best);
+            let (barrier, span, best, lock) = (&barrier, &span, &best, &lock);
             s.spawn(move || {
-                for _ in 0..100 {
-                    start.wait();
+                for _ in 0..RUNS {
+                    barrier.wait();
                     let begin = Instant::now();
                     for c in (0..ROUNDS).flat_map(|_| constants) {
                         std::hint::black_box(x + c);
                     }
-                    if end.wait().is_leader() {
-                        let ns =
-                            begin.elapsed().as_nanos() as f64 / (ROUNDS * threads * NODES as usize) as f64;
-                        let mut best = best.lock().unwrap_or_else(|e| e.into_inner());
-                        *best = best.min(ns);
+                    let end = Instant::now();
+                    lock(span, &|s| {
+                        let (b, e) = s.unwrap_or((begin, end));
+                        *s = Some((b.min(begin), e.max(end)));
+                    });
+                    if barrier.wait().is_leader() {
+                        lock(span, &|s| {
+                            let Some((b, e)) = s.take() else { return };
+                            let hits = (ROUNDS * threads * NODES as usize) as f64;
+                            let mut best = best.lock().unwrap_or_else(|e| e.into_inner());
+                            *best = best.min((e - b).as_nanos() as f64 / hits);
+                        });
                     }
+                    barrier.wait();
                 }
             });
         }

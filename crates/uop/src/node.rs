@@ -106,7 +106,7 @@ fn find(
 }
 
 /// Sets of two nodes each in a thread's memory of the nodes it met last.
-const RECENT: usize = 2048;
+const RECENT: usize = 4096;
 type Recent = Vec<[(u64, Weak<Node>); 2]>;
 
 thread_local! {
