@@ -1,9 +1,9 @@
 //! `Log` and `Log2`.
 //!
-//!     x = 2^e * m,  m in [sqrt(1/2), sqrt(2)),  f = m - 1        log(x) = e*ln2 + (f + t),  t = log(1 + f) - f
+//!     x = 2^e * m,  m in [sqrt(1/2), sqrt(2)),  f = m - 1        log(x) = e*ln2 + log(1 + f)
 //!
-//! float32 takes t from a polynomial in f; float64 from one in s = f / (2 + f), which is shorter. Sums are kept in two
-//! parts until the end, so that there is one rounding that counts.
+//! `log(1 + f)` is f - f^2/2 and a polynomial, for float32 in f, for float64 in s = f / (2 + f), which is shorter. Sums
+//! are kept in two parts until the end, so that there is one rounding that counts.
 
 use super::exp::ln2;
 use super::lacks;
@@ -52,17 +52,20 @@ pub fn split(f: Real, x: &UOp) -> (UOp, UOp) {
     (e.cast(f.dtype), m - f.c(1.0))
 }
 
-/// `log(1 + f) - f`.
-fn tail(f: Real, x: &UOp) -> UOp {
+/// `log(1 + f)`: f - f^2/2 exactly, what follows in the low part.
+fn series(f: Real, x: &UOp) -> Pair {
     let square = x * x;
     let half = &square * f.c(0.5);
+    let lost = fma(x, x, &square.un(Alu::Neg)); // by rounding the square
+    let Pair(sum, low) = Pair::sum(x, &half.un(Alu::Neg));
+    let low = fma(&lost, &f.c(-0.5), &low);
     if f.man == 23 {
-        return fma(&(x * &square), &f.poly(x, &LOG_F32), &half.un(Alu::Neg));
+        return Pair(sum, fma(&(x * &square), &f.poly(x, &LOG_F32), &low));
     }
     let s = x.bin(Alu::Fdiv, &(x + f.c(2.0)));
     let z = &s * &s;
     let r = &z * f.poly(&z, &LOG_F64);
-    fma(&s, &(&half + r), &half.un(Alu::Neg))
+    Pair(sum, fma(&s, &(half + r), &low))
 }
 
 /// `result`, except where the argument is not a positive finite number.
@@ -76,9 +79,9 @@ fn log(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (e, m) = split(f, x);
     let (ln2_hi, ln2_lo) = ln2(f);
-    let Pair(s, low) = Pair::sum(&(&e * ln2_hi), &m);
-    let t = fma(&e, &ln2_lo, &tail(f, &m));
-    Some(special(f, x, &(s + (t + low))))
+    let Pair(l, low) = series(f, &m);
+    let Pair(s, s_low) = Pair::sum(&(&e * ln2_hi), &l);
+    Some(special(f, x, &(s + (fma(&e, &ln2_lo, &low) + s_low))))
 }
 
 fn log2(x: &UOp) -> Option<UOp> {
@@ -88,8 +91,7 @@ fn log2(x: &UOp) -> Option<UOp> {
         (1.4426950216293335, 1.925963033500011e-08),
         (std::f64::consts::LOG2_E, 2.0355273740931033e-17),
     );
-    let Pair(y, y_low) = Pair::product(&m, &f.c(hi));
-    let Pair(s, s_low) = Pair::sum(&e, &y);
-    let t = fma(&m, &f.c(lo), &fma(&tail(f, &m), &f.c(hi), &y_low));
-    Some(special(f, x, &(s + (t + s_low))))
+    let Pair(l, low) = series(f, &m).times(&Pair(f.c(hi), f.c(lo)));
+    let Pair(s, s_low) = Pair::sum(&e, &l);
+    Some(special(f, x, &(s + (low + s_low))))
 }
