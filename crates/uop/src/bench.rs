@@ -5,7 +5,7 @@ use crate::node::UOp;
 use crate::op::Op;
 use crate::symbolic;
 use frit_abi::DType;
-use std::sync::{Barrier, Mutex};
+use std::sync::{Barrier, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Distinct nodes in the working set: about what a kernel in compilation has.
@@ -31,12 +31,9 @@ pub fn intern_hit_ns(threads: usize) -> f64 {
     // many short runs, each from the first thread's begin to the last one's end; the least, since others were disturbed
     let barrier = Barrier::new(threads);
     let (span, best) = (Mutex::new(None::<(Instant, Instant)>), Mutex::new(f64::INFINITY));
-    let lock = |m: &Mutex<Option<(Instant, Instant)>>, f: &dyn Fn(&mut Option<(Instant, Instant)>)| {
-        f(&mut m.lock().unwrap_or_else(|e| e.into_inner()))
-    };
     std::thread::scope(|s| {
         for (x, constants, _alive) in &sets {
-            let (barrier, span, best, lock) = (&barrier, &span, &best, &lock);
+            let (barrier, span, best) = (&barrier, &span, &best);
             s.spawn(move || {
                 for _ in 0..RUNS {
                     barrier.wait();
@@ -45,24 +42,29 @@ pub fn intern_hit_ns(threads: usize) -> f64 {
                         std::hint::black_box(x + c);
                     }
                     let end = Instant::now();
-                    lock(span, &|s| {
-                        let (b, e) = s.unwrap_or((begin, end));
-                        *s = Some((b.min(begin), e.max(end)));
-                    });
-                    if barrier.wait().is_leader() {
-                        lock(span, &|s| {
-                            let Some((b, e)) = s.take() else { return };
-                            let hits = (ROUNDS * threads * NODES as usize) as f64;
-                            let mut best = best.lock().unwrap_or_else(|e| e.into_inner());
-                            *best = best.min((e - b).as_nanos() as f64 / hits);
-                        });
+                    {
+                        let mut span = locked(span);
+                        let (b, e) = span.unwrap_or((begin, end));
+                        *span = Some((b.min(begin), e.max(end)));
+                    }
+                    if barrier.wait().is_leader()
+                        && let Some((b, e)) = locked(span).take()
+                    {
+                        let hits = (ROUNDS * threads * NODES as usize) as f64;
+                        let ns = (e - b).as_nanos() as f64 / hits;
+                        let least = locked(best).min(ns);
+                        *locked(best) = least;
                     }
                     barrier.wait();
                 }
             });
         }
     });
-    best.into_inner().unwrap_or_else(|e| e.into_inner())
+    *locked(&best)
+}
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Nanoseconds per node that simplifying takes: the first time, and again on what came out.
