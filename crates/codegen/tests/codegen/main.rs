@@ -3,6 +3,7 @@
 mod evaluate;
 mod kernels;
 mod run;
+mod shape;
 
 use frit_codegen::{Opts, random_opts};
 use kernels::cases;

@@ -1,0 +1,168 @@
+//! What lowered kernels look like: loops, loads, vectors, errors.
+
+use crate::kernels::{cases, conv, matmul, softmax};
+use crate::run::show;
+use frit_abi::Target;
+use frit_codegen::{Error, Opt, Opts, PASSES, lower, lower_and_watch};
+use frit_uop::{Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
+
+fn case(name: &str) -> UOp {
+    cases().into_iter().find(|c| c.name == name).unwrap().sink
+}
+fn plain(name: &str) -> Linear {
+    lower(&case(name), &Target::interp(), Opts::List(&[])).unwrap()
+}
+fn count(l: &Linear, f: impl Fn(&UOp) -> bool) -> usize {
+    l.steps.iter().filter(|s| matches!(s, Step::Do(n) if f(n))).count()
+}
+fn loops(l: &Linear) -> usize {
+    l.steps.iter().filter(|s| matches!(s, Step::Open(_))).count()
+}
+fn param_loads(l: &Linear) -> usize {
+    count(l, |n| n.op == Op::Load && n.src[0].op == Op::Index)
+}
+fn split(axis: usize, n: usize, kind: AxisKind) -> Opt {
+    Opt::Split { axis, n, kind, inner: true }
+}
+
+#[test]
+fn a_pass_is_named_as_its_file() {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for p in PASSES {
+        let found = src.join(format!("{}.rs", p.name)).exists() || src.join(p.name).join("mod.rs").exists();
+        assert!(found, "no file for pass {}", p.name);
+    }
+}
+
+#[test]
+fn reduces_of_one_row_share_the_loop_and_the_load() {
+    let l = plain("sum, max and squares");
+    assert_eq!((loops(&l), param_loads(&l)), (2, 1), "{}", show(&l));
+}
+
+#[test]
+fn reduces_that_need_each_other_are_loops_after_each_other() {
+    let l = lower(&softmax(6, 24), &Target::interp(), Opts::List(&[])).unwrap();
+    // rows, max, sum, output
+    assert_eq!((loops(&l), param_loads(&l)), (4, 3), "{}", show(&l));
+}
+
+#[test]
+fn what_does_not_change_in_a_loop_is_outside_it() {
+    let l = plain("minus the total");
+    let first =
+        l.steps.iter().position(|s| matches!(s, Step::Open(r) if Some(r) == l.thread.as_ref())).unwrap();
+    let sum = l.steps.iter().position(|s| matches!(s, Step::Close(_))).unwrap();
+    assert!(sum < first, "{}", show(&l));
+}
+
+#[test]
+fn neighbouring_axes_become_one() {
+    let (i, j) =
+        (crate::kernels::range(4, 0, AxisKind::Global), crate::kernels::range(6, 1, AxisKind::Global));
+    let at = &i * 6 + &j;
+    let x = UOp::param(1, 24, DType::F32).at(&at).load();
+    let sink = UOp::sink([UOp::param(0, 24, DType::F32).at(&at).store(&x).end([i, j])]);
+    let l = lower(&sink, &Target::interp(), Opts::List(&[])).unwrap();
+    assert_eq!((loops(&l), &*l.name), (1, "e_24"));
+}
+
+#[test]
+fn a_lane_axis_becomes_vectors() {
+    let opts = [split(1, 4, AxisKind::Upcast), split(0, 2, AxisKind::Upcast)];
+    let l = lower(&matmul(16, 24, 20), &Target::interp(), Opts::List(&opts)).unwrap();
+    let is_vector = |n: &UOp| n.op == Op::Load && n.src[0].op == Op::Index && n.lanes() == 4;
+    assert_eq!(count(&l, is_vector), 1, "{}", show(&l));
+    assert_eq!(count(&l, |n| n.op == Op::MulAcc && n.lanes() == 4), 2, "{}", show(&l));
+    assert_eq!(count(&l, |n| matches!(n.op, Op::Stack | Op::Lane)), 1, "only the zeros: {}", show(&l));
+}
+
+#[test]
+fn neighbours_are_moved_together_where_arithmetic_is_scalar() {
+    let opts = [split(0, 4, AxisKind::Upcast), split(0, 8, AxisKind::Local)];
+    let l = lower(&case("add"), &Target::interp_gpu(), Opts::List(&opts)).unwrap();
+    assert_eq!(count(&l, |n| n.op == Op::Load), 2, "{}", show(&l));
+    assert_eq!(count(&l, |n| n.op == Op::Store && n.src[0].lanes() == 4), 1, "{}", show(&l));
+    assert_eq!(count(&l, |n| n.op == Op::Add && n.dtype == DType::F32), 4, "{}", show(&l));
+}
+
+#[test]
+fn lanes_that_reduce_a_row_also_write_it() {
+    let opts = [
+        split(1, 8, AxisKind::Local),
+        split(3, 8, AxisKind::GroupReduce),
+        split(5, 8, AxisKind::GroupReduce),
+    ];
+    let l = lower(&softmax(6, 24), &Target::interp_gpu(), Opts::List(&opts)).unwrap();
+    let lanes: Vec<&UOp> =
+        l.specials.iter().filter(|s| matches!(&s.arg, Arg::Name(n) if n.starts_with("lidx"))).collect();
+    assert_eq!(lanes.len(), 1, "{}", show(&l));
+    assert_eq!(count(&l, |n| n.op == Op::Barrier), 2, "{}", show(&l));
+}
+
+#[test]
+fn flops_and_bytes_do_not_depend_on_opts() {
+    let target = Target::interp();
+    let a = lower(&matmul(16, 24, 20), &target, Opts::List(&[])).unwrap();
+    let b = lower(&matmul(16, 24, 20), &target, Opts::Heuristic).unwrap();
+    assert_eq!(
+        (a.flops.as_int(), a.bytes.as_int()),
+        (Some(2 * 16 * 24 * 20), Some(4 * (16 * 24 + 16 * 20 + 24 * 20)))
+    );
+    assert_eq!((a.flops, a.bytes), (b.flops, b.bytes));
+}
+
+#[test]
+fn lowering_twice_gives_the_same_program() {
+    for target in crate::run::targets() {
+        let lower = || lower(&conv(2, 3, 4, 6, 3), &target, Opts::Heuristic).unwrap();
+        assert_eq!(lower().steps, lower().steps);
+    }
+}
+
+#[test]
+fn every_pass_is_shown() {
+    let mut seen = vec![];
+    lower_and_watch(&case("add"), &Target::interp(), Opts::Heuristic, &mut |name, _| seen.push(name))
+        .unwrap();
+    assert_eq!(seen, PASSES.iter().map(|p| p.name).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_illegal_opt_says_why() {
+    let check =
+        |sink: &UOp, target: &Target, opt: Opt, why: &str| match lower(sink, target, Opts::List(&[opt])) {
+            Err(Error::Opt { why: found, .. }) => assert!(found.contains(why), "{found:?}, not {why:?}"),
+            other => panic!("{other:?}"),
+        };
+    use AxisKind::*;
+    let (cpu, gpu) = (Target::interp(), Target::interp_gpu());
+    let m = matmul(16, 24, 20);
+    check(&m, &cpu, split(0, 3, Upcast), "3 does not divide");
+    check(&m, &cpu, split(7, 2, Upcast), "there are 3 axes");
+    check(&m, &cpu, split(0, 2, Local), "Global cannot become Local on interp");
+    check(&m, &cpu, split(0, 2, Unroll), "Global cannot become Unroll");
+    check(&m, &cpu, split(2, 2, Global), "Reduce cannot become Global");
+    check(&m, &cpu, split(0, 16, Global), "would change nothing");
+    check(&m, &cpu, Opt::Swap { a: 1, b: 2 }, "a reduce would be outside a loop it depends on");
+    check(&m, &cpu, Opt::Reorder { order: vec![0, 0, 1] }, "not a permutation of 3 axes");
+    check(&m, &cpu, Opt::Pad { axis: 0, n: 4 }, "a multiple of 4 already");
+    check(&m, &cpu, Opt::Stage { operand: 9, at: 0, space: Space::Local }, "there are 2 loads");
+    check(&m, &cpu, Opt::Stage { operand: 0, at: 0, space: Space::Reg }, "registers hold");
+    check(&matmul(256, 8, 8), &gpu, split(0, 256, Local), "lanes of [256]");
+    check(&matmul(64, 64, 8), &gpu, split(0, 1, Local), "at least two");
+    check(&case("cumsum of columns"), &cpu, split(1, 3, Reduce), "Ordered cannot become Reduce");
+    check(&case("gather"), &cpu, Opt::Pad { axis: 0, n: 4 }, "a checked access moves with it");
+}
+
+#[test]
+fn a_kernel_that_no_target_dimension_holds_is_an_error() {
+    let n = (1 << 20) + 7; // a prime
+    let i = crate::kernels::range(n, 0, AxisKind::Global);
+    let sink = UOp::sink([UOp::param(0, n as usize, DType::F32)
+        .at(&i)
+        .store(&UOp::float(1.0, DType::F32))
+        .end([i])]);
+    let error = lower(&sink, &Target::interp_gpu(), Opts::List(&[])).unwrap_err();
+    assert!(error.to_string().contains("gidx"), "{error}");
+}
