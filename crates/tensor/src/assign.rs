@@ -198,7 +198,12 @@ fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
     let rows = moved.reshape(&flat(shape::product(&moved.shape()[..n])));
     let count = shape::product(&m);
     let site = crate::error::site("set");
-    let new = rows.scatter(&at.reshape(&[count.clone()]), &v.reshape(&flat(count)), ScatterMode::Set, site);
+    let new = rows.scatter(
+        &at.reshape(std::slice::from_ref(&count)),
+        &v.reshape(&flat(count)),
+        ScatterMode::Set,
+        site,
+    );
     // back to where the dims were
     let axes: Vec<usize> = b.tensors.iter().map(|t| t.0).collect();
     let mut order = axes.clone();

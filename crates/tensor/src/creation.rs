@@ -409,7 +409,7 @@ fn memory(dtype: DType, bytes: &[u8], dims: &Dims) -> Result<UOp> {
     let dims = sizes("new", dims)?;
     let want = dims.iter().try_fold(1usize, |n, d| n.checked_mul(d.as_int().unwrap_or(0) as usize));
     let len = bytes.len() / dtype.size();
-    if want != Some(len) || bytes.len() % dtype.size() != 0 {
+    if want != Some(len) || !bytes.len().is_multiple_of(dtype.size()) {
         return fail!("new", "{len} elements do not fill shape {}", shape::show_all(&dims));
     }
     Ok(realize::from_bytes(dtype, len, bytes)?.reshape(&dims))

@@ -141,7 +141,7 @@ unaries! {
     /// Magnitude.
     abs         |x| abs(x);
     /// Where it is not a number.
-    isnan       |x| if x.dtype.is_float() { x.ne_(x) } else { x.ne_(x) };
+    isnan       |x| x.ne_(x);
     /// Where it is an infinity.
     isinf       |x| is_inf(x);
     /// Where it is neither an infinity nor NaN.

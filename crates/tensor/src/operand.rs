@@ -33,7 +33,8 @@ macro_rules! numbers {
         impl From<$t> for Tensor { #[track_caller] fn from(v: $t) -> Tensor { Operand::from(v).tensor() } }
     )*};
 }
-numbers!(Float, |v| Scalar::Float(v as f64); f32, f64);
+numbers!(Float, |v| Scalar::Float(v as f64); f32);
+numbers!(Float, Scalar::Float; f64);
 numbers!(Int, |v| Scalar::int(v as i128, if v as i128 > i64::MAX as i128 { DType::U64 } else { DType::I64 });
     i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 numbers!(Bool, Scalar::Bool; bool);

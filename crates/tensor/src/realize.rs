@@ -59,7 +59,7 @@ impl Device {
     }
     /// The default device of this thread.
     #[track_caller]
-    pub fn default() -> Result<Arc<str>> {
+    pub fn current() -> Result<Arc<str>> {
         let _c = call("device");
         default_device()
     }

@@ -492,9 +492,7 @@ pub(crate) fn broadcast(op: &'static str, a: &[UOp], b: &[UOp]) -> Result<SmallV
         let (x, y) = (at(a, i), at(b, i));
         out.push(if x == one || x == y {
             y
-        } else if y == one {
-            x
-        } else if same(op, &x, &y)? {
+        } else if y == one || same(op, &x, &y)? {
             x
         } else {
             return fail!(

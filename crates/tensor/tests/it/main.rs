@@ -2,5 +2,6 @@
 mod assign;
 mod behaviour;
 mod errors;
+mod fusion;
 mod goldens;
 mod tiny;

@@ -1,0 +1,50 @@
+//! How many kernels a program runs.
+
+use crate::tiny::on;
+use frit_tensor::*;
+
+fn kernels(t: &[&Tensor]) -> Result<usize> {
+    let before = frit_engine::stats::stats().launches;
+    Tensor::realize_all(t)?;
+    Ok((frit_engine::stats::stats().launches - before) as usize)
+}
+
+#[test]
+fn programs_run_in_few_kernels() {
+    on(|| {
+        let x = (Tensor::arange(64 * 64).float() * 0.1).sin().reshape([64, 64]).realize()?;
+        let y = x.cos().realize()?;
+        let mut found = vec![];
+        let mut count = |name: &'static str, most: usize, t: &[&Tensor]| -> Result<()> {
+            found.push((name, kernels(t)?, most));
+            Ok(())
+        };
+        count("(a*b+c).relu().sum()", 1, &[&(&x * &y + &x).relu().sum(..)])?;
+        count("softmax", 3, &[&x.softmax(-1)])?;
+        count("layernorm", 3, &[&x.layernorm(-1, None, None, 1e-5)])?;
+        count("arange", 1, &[&Tensor::arange(1000)])?;
+        count("one_hot", 1, &[&Tensor::new([1, 5, 2]).one_hot(10)])?;
+        count("embedding", 1, &[&x.embedding(&Tensor::new([3, 1, 4]))])?;
+        count("argmax", 2, &[&x.argmax(-1)])?;
+        let img = Tensor::rand([2, 3, 8, 8]).realize()?;
+        let w = Tensor::rand([4, 3, 3, 3]).realize()?;
+        let b = Tensor::rand([4]).realize()?;
+        let conv = img.conv2d(&w, Some(&b), Window::new().padding(1)).relu();
+        count("conv + bias + relu", 1, &[&conv])?;
+        let conv = img.conv2d(&w, Some(&b), Window::new().padding(1)).relu().sum(..);
+        let g = conv.gradient(&[&img, &w, &b])?;
+        count("conv backward by input", 1, &[&g[0]])?;
+        count("conv backward by weight", 2, &[&g[1]])?;
+        let (mean, invstd) = (Tensor::rand([4]).realize()?, Tensor::rand([4]).realize()?);
+        let bn = img.conv2d(&w, None, Window::new()).batchnorm(None, None, &mean, &invstd);
+        count("conv + batchnorm", 1, &[&bn])?;
+        count("sum, max, sum of squares", 1, &[&x.sum(..), &x.max(..), &x.square().sum(..)])?;
+        let bad: Vec<String> = found
+            .iter()
+            .filter(|f| f.1 > f.2)
+            .map(|(n, k, m)| format!("{n}: {k} kernels, {m} allowed"))
+            .collect();
+        assert!(bad.is_empty(), "{}", bad.join("\n"));
+        Ok(())
+    });
+}
