@@ -13,7 +13,7 @@ use crate::error::{Result, call, fail};
 use crate::index::scatter_along;
 use crate::movement::{cut, pad_axis, windows_dilated};
 use crate::realize::cut_history;
-use crate::reduce::{last_records, reduce_node, zeros_like};
+use crate::reduce::{drop_axes, last_records, reduce_node, zeros_like};
 use crate::shape::{dim_sub, product, show_all};
 use crate::tensor::{Tensor, expand_to, filled, number};
 use frit_uop::{Alu, Arg, DType, Op, ScatterMode, UOp};
@@ -22,6 +22,58 @@ use smallvec::{SmallVec, smallvec};
 
 /// For each input of a node: its gradient; `None` where it is zero.
 type Grads = SmallVec<[Option<UOp>; 3]>;
+
+/// A gradient that may still have to be summed over its first `lead` dims. Movement carries such dims along, so that
+/// the sums of a whole chain (over channels and both window dims of a convolution, say) end as one reduction.
+#[derive(Clone)]
+struct Gradient {
+    node: UOp,
+    lead: usize,
+}
+
+impl Gradient {
+    fn of(node: UOp) -> Gradient {
+        Gradient { node, lead: 0 }
+    }
+    /// The gradient itself, summed.
+    fn sum(&self) -> UOp {
+        let axes: Vec<usize> = (0..self.lead).collect();
+        drop_axes(&reduce_node(&self.node, Alu::Add, &axes), &axes, false)
+    }
+    /// The dims without those to be summed.
+    fn dims(&self) -> &[UOp] {
+        &self.node.shape()[self.lead..]
+    }
+    /// `dims` with those to be summed in front.
+    fn under(&self, dims: &[UOp]) -> SmallVec<[UOp; 4]> {
+        self.node.shape()[..self.lead].iter().chain(dims).cloned().collect()
+    }
+    /// The dims in front, then `of` for each.
+    fn lead(&self, of: &UOp) -> SmallVec<[UOp; 4]> {
+        SmallVec::from_elem(of.clone(), self.lead)
+    }
+    /// Axes moved to those to be summed; in their place stay dims of size 1 (`keep`) or none.
+    fn defer(&self, axes: &[usize], keep: bool) -> Gradient {
+        let at: Vec<usize> = axes.iter().map(|a| a + self.lead).collect();
+        let rank = self.node.shape().len();
+        let mut order: Vec<usize> = (0..self.lead).chain(at.iter().copied()).collect();
+        order.extend((self.lead..rank).filter(|a| !at.contains(a)));
+        let node = self.node.permute(&order);
+        let lead = self.lead + axes.len();
+        if !keep {
+            return Gradient { node, lead };
+        }
+        let mut dims: SmallVec<[UOp; 4]> = node.shape()[..lead].iter().cloned().collect();
+        let one = UOp::index(1);
+        dims.extend(
+            self.dims()
+                .iter()
+                .enumerate()
+                .map(|(i, d)| if axes.contains(&i) { one.clone() } else { d.clone() }),
+        );
+        Gradient { node: node.reshape(&dims), lead }
+    }
+}
 
 /// The nodes a gradient flows to, with how this node is seen.
 enum Kind {
@@ -95,17 +147,17 @@ impl Kind {
             }
         }
     }
-    fn gradients(&self, n: &UOp, g: &UOp) -> Result<Grads> {
+    fn gradients(&self, n: &UOp, g: &Gradient) -> Result<SmallVec<[Option<Gradient>; 3]>> {
         match self {
-            Kind::Function(x, c) => Ok(smallvec![Some((c.gradient)(x, n, g))]),
+            Kind::Function(x, c) => Ok(smallvec![Some(Gradient::of((c.gradient)(x, n, &g.sum())))]),
             Kind::Windows(w) => Ok(smallvec![Some(windows_gradient(w, g))]),
+            Kind::Plain(_) if n.op.is_movement() => Ok(smallvec![Some(carry(n, g))]),
+            Kind::Plain(_) if n.op == Op::Contiguous => Ok(smallvec![Some(g.clone())]),
             Kind::Plain(at) => {
-                let all = rules(n, g)?;
-                let float = |i: usize| match (at.get(i), n.op) {
-                    (Some(&s), _) => n.src[s].dtype.is_float(),
-                    (None, _) => true,
-                };
-                Ok(all.into_iter().enumerate().filter(|(i, _)| float(*i)).map(|(_, g)| g).collect())
+                let all = rules(n, &g.sum())?;
+                let float = |i: usize| at.get(i).is_none_or(|&s| n.src[s].dtype.is_float());
+                let kept = all.into_iter().enumerate().filter(|(i, _)| float(*i));
+                Ok(kept.map(|(_, g)| g.map(Gradient::of)).collect())
             }
         }
     }
@@ -142,9 +194,7 @@ fn rules(n: &UOp, g: &UOp) -> Result<Grads> {
         Op::Pow => power(n, g),
         Op::Where => two(s(0).select(g, &zero()), s(0).select(&zero(), g)),
         Op::Cast => yes(g.cast(s(0).dtype)),
-        // movement
-        o if o.is_movement() => yes(movement(n, g)),
-        Op::Contiguous => yes(g.clone()),
+        // movement and contiguous: see `carry`
         Op::Copy => match s(0).device() {
             Some(d) => yes(g.copy_to(&d)),
             None => yes(g.clone()),
@@ -181,31 +231,40 @@ fn power(n: &UOp, g: &UOp) -> Grads {
 
 /// The six movement ops turned round.
 pub(crate) fn movement(n: &UOp, g: &UOp) -> UOp {
+    carry(n, &Gradient::of(g.clone())).sum()
+}
+
+/// The same, with dims that are still to be summed.
+fn carry(n: &UOp, g: &Gradient) -> Gradient {
     let x = &n.src[0];
-    let (dims, rank) = (x.shape(), x.shape().len());
-    match (n.op, &n.arg) {
-        (Op::Reshape, _) => g.reshape(dims),
+    let (dims, rank, lead) = (x.shape(), x.shape().len(), g.lead);
+    let zero = UOp::index(0);
+    let padded =
+        |v: &[UOp]| -> SmallVec<[UOp; 4]> { g.lead(&zero).into_iter().chain(v.iter().cloned()).collect() };
+    let node = match (n.op, &n.arg) {
+        (Op::Reshape, _) => g.node.reshape(&g.under(dims)),
         (Op::Expand, _) => {
             let axes: Vec<usize> = (0..rank).filter(|&i| dims[i] != n.shape()[i]).collect();
-            reduce_node(g, Alu::Add, &axes)
+            return g.defer(&axes, true);
         }
         (Op::Permute, Arg::Axes(a)) => {
-            let mut back = vec![0; rank];
+            let mut back: Vec<usize> = (0..lead + rank).collect();
             for (i, &p) in a.iter().enumerate() {
-                back[p as usize] = i;
+                back[lead + p as usize] = lead + i;
             }
-            g.permute(&back)
+            g.node.permute(&back)
         }
-        (Op::Pad, _) => g.shrink(&n.src[1..1 + rank], dims),
+        (Op::Pad, _) => g.node.shrink(&padded(&n.src[1..1 + rank]), &g.under(dims)),
         (Op::Shrink, _) => {
             let (begin, size) = (&n.src[1..1 + rank], &n.src[1 + rank..]);
             let after: Vec<UOp> =
                 (0..rank).map(|i| dim_sub(&dims[i], &begin[i].fold_add(&size[i]))).collect();
-            g.pad(begin, &after)
+            g.node.pad(&padded(begin), &padded(&after))
         }
-        (Op::Flip, Arg::Axes(a)) => g.flip(&a.iter().map(|&i| i as usize).collect::<Vec<_>>()),
-        _ => g.clone(),
-    }
+        (Op::Flip, Arg::Axes(a)) => g.node.flip(&a.iter().map(|&i| lead + i as usize).collect::<Vec<_>>()),
+        _ => g.node.clone(),
+    };
+    Gradient { node, lead }
 }
 
 fn reduce(n: &UOp, g: &UOp) -> Result<UOp> {
@@ -415,10 +474,12 @@ fn recognise_windows(n: &UOp) -> Option<Windows> {
 
 /// Overlapping windows turned round, as windows over the padded gradient: each element gathers from the windows it
 /// was in, `sum over k of g[k, (j - k * dilation) / step]`.
-fn windows_gradient(w: &Windows, g: &UOp) -> UOp {
-    let (axis, k, s, d) = (w.axis, w.size, w.step, w.dilation);
-    let dims = w.x.shape();
+fn windows_gradient(w: &Windows, gradient: &Gradient) -> Gradient {
+    let (k, s, d, lead) = (w.size, w.step, w.dilation, gradient.lead);
+    let axis = w.axis + lead;
+    let dims = gradient.under(w.x.shape());
     let n = dims[axis].as_int().unwrap_or(0);
+    let mut g = gradient.node.clone();
     let o = g.shape()[axis + 1].as_int().unwrap_or(0);
     let zero = UOp::index(0);
     let at = |mid: &[i64]| -> SmallVec<[UOp; 4]> {
@@ -426,7 +487,6 @@ fn windows_gradient(w: &Windows, g: &UOp) -> UOp {
         dims[..axis].iter().cloned().chain(mid).chain(dims[axis + 1..].iter().cloned()).collect()
     };
     // zeros between the steps
-    let mut g = g.clone();
     let reach = (o - 1) * s + 1;
     if s > 1 {
         g = pad_axis(&g.reshape(&at(&[k, o, 1])), axis + 2, &zero, &UOp::index(s - 1))
@@ -438,21 +498,22 @@ fn windows_gradient(w: &Windows, g: &UOp) -> UOp {
     let rows = pad_axis(&g, axis + 1, &UOp::index(side), &UOp::index(side)).flip(&[axis]);
     let flat = pad_axis(&rows.reshape(&at(&[k * row])), axis, &zero, &UOp::index(k * d));
     let skewed = cut(&flat.reshape(&at(&[k, row + d])), axis + 1, &zero, &UOp::index(used));
-    let sum = reduce_node(&skewed, Alu::Add, &[axis]).reshape(&at(&[used]));
-    pad_axis(&sum, axis, &zero, &UOp::index(n - used))
+    let skewed = Gradient { node: skewed, lead }.defer(&[w.axis], false);
+    let node = pad_axis(&skewed.node, axis + 1, &zero, &UOp::index(n - used));
+    Gradient { node, lead: skewed.lead }
 }
 
 /// A gradient brought to the shape and type of what it belongs to: summed where that was broadcast.
-fn fit(g: UOp, x: &UOp) -> UOp {
-    let g = g.cast(x.dtype);
-    if g.shape() == x.shape() {
+fn fit(g: Gradient, x: &UOp) -> Gradient {
+    if g.node.dtype == x.dtype && g.dims() == x.shape() {
         return g;
     }
+    let g = g.sum().cast(x.dtype);
     if x.shape().is_empty() {
         let axes: Vec<usize> = (0..g.shape().len()).collect();
-        return reduce_node(&g, Alu::Add, &axes).reshape(&[]);
+        return Gradient::of(reduce_node(&g, Alu::Add, &axes).reshape(&[]));
     }
-    expand_to(&g, x.shape())
+    Gradient::of(expand_to(&g, x.shape()))
 }
 
 /// Gradients of `root` with respect to targets; `None` where it does not depend on one.
@@ -469,10 +530,10 @@ fn differentiate(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<U
             kinds.insert(n.clone(), k);
         }
     }
-    let mut grads: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut grads: FxHashMap<UOp, Gradient> = FxHashMap::default();
     // connected, if only by zeros
     let mut touched: FxHashSet<UOp> = FxHashSet::from_iter([root.clone()]);
-    grads.insert(root.clone(), seed.clone());
+    grads.insert(root.clone(), Gradient::of(seed.clone()));
     for n in order.iter().rev() {
         if !touched.contains(n) {
             continue;
@@ -491,7 +552,7 @@ fn differentiate(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<U
             if let Some(Some(gx)) = found.get(i) {
                 let gx = fit(gx.clone(), x);
                 let sum = match grads.get(x) {
-                    Some(have) => add(have, &gx),
+                    Some(have) => Gradient::of(add(&have.sum(), &gx.sum())),
                     None => gx,
                 };
                 grads.insert(x.clone(), sum);
@@ -504,7 +565,7 @@ fn differentiate(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<U
         for n in order.iter().filter(|n| *n == t || n.realized() == Some(t)) {
             connected |= touched.contains(n);
             if let Some(g) = grads.get(n) {
-                total = Some(total.map_or(g.clone(), |t| add(&t, g)));
+                total = Some(total.map_or(g.sum(), |t| add(&t, &g.sum())));
             }
         }
         total.or_else(|| connected.then(|| zeros_like(t)))
