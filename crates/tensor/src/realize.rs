@@ -2,7 +2,7 @@
 
 use crate::creation::Element;
 use crate::error::{Error, Result, call, fail, here};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, is_memory};
 use frit_uop::promote;
 use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
 use rustc_hash::FxHashMap;
@@ -176,6 +176,14 @@ impl Tensor {
             }
         }
         Ok(())
+    }
+    /// Drop assignments that were not computed: it is its memory again, with whatever a run that failed left there.
+    pub fn drop_assignments(&self) {
+        if let Ok(x) = self.uop()
+            && is_memory(&x)
+        {
+            self.set_uop(Ok(frit_engine::assign::strip_stores(&x)));
+        }
     }
     /// The bytes of all elements in row-major order. Computes; never cuts history.
     #[track_caller]
