@@ -101,11 +101,15 @@ pub trait Optimizer {
     }
     /// As [`step`](Optimizer::step), computing other tensors in the same run: what they share with the gradients (the
     /// loss, predictions) is not computed twice.
+    ///
+    /// When the run fails, parameters and state stay usable, but may have been written to.
     #[track_caller]
     fn step_with(&mut self, others: &[&Tensor]) -> Result<()> {
         let _c = frit_tensor::call("step");
         let changed = self.plan_step()?;
+        // After bad data (an index out of range) the next step must not stumble over this one again.
         Tensor::realize_all(&changed.iter().chain(others.iter().copied()).collect::<Vec<_>>())
+            .inspect_err(|_| changed.iter().for_each(Tensor::drop_assignments))
     }
     /// Builds a step without running it, and takes the gradients: every tensor it changes, to be realised together.
     #[track_caller]

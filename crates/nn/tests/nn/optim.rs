@@ -1,7 +1,7 @@
 //! Optimisers against torch's values. The loss is `sum(x * w^2)` with x going round three vectors.
 
 use crate::assert_close;
-use frit_nn::{Adam, AdamW, BatchNorm, Linear, Optimizer, Sgd, training};
+use frit_nn::{Adam, AdamW, BatchNorm, Embedding, Linear, Optimizer, Sgd, training};
 use frit_tensor::{DType, Tensor};
 
 const XS: [[f32; 4]; 3] = [[1., -2., 0.5, 3.], [0.1, 0.2, -4., -1e-3], [-1., 0., 2., 0.25]];
@@ -109,6 +109,23 @@ fn only_parameters_with_gradients_move() {
     b.sum(..).backward().unwrap();
     opt.zero_grad();
     assert!(b.grad().is_none());
+}
+
+#[test]
+fn training_goes_on_after_bad_data() {
+    let table = Embedding::new(4, 3);
+    let mut opt = Adam::new(&table, 0.1).unwrap();
+    let mut step = |ids: &[i32]| {
+        let loss = table.forward(&Tensor::from_slice(ids)).square().sum(..);
+        loss.backward()?;
+        opt.step_with(&[&loss])?;
+        loss.item::<f32>()
+    };
+    let first = step(&[0, 1]).unwrap();
+    let e = step(&[0, 4]).unwrap_err().to_string();
+    assert!(e.contains("embedding") && e.contains("out of range"), "{e}");
+    assert!(step(&[0, 1]).unwrap() < first);
+    assert!(table.weight.to_vec::<f32>().unwrap().iter().all(|v| v.is_finite()));
 }
 
 #[test]
