@@ -80,6 +80,8 @@ impl Vectoriser {
                 let mut src: SmallVec<[UOp; 4]> = smallvec![self.done[&n.src[0]].clone()];
                 let Some(r) = mine.first() else {
                     src.extend(others.iter().map(|r| self.done[*r].clone()));
+                    // the first value gives the shape, and one that a gate made constant has none
+                    src.sort_by_key(|s| (s.op == Op::Range, std::cmp::Reverse(s.lanes())));
                     return Ok(n.with_src(src));
                 };
                 let Arg::Alu(alu) = n.arg else {

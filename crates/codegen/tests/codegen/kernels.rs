@@ -177,6 +177,13 @@ pub fn cases() -> Vec<Case> {
     let x = buf(1, 30, F).at(&gated(&within(&at, 0, 30), &at)).load();
     add("pad and flip", UOp::sink([buf(0, 40, F).at(&i).store(&x).end([i])]));
 
+    // some of the unrolled terms are outside for certain: constants beside vectors
+    let (i, j, r) = (global(2, 0), global(4, 1), red(5, 2));
+    let row = &i - &r + 3;
+    let at = gated(&within(&row, 0, 2), &(&row * 4 + &j));
+    let s = buf(1, 8, F).at(&at).load().reduce(Alu::Add, [r]);
+    add("a window larger than its input", UOp::sink([buf(0, 8, F).at(&(&i * 4 + &j)).store(&s).end([i, j])]));
+
     // through div and mod, as reshapes leave them
     let (i, j) = (global(12, 0), global(8, 1));
     let flat = &i * 8 + &j;
