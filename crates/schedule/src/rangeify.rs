@@ -345,7 +345,19 @@ impl<'p, 'a> Walk<'p, 'a> {
         if asked.iter().any(|r| r.check.is_some()) && !c.reads {
             return true; // an index from data is checked where memory is read
         }
-        let times = asked.iter().fold(0u64, |t, r| t.saturating_add(r.repeat));
+        let elements = max_numel(self.nodes[i].shape()).max(1);
+        let (mut evaluations, mut space) = (0u64, 0u64);
+        for r in asked {
+            let extents: Vec<UOp> =
+                self.drafts[r.kernel as usize].ranges.iter().map(|r| r.src[0].clone()).collect();
+            evaluations = evaluations.saturating_add(self.evaluations(r, &extents, elements));
+            space = space.saturating_add(max_numel(&extents));
+        }
+        // beside what the kernels do anyway it does not show
+        if evaluations.saturating_mul(4 * c.ops as u64) <= space {
+            return false;
+        }
+        let times = evaluations / elements;
         let in_reduce = asked.iter().any(|r| r.in_reduce);
         match c.ops {
             0 => false,
@@ -353,6 +365,19 @@ impl<'p, 'a> Walk<'p, 'a> {
             3..=7 => times >= 16 && (in_reduce || asked.len() > 4),
             8..=47 => times > 2,
             _ => times >= 2,
+        }
+    }
+
+    /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
+    /// its indices are made of. Inside a reduce loop, once for each use.
+    fn evaluations(&self, r: &Request, extents: &[UOp], elements: u64) -> u64 {
+        let ranges = &self.drafts[r.kernel as usize].ranges;
+        let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
+        let depths: Option<Vec<usize>> = r.ranges().iter().map(depth_of).collect();
+        let uses = r.repeat.saturating_mul(elements);
+        match depths {
+            Some(d) => max_numel(&extents[..d.into_iter().max().map_or(0, |d| d + 1)]).min(uses),
+            None => uses,
         }
     }
 
