@@ -8,7 +8,9 @@ use frit_uop::UOp;
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
 
-/// Where the time from graph to code went, on one thread with nothing cached.
+pub use frit_runtime::sys::thread_time;
+
+/// Where the processor time from graph to code went, on one thread with nothing cached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompileTimes {
     /// Tensor graph to kernels.
@@ -32,23 +34,23 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     let target = dev.target();
     let mut times = CompileTimes::default();
     config::debug()?;
-    let start = Instant::now();
+    let start = thread_time();
     let normal = normalise(&stores(outputs, &device)?.0)?;
     let schedule =
         frit_schedule::schedule(&normal.sink, target).map_err(|e| Error::Schedule(e.to_string()))?;
-    times.schedule = start.elapsed();
+    times.schedule = thread_time() - start;
     times.kernels = schedule.kernels.len();
     times.arena_bytes = schedule.arena_bytes;
     let mut seen = FxHashSet::default();
     for k in schedule.kernels.iter().filter(|k| seen.insert(k.ast.clone())) {
         let error = |m: String| Error::Compile { kernel: "?".into(), message: m };
-        let start = Instant::now();
+        let start = thread_time();
         let linear = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
         let linear = linear.map_err(|e| error(e.to_string()))?;
-        let lowered = Instant::now();
+        let lowered = thread_time();
         renderer(&device)(&linear, target).map_err(|e| error(e.to_string()))?;
         times.lower += lowered - start;
-        times.render += lowered.elapsed();
+        times.render += thread_time() - lowered;
     }
     times.distinct = seen.len();
     Ok(times)

@@ -81,3 +81,9 @@ pub fn physical_memory() -> Option<usize> {
 
 /// Ask for large pages: not here.
 pub fn advise_huge(_map: &MmapMut) {}
+
+/// Processor time this thread has had; here the time since the first call, since no other clock is known.
+pub fn thread_time() -> std::time::Duration {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
+}

@@ -152,3 +152,12 @@ pub fn advise_huge(map: &MmapMut) {
     #[cfg(not(target_os = "linux"))]
     let _ = map;
 }
+
+/// Processor time this thread has had: a busy machine does not count.
+pub fn thread_time() -> std::time::Duration {
+    // SAFETY: all bits zero is a valid timespec, and the call writes nothing but it.
+    let mut t: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: `t` is a live timespec, and the clock id is one the system knows.
+    let ok = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) } == 0;
+    if ok { std::time::Duration::new(t.tv_sec as u64, t.tv_nsec as u32) } else { std::time::Duration::ZERO }
+}
