@@ -190,6 +190,12 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
     }
     let accesses: Vec<(&UOp, &UOp)> = order.iter().filter_map(|n| Some((n, address(n)?.1))).collect();
     let narrowest = accesses.iter().map(|(n, _)| n.src[0].dtype.size()).min().unwrap_or(4).max(1);
+    let reduced: SmallVec<[u32; 6]> = order
+        .iter()
+        .filter_map(|n| n.range_arg())
+        .filter(|a| matches!(a.kind, AxisKind::Reduce | AxisKind::Unroll))
+        .map(|a| a.id)
+        .collect();
     let mut scored: Vec<(i64, i64, u32)> = vec![];
     for r in found {
         let (Some(a), Some(w)) = (r.range_arg(), r.src[0].as_int()) else { continue };
@@ -198,12 +204,14 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
         }
         let mut score = 0;
         for (n, idx) in &accesses {
-            score += match coefficient(idx, a.id) {
+            let fit = match coefficient(idx, a.id) {
                 Some(1) => 4,
                 Some(0) if idx.ranges.contains(&a.id) => -3, // only the gate moves
                 Some(0) => (n.op == Op::Load && n.ranges != idx.ranges) as i64,
                 _ => -3,
             };
+            // what is inside reduce loops happens more often than what comes after them
+            score += fit << (3 * n.ranges.iter().filter(|r| reduced.contains(r)).count().min(5));
         }
         if score > 0 {
             scored.push((-score, -w, a.id));
