@@ -12,6 +12,7 @@
 //! nn           matmul, convolution, pooling, normalisation, losses
 //! grad         gradients by central differences
 //! goldens      reader of `tests-data/goldens.bin`, values computed by torch
+//! tolerance    how far from those values a result may be
 //! ```
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod grad;
 mod movement;
 mod nn;
 mod reduce;
+pub mod tolerance;
 
 pub use array::{Array, axis_of, broadcast_shapes};
 pub use elementwise::{BINARY, UNARY, erf, erfc, round_to_bf16, round_to_f16, round_to_float};

@@ -1,41 +1,9 @@
 //! The plain loops against torch's values, and finite differences of the plain loops against torch's gradients.
-//!
-//! Torch computes in float32, we in float64 from the same float32 inputs, so what differs is torch's rounding.
-//! One rounding is 6e-8 of the value. A composed function makes a few dozen of them, hence `1e-5` of the
-//! result. A reduction of `n` terms makes `n` roundings of partial sums as large as the terms; their signs are
-//! random, so they add up like `sqrt(n)`, and cancellation may leave a result far smaller than they are, hence
-//! an absolute part that grows with the operands. Integers, truth values and moved elements must be equal.
+//! What may differ is torch's rounding.
 
 use frit_reference::goldens::{Case, Kind, all};
+use frit_reference::tolerance::Tolerance;
 use frit_reference::{Array, BINARY, Conv2d, Pool2d, UNARY, finite_difference};
-
-const MOVEMENT: &[&str] = &[
-    "reshape",
-    "permute",
-    "expand",
-    "flip",
-    "pad",
-    "shrink",
-    "slice",
-    "cat",
-    "stack",
-    "repeat",
-    "roll",
-    "tril",
-    "triu",
-    "one_hot",
-    "gather",
-    "index_select",
-    "embedding",
-    "where",
-    "max",
-    "min",
-    "sort",
-    "cummax",
-    "cummin",
-    "cast",
-    "cast_via",
-];
 
 /// Apply the recipe of each input, then the op.
 fn replay(case: &Case, inputs: &[Array]) -> Vec<Array> {
@@ -183,47 +151,8 @@ fn cast(case: &Case, x: &Array) -> Array {
     }
 }
 
-/// How far from torch a result may be: a part of the value and an absolute part.
-struct Tolerance {
-    relative: f64,
-    absolute: f64,
-}
-
-impl Tolerance {
-    /// For values of `case` made from `n` terms each.
-    fn of(case: &Case, n: f64) -> Tolerance {
-        let elementwise =
-            UNARY.iter().any(|(op, _)| *op == case.op) || BINARY.iter().any(|(op, _)| *op == case.op);
-        let finite = case.inputs.iter().flat_map(|t| &t.array.data).filter(|x| x.is_finite());
-        let largest = if elementwise { 1.0 } else { finite.fold(1.0, |m: f64, x| m.max(x.abs())) };
-        Tolerance { relative: 1e-5 * n.sqrt(), absolute: 1e-6 * n.sqrt() * largest }
-    }
-
-    fn allows(&self, got: f64, want: f64) -> bool {
-        // Past the range of float32 torch has infinity, and below its normal numbers it loses digits.
-        let got = f64::from(got as f32);
-        got == want
-            || (got.is_nan() && want.is_nan())
-            || (got - want).abs() <= self.absolute + self.relative * want.abs()
-    }
-
-    fn first_difference(&self, got: &Array, want: &Array) -> Option<String> {
-        if got.shape != want.shape {
-            return Some(format!("shape {:?}, torch has {:?}", got.shape, want.shape));
-        }
-        let at = (0..got.numel()).find(|&i| !self.allows(got.data[i], want.data[i]))?;
-        Some(format!("element {at} of {:?} is {}, torch has {}", got.shape, got.data[at], want.data[at]))
-    }
-}
-
 fn inputs_of(case: &Case) -> Vec<Array> {
     case.inputs.iter().map(|t| t.array.clone()).collect()
-}
-
-/// Terms that go into one of `out` values: at most all inputs, shared out among them.
-fn terms(case: &Case, out: usize) -> f64 {
-    let all: usize = case.inputs.iter().map(|t| t.array.numel()).sum();
-    (all as f64 / out.max(1) as f64).max(1.0)
 }
 
 #[test]
@@ -233,12 +162,7 @@ fn outputs_agree_with_torch() {
         let got = replay(&case, &inputs_of(&case));
         assert_eq!(got.len(), case.outputs.len(), "{}", case.name);
         for (got, want) in got.iter().zip(&case.outputs) {
-            let exact = want.kind != Kind::F32 || MOVEMENT.contains(&case.op.as_str());
-            let tolerance = match exact {
-                true => Tolerance { relative: 0.0, absolute: 0.0 },
-                false => Tolerance::of(&case, terms(&case, want.array.numel())),
-            };
-            let difference = tolerance.first_difference(got, &want.array);
+            let difference = Tolerance::of_output(&case, want).first_difference(got, &want.array);
             failures.extend(difference.map(|d| format!("{}: {d}", case.name)));
         }
     }
@@ -264,11 +188,7 @@ fn gradients_agree_with_torch() {
             let which =
                 case.inputs.iter().position(|x| x.name == want.name).expect("a gradient has its input");
             let got = finite_difference(&loss, &inputs_of(&case), which, 1e-5);
-            let outputs: usize = case.outputs.iter().map(|o| o.array.numel()).sum();
-            let n = terms(&case, outputs).max(outputs as f64 / want.array.numel().max(1) as f64);
-            // A gradient is one more composition, through a function already rounded.
-            let Tolerance { relative, absolute } = Tolerance::of(&case, n);
-            let tolerance = Tolerance { relative: 2.0 * relative, absolute: 2.0 * absolute };
+            let tolerance = Tolerance::of_gradient(&case, want);
             let difference = tolerance.first_difference(&got, &want.array);
             failures.extend(difference.map(|d| format!("{} by {}: {d}", case.name, want.name)));
         }

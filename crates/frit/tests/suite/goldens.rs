@@ -1,0 +1,134 @@
+//! Every case of the golden file through `Tensor`: forward and gradient, from views, on every device, with the opts
+//! of the heuristic and with random ones. Many cases are realised together, so that a compiler is called few times.
+//!
+//! Both sides round to float32 here, so what may differ is twice what the plain loops may differ from torch by.
+
+use crate::ops;
+use crate::support::{DEVICES, array, dtype, on, tensor};
+use frit_engine::plan::with_random_opts;
+use frit_reference::goldens::{self, Case, Kind};
+use frit_reference::tolerance::Tolerance;
+use frit_tensor::{Result, Tensor};
+
+/// Ops that torch has and `Tensor` has not yet.
+const MISSING: [&str; 1] = ["sort"];
+
+/// Cases realised together.
+const GROUP: usize = 48;
+
+/// A tensor of a case and what it must be.
+struct Claim<'a> {
+    what: String,
+    got: Result<Tensor>,
+    want: &'a goldens::Tensor,
+    tolerance: Tolerance,
+}
+
+/// The outputs and gradients of a case, not computed yet.
+fn claims(case: &Case) -> Vec<Claim<'_>> {
+    let inputs: Vec<Tensor> = case.inputs.iter().map(|t| tensor(&t.array, dtype(t.kind))).collect();
+    let Some(outputs) = ops::apply(case, &ops::views(case, &inputs)) else {
+        assert!(MISSING.contains(&case.op.as_str()), "{}: no op {}", case.name, case.op);
+        return vec![];
+    };
+    assert_eq!(outputs.len(), case.outputs.len(), "{}", case.name);
+    let mut claims = vec![];
+    for (got, want) in outputs.iter().zip(&case.outputs) {
+        let tolerance = Tolerance::of_output(case, want).times(2.0);
+        let what = format!("{} {}", case.name, want.name);
+        claims.push(Claim { what, got: got.check().map(|_| got.clone()), want, tolerance });
+    }
+    let gradients = gradients(case, &inputs, &outputs);
+    for (i, want) in case.grads.iter().enumerate() {
+        let got = gradients.as_ref().map(|g| g[i].clone()).map_err(|e| e.clone());
+        let tolerance = Tolerance::of_gradient(case, want).times(2.0);
+        claims.push(Claim { what: format!("{} by {}", case.name, want.name), got, want, tolerance });
+    }
+    claims
+}
+
+/// Gradients of `sum(out * weight)` with respect to the inputs that have one.
+fn gradients(case: &Case, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let floats = outputs.iter().zip(&case.weights).zip(&case.outputs).filter(|(_, o)| o.kind == Kind::F32);
+    let weighted = floats.map(|((out, w), _)| (out * tensor(&w.array, dtype(w.kind))).sum(..));
+    let Some(loss) = weighted.reduce(|a, b| a + b) else { return Ok(vec![]) };
+    let place = |name: &str| case.inputs.iter().position(|x| x.name == name).expect("a gradient has its input");
+    let targets: Vec<&Tensor> = case.grads.iter().map(|g| &inputs[place(&g.name)]).collect();
+    loss.gradient_or_zeros(&targets)
+}
+
+/// What is wrong with a claim, once it is computed.
+fn fault(claim: &Claim) -> Option<String> {
+    let found = match claim.got.as_ref().map_err(|e| e.clone()).and_then(array) {
+        Err(e) => Some(e.to_string()),
+        Ok(_) if claim.got.as_ref().is_ok_and(|t| t.dtype() != dtype(claim.want.kind)) => {
+            claim.got.as_ref().ok().map(|t| format!("is {}, torch has {:?}", t.dtype(), claim.want.kind))
+        }
+        Ok(got) => claim.tolerance.first_difference(&got, &claim.want.array),
+    };
+    found.map(|f| format!("{}: {f}", claim.what))
+}
+
+/// Every case on a device; the faults.
+fn replay(device: &str, seed: Option<u64>) -> Vec<String> {
+    let all = goldens::all();
+    on(device, || {
+        let mut faults = vec![];
+        for group in all.chunks(GROUP) {
+            let claims: Vec<Claim> = group.iter().flat_map(claims).collect();
+            let ready: Vec<&Tensor> = claims.iter().filter_map(|c| c.got.as_ref().ok()).collect();
+            let mut check = || {
+                // where the group cannot be realised, each claim by itself says why
+                let _ = Tensor::realize_all(&ready);
+                faults.extend(claims.iter().filter_map(fault));
+            };
+            match seed {
+                Some(s) => with_random_opts(s, check),
+                None => check(),
+            }
+        }
+        faults
+    })
+}
+
+fn must_agree(device: &str, seed: Option<u64>) {
+    let faults = replay(device, seed);
+    assert!(
+        faults.is_empty(),
+        "{} differ on {device}, opts {seed:?}:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+}
+
+#[test]
+fn ops_agree_with_torch_on_the_interpreter() {
+    must_agree(DEVICES[0], None);
+}
+
+#[test]
+fn ops_agree_with_torch_on_the_interpreter_as_a_gpu() {
+    must_agree(DEVICES[1], None);
+}
+
+#[test]
+fn ops_agree_with_torch_on_the_cpu() {
+    must_agree(DEVICES[2], None);
+}
+
+#[test]
+fn ops_agree_with_torch_on_the_interpreter_with_random_opts() {
+    must_agree(DEVICES[0], Some(1));
+    must_agree(DEVICES[0], Some(2));
+}
+
+#[test]
+fn ops_agree_with_torch_on_the_interpreter_as_a_gpu_with_random_opts() {
+    must_agree(DEVICES[1], Some(3));
+    must_agree(DEVICES[1], Some(4));
+}
+
+#[test]
+fn ops_agree_with_torch_on_the_cpu_with_random_opts() {
+    must_agree(DEVICES[2], Some(5));
+}
