@@ -4,6 +4,7 @@ use crate::normalise::normalise;
 use crate::plan::{compile, renderer};
 use crate::realize::{device_of, stores};
 use crate::{Error, config};
+use frit_schedule::Schedule;
 use frit_uop::UOp;
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
@@ -27,6 +28,15 @@ pub struct CompileTimes {
     pub arena_bytes: usize,
 }
 
+/// The kernels that realising the outputs would run, scheduled on this thread without any cache: for counting them and
+/// what they read and write.
+pub fn schedule(outputs: &[UOp]) -> Result<Schedule, Error> {
+    let device = device_of(outputs)?;
+    let dev = frit_runtime::device(&device)?;
+    let normal = normalise(&stores(outputs, &device)?.0)?;
+    frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))
+}
+
 /// Schedule, lower and render what realising the outputs would run, on this thread, without any cache.
 pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     let device = device_of(outputs)?;
@@ -35,9 +45,7 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     let mut times = CompileTimes::default();
     config::debug()?;
     let start = thread_time();
-    let normal = normalise(&stores(outputs, &device)?.0)?;
-    let schedule =
-        frit_schedule::schedule(&normal.sink, target).map_err(|e| Error::Schedule(e.to_string()))?;
+    let schedule = schedule(outputs)?;
     times.schedule = thread_time() - start;
     times.kernels = schedule.kernels.len();
     times.arena_bytes = schedule.arena_bytes;
@@ -61,9 +69,7 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let device = device_of(outputs)?;
     let dev = frit_runtime::device(&device)?;
     let start = Instant::now();
-    let normal = normalise(&stores(outputs, &device)?.0)?;
-    let schedule =
-        frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
+    let schedule = schedule(outputs)?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
     let done =

@@ -5,10 +5,10 @@
 
 use crate::ops;
 use crate::support::{DEVICES, array, dtype, on, tensor};
-use frit_engine::plan::with_random_opts;
+use frit::engine::plan::with_random_opts;
 use frit_reference::goldens::{self, Case, Kind};
 use frit_reference::tolerance::Tolerance;
-use frit_tensor::{Result, Tensor};
+use frit::{Result, Tensor};
 
 /// Ops that torch has and `Tensor` has not yet.
 const MISSING: [&str; 1] = ["sort"];

@@ -7,5 +7,6 @@
 
 mod goldens;
 mod ops;
+mod programs;
 mod support;
 mod tidy;

@@ -2,7 +2,7 @@
 
 use crate::support::dtype;
 use frit_reference::goldens::{Case, Kind};
-use frit_tensor::{Axes, CrossEntropy, Index, Tensor, Window, keepdim};
+use frit::{Axes, CrossEntropy, Index, Tensor, Window, keepdim};
 
 /// The case's inputs as views: each tensor with its recipe applied.
 pub fn views(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {
