@@ -411,7 +411,7 @@ fn run(device: &str, seeds: std::ops::Range<u64>, kind: Kind) {
                 .collect();
             let all: Vec<&Tensor> = programs.iter().flat_map(|p| &p.outputs).collect();
             // every other group with the opts of the heuristic
-            let check = || {
+            let mut check = || {
                 let together = Tensor::realize_all(&all);
                 let before = faults.len();
                 faults.extend(programs.iter().zip(&expected).filter_map(|(p, want)| fault(p, want)));
