@@ -3,16 +3,18 @@
 //! ```text
 //! Load(Index(p, Where(g, i, Invalid)))   ->   Load(Index(p, i given g), 0, g)
 //! ```
+//!
+//! An access that was to be checked and whose index is known to be inside needs no check: it loses its site.
 
 use crate::access::address;
 use crate::{Ctx, Error};
-use frit_uop::{Op, UOp};
+use frit_uop::{Arg, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-/// The pass. Leaves no `Invalid` behind.
+/// The pass. Leaves no `Invalid` behind, and no site without a gate.
 pub fn gates(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
-    if !sink.any(|n| n.op == Op::Invalid) {
+    if !sink.any(|n| n.op == Op::Invalid || matches!(n.arg, Arg::Site(_))) {
         return Ok(sink.clone());
     }
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
@@ -27,7 +29,12 @@ pub fn gates(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
 fn pull(n: &UOp) -> UOp {
     let Some((buf, idx)) = address(n) else { return n.clone() };
     // a simplified index has at most one gate, outermost
-    let Some((gate, inner)) = gated(idx) else { return n.clone() };
+    let Some((gate, inner)) = gated(idx) else {
+        return match (&n.arg, n.gate()) {
+            (Arg::Site(_), None) => UOp::new(n.op, n.dtype, n.src.clone(), Arg::None),
+            _ => n.clone(),
+        };
+    };
     let place = buf.at(&crate::simplify_given(inner, gate));
     let gate = match n.gate() {
         Some(g) => g.and_(gate),
@@ -46,4 +53,23 @@ fn pull(n: &UOp) -> UOp {
 /// Gate and index of a gated index.
 fn gated(idx: &UOp) -> Option<(&UOp, &UOp)> {
     (idx.op == Op::Where && idx.src[2].op == Op::Invalid).then(|| (&idx.src[0], &idx.src[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frit_abi::Target;
+    use frit_uop::{AxisKind, DType};
+
+    #[test]
+    fn a_checked_access_that_cannot_miss_is_not_checked() {
+        let (p, q) = (UOp::param(0, 4, DType::I32), UOp::param(1, 4, DType::I32));
+        let r = UOp::range(&UOp::index(4), 0, AxisKind::Global);
+        let load = UOp::new(Op::Load, DType::I32, [q.at(&r)], Arg::Site(3));
+        let sink = UOp::sink([p.at(&r).store(&load).end([r.clone()])]);
+        let target = Target::interp();
+        let linear = crate::lower(&sink, &target, crate::Opts::List(&[])).unwrap();
+        let sited = |s: &frit_uop::Step| matches!(s, frit_uop::Step::Do(n) if matches!(n.arg, Arg::Site(_)));
+        assert!(!linear.steps.iter().any(sited));
+    }
 }
