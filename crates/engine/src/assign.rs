@@ -55,11 +55,17 @@ pub type Root<'a> = (&'a UOp, usize);
 /// The `graph` with every store in it made safe to do in place; a map from its nodes to the new ones.
 ///
 /// `roots` are all nodes from which this run's graphs can be reached, before and after known values were put in:
-/// what only they hold is let go when the run is over.
-pub fn make_in_place(graph: &[UOp], roots: &[Root]) -> Result<FxHashMap<UOp, UOp>, Error> {
-    let held = held_outside(roots);
-    let everything: Vec<UOp> = roots.iter().map(|r| r.0.clone()).collect();
-    let everything = toposort(&everything);
+/// what only they hold is let go when the run is over. `known` says what each node became when they were: who holds
+/// the one sees what the other sees.
+pub fn make_in_place(
+    graph: &[UOp],
+    roots: &[Root],
+    known: &[(UOp, UOp)],
+) -> Result<FxHashMap<UOp, UOp>, Error> {
+    let mut held = held_outside(roots);
+    let images: Vec<UOp> = known.iter().filter(|(n, _)| held.contains(n)).map(|(_, k)| k.clone()).collect();
+    held.extend(images);
+    let everything = with_memory(roots);
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for n in toposort(graph) {
         let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
@@ -93,6 +99,21 @@ fn held_outside(roots: &[Root]) -> FxHashSet<UOp> {
         }
     }
     nodes.into_iter().filter(|n| n.ref_count() > inside[&n.address()]).cloned().collect()
+}
+
+/// Every node, each after its sources and after the memory that has its value.
+fn with_memory(roots: &[Root]) -> Vec<UOp> {
+    let (mut order, mut seen) = (vec![], FxHashSet::default());
+    let mut stack: Vec<(&UOp, bool)> = roots.iter().map(|r| (r.0, false)).collect();
+    while let Some((n, expanded)) = stack.pop() {
+        if expanded {
+            order.push(n.clone());
+        } else if seen.insert(n) {
+            stack.push((n, true));
+            stack.extend(n.src.iter().chain(n.realized()).map(|s| (s, false)));
+        }
+    }
+    order
 }
 
 /// Whether a held node sees the version below `after` by a way that does not go through it.

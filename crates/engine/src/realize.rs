@@ -7,7 +7,8 @@ use crate::{Error, config, plan, run};
 use frit_uop::graph::toposort;
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Op, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex};
 
 /// An output's tensor and the caller's list.
@@ -28,14 +29,16 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
     let mut ready: Vec<UOp> = outputs.iter().map(|o| known[o].clone()).collect();
     let mut versions: Vec<(UOp, UOp)> = vec![];
     if has_stores {
-        let afters: Vec<(UOp, UOp)> = known.iter().filter(|(n, _)| n.op == Op::After).map(pair).collect();
-        drop(known);
+        let known: Vec<(UOp, UOp)> = known.into_iter().collect();
         let mut roots: Vec<Root> = outputs.iter().map(|o| (o, HOLDERS_OF_AN_OUTPUT)).collect();
         roots.extend(ready.iter().map(|r| (r, 1)));
-        roots.extend(afters.iter().flat_map(|(a, b)| [(a, 1), (b, 1)]));
-        let in_place = make_in_place(&ready, &roots)?;
+        roots.extend(known.iter().flat_map(|(a, b)| [(a, 1), (b, 1)]));
+        let in_place = make_in_place(&ready, &roots, &known)?;
         ready = ready.iter().map(|r| in_place[r].clone()).collect();
-        versions = afters.iter().filter_map(|(n, k)| Some((n.clone(), in_place.get(k)?.clone()))).collect();
+        // a version that a copy made unnecessary is not stored, so it has no memory yet
+        let stored: FxHashSet<UOp> = toposort(&ready).into_iter().filter(|n| n.op == Op::After).collect();
+        let version = |(n, k): &(UOp, UOp)| Some((n.clone(), stored.get(in_place.get(k)?)?.clone()));
+        versions = known.iter().filter(|(n, _)| n.op == Op::After).filter_map(version).collect();
     }
     let mut results = copy_between_devices(ready)?;
     let pending: Vec<usize> =
@@ -57,24 +60,32 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
     Ok(results)
 }
 
-fn pair((a, b): (&UOp, &UOp)) -> (UOp, UOp) {
-    (a.clone(), b.clone())
-}
-
-/// Every node below, with those whose value is in memory replaced by that memory.
+/// Every node below, with those whose value is in memory replaced by that memory. A place to store to stays a view of
+/// its version, though its value may be in other memory.
 fn use_realized(roots: &[UOp]) -> FxHashMap<UOp, UOp> {
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut stack: Vec<(UOp, bool)> = roots.iter().map(|r| (r.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {
         if done.contains_key(&n) {
-        } else if let Some(r) = n.realized() {
+            continue;
+        }
+        let is_place = matches!(n.op, Op::Store | Op::After);
+        if let Some(r) = n.realized() {
             done.insert(n.clone(), r.clone());
         } else if expanded {
-            let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+            let mut src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
+            if is_place {
+                let version = version_of(&n.src[0]);
+                src[0] =
+                    n.src[0].substitute(&FxHashMap::from_iter([(version.clone(), done[version].clone())]));
+            }
+            let new = n.with_src(src);
             done.insert(n, new);
         } else {
             stack.push((n.clone(), true));
-            stack.extend(n.src.iter().filter(|s| !done.contains_key(*s)).map(|s| (s.clone(), false)));
+            let version = is_place.then(|| version_of(&n.src[0]));
+            let below = n.src.iter().chain(version).filter(|s| !done.contains_key(*s));
+            stack.extend(below.map(|s| (s.clone(), false)));
         }
     }
     done

@@ -76,6 +76,39 @@ fn stores_are_in_place_unless_someone_sees_the_old_version() {
 }
 
 #[test]
+fn a_version_that_a_copy_made_unnecessary_is_stored_when_it_is_asked_for() {
+    for device in DEVICES {
+        let x = floats(device, &[1.0, 2.0, 3.0]);
+        let (one, two) = (UOp::float(1.0, DType::F32), UOp::float(2.0, DType::F32));
+        let first = x.after([x.store(&(&x + &one))]);
+        drop(x);
+        let seen = &first * &two;
+        // all of it is written again, on a copy because `seen` sees the first version
+        let fives = floats(device, &[5.0, 5.0, 5.0]);
+        let second = first.after([first.store(&fives)]);
+        drop(first);
+        assert_eq!(values(&second), [5.0, 5.0, 5.0], "{device}");
+        assert_eq!(values(&seen), [4.0, 6.0, 8.0], "{device}");
+    }
+}
+
+#[test]
+fn a_view_whose_value_is_elsewhere_is_still_a_place_to_store_to() {
+    for device in DEVICES {
+        let x = floats(device, &[1.0, 2.0, 3.0]);
+        let one = UOp::float(1.0, DType::F32);
+        let first = x.after([x.store(&(&x + &one))]);
+        drop(x);
+        let view = first.flip(&[0]);
+        assert_eq!(values(&view), [4.0, 3.0, 2.0], "{device}");
+        let second = first.after([view.store(&floats(device, &[7.0, 8.0, 9.0]))]);
+        drop(first);
+        assert_eq!(values(&second), [9.0, 8.0, 7.0], "{device}");
+        assert_eq!(values(&view), [4.0, 3.0, 2.0], "{device}");
+    }
+}
+
+#[test]
 fn a_symbolic_length_has_one_plan() {
     for device in DEVICES {
         let t = UOp::variable("T", 1, 8);
