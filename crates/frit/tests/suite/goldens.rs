@@ -6,9 +6,9 @@
 use crate::ops;
 use crate::support::{DEVICES, array, dtype, on, tensor};
 use frit::engine::plan::with_random_opts;
+use frit::{Result, Tensor};
 use frit_reference::goldens::{self, Case, Kind};
 use frit_reference::tolerance::Tolerance;
-use frit::{Result, Tensor};
 
 /// Ops that torch has and `Tensor` has not yet.
 const MISSING: [&str; 1] = ["sort"];
@@ -17,15 +17,18 @@ const MISSING: [&str; 1] = ["sort"];
 const GROUP: usize = 48;
 
 /// A tensor of a case and what it must be.
-struct Claim<'a> {
-    what: String,
-    got: Result<Tensor>,
-    want: &'a goldens::Tensor,
+pub struct Claim<'a> {
+    /// Case and tensor.
+    pub what: String,
+    /// Not computed yet, or why it cannot be.
+    pub got: Result<Tensor>,
+    /// Torch's.
+    pub want: &'a goldens::Tensor,
     tolerance: Tolerance,
 }
 
 /// The outputs and gradients of a case, not computed yet.
-fn claims(case: &Case) -> Vec<Claim<'_>> {
+pub fn claims(case: &Case) -> Vec<Claim<'_>> {
     let inputs: Vec<Tensor> = case.inputs.iter().map(|t| tensor(&t.array, dtype(t.kind))).collect();
     let Some(outputs) = ops::apply(case, &ops::views(case, &inputs)) else {
         assert!(MISSING.contains(&case.op.as_str()), "{}: no op {}", case.name, case.op);
@@ -52,9 +55,15 @@ fn gradients(case: &Case, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Vec<T
     let floats = outputs.iter().zip(&case.weights).zip(&case.outputs).filter(|(_, o)| o.kind == Kind::F32);
     let weighted = floats.map(|((out, w), _)| (out * tensor(&w.array, dtype(w.kind))).sum(..));
     let Some(loss) = weighted.reduce(|a, b| a + b) else { return Ok(vec![]) };
-    let place = |name: &str| case.inputs.iter().position(|x| x.name == name).expect("a gradient has its input");
+    let place =
+        |name: &str| case.inputs.iter().position(|x| x.name == name).expect("a gradient has its input");
     let targets: Vec<&Tensor> = case.grads.iter().map(|g| &inputs[place(&g.name)]).collect();
     loss.gradient_or_zeros(&targets)
+}
+
+/// How far the result of a claim may be off.
+pub fn tolerated(claim: &Claim) -> Tolerance {
+    claim.tolerance
 }
 
 /// What is wrong with a claim, once it is computed.
@@ -93,12 +102,7 @@ fn replay(device: &str, seed: Option<u64>) -> Vec<String> {
 
 fn must_agree(device: &str, seed: Option<u64>) {
     let faults = replay(device, seed);
-    assert!(
-        faults.is_empty(),
-        "{} differ on {device}, opts {seed:?}:\n{}",
-        faults.len(),
-        faults.join("\n")
-    );
+    assert!(faults.is_empty(), "{} differ on {device}, opts {seed:?}:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[test]

@@ -2,11 +2,26 @@
 //!
 //! ```text
 //! goldens      every op against torch's values, forward and gradient, on every device, with random opts
+//! evaluator    the same graphs by the evaluator
+//! fusion       kernels, bytes and work counted
+//! caches       the second time nothing is scheduled or compiled
+//! symbolic     lengths that are bound late
+//! assignment   random writes against a plain model
+//! programs     random programs against the evaluator
+//! derivatives  second derivatives against finite differences
+//! threads      many at once
 //! tidy         the repository keeps its own promises
 //! ```
 
+mod assignment;
+mod caches;
+mod derivatives;
+mod evaluator;
+mod fusion;
 mod goldens;
 mod ops;
 mod programs;
 mod support;
+mod symbolic;
+mod threads;
 mod tidy;

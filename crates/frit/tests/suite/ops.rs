@@ -1,8 +1,8 @@
 //! The ops of the golden file, spelled as methods of `Tensor`.
 
 use crate::support::dtype;
-use frit_reference::goldens::{Case, Kind};
 use frit::{Axes, CrossEntropy, Index, Tensor, Window, keepdim};
+use frit_reference::goldens::{Case, Kind};
 
 /// The case's inputs as views: each tensor with its recipe applied.
 pub fn views(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {

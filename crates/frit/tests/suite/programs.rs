@@ -14,16 +14,8 @@ use frit_uop::{UOp, text};
 /// Elements a value may have, so that the evaluator is quick.
 const LARGEST: usize = 600;
 
-const INTS: [DType; 8] = [
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::U8,
-    DType::U16,
-    DType::U32,
-    DType::U64,
-];
+const INTS: [DType; 8] =
+    [DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -211,8 +203,9 @@ impl Builder {
             }
             1 => x.flip(axis),
             2 => {
-                let around: Vec<(isize, isize)> =
-                    (0..rank).map(|_| (self.random.below(3) as isize, self.random.below(3) as isize)).collect();
+                let around: Vec<(isize, isize)> = (0..rank)
+                    .map(|_| (self.random.below(3) as isize, self.random.below(3) as isize))
+                    .collect();
                 match x.dtype() {
                     d if d.is_float() => x.pad(&around, self.random.within(-2, 2) as f64),
                     DType::Bool => x.pad(&around, self.random.one_in(2)),
@@ -404,7 +397,8 @@ fn run(device: &str, seeds: std::ops::Range<u64>, kind: Kind) {
     on(device, || {
         let mut faults = vec![];
         for first in seeds.clone().step_by(GROUP as usize) {
-            let programs: Vec<Program> = (first..seeds.end.min(first + GROUP)).map(|s| program(s, kind)).collect();
+            let programs: Vec<Program> =
+                (first..seeds.end.min(first + GROUP)).map(|s| program(s, kind)).collect();
             let expected: Vec<_> = programs
                 .iter()
                 .map(|p| evaluate(&p.nodes).unwrap_or_else(|e| panic!("seed {}: {e}", p.seed)))
@@ -426,7 +420,12 @@ fn run(device: &str, seeds: std::ops::Range<u64>, kind: Kind) {
         }
         let n = faults.len();
         faults.truncate(5);
-        assert!(n == 0, "{n} of {} programs differ on {device}:\n{}", seeds.end - seeds.start, faults.join("\n"));
+        assert!(
+            n == 0,
+            "{n} of {} programs differ on {device}:\n{}",
+            seeds.end - seeds.start,
+            faults.join("\n")
+        );
     });
 }
 

@@ -1,0 +1,240 @@
+//! What must fuse, by counting kernels, bytes and work.
+
+use crate::support::on;
+use frit::engine::measure;
+use frit::engine::stats::{Stats, stats};
+use frit::nn::{Adam, BatchNorm, Conv2d, Linear, Optimizer, training};
+use frit::{Tensor, Window, nn};
+use frit_uop::{Arg, Op, UOp};
+
+/// What a schedule does.
+#[derive(Debug)]
+struct Plan {
+    kernels: usize,
+    /// Elements read from each argument, over all kernels, largest first.
+    reads: Vec<u64>,
+    /// Elements written.
+    writes: u64,
+    /// Steps of the longest nest of loops.
+    work: u64,
+}
+
+fn id(n: &UOp) -> Option<u32> {
+    n.range_arg().map(|a| a.id)
+}
+
+/// The plan for realising tensors together on a device.
+fn plan(device: &str, f: impl Fn() -> Vec<Tensor>) -> Plan {
+    let outputs: Vec<UOp> = on(device, || f().iter().map(|t| t.uop().unwrap()).collect());
+    let schedule = on(device, || measure::schedule(&outputs)).unwrap();
+    let mut plan = Plan { kernels: schedule.kernels.len(), reads: vec![], writes: 0, work: 0 };
+    let mut reads = std::collections::HashMap::new();
+    for kernel in &schedule.kernels {
+        let nodes = kernel.ast.toposort();
+        let extent = |r: u32| {
+            let range = nodes.iter().find(|n| n.op == Op::Range && id(n) == Some(r)).expect("an open range");
+            range.src[0].bounds.1 as u64
+        };
+        let region = |ranges: &[u32]| ranges.iter().map(|&r| extent(r)).product::<u64>();
+        for n in &nodes {
+            // inside what a node is computed: its open ranges and those it closes
+            let closed = n.src.iter().skip(1).filter_map(id).filter(|_| n.op == Op::Reduce);
+            let all: Vec<u32> = n.ranges.iter().copied().chain(closed).collect();
+            plan.work = plan.work.max(region(&all));
+            match n.op {
+                Op::Load => {
+                    let Arg::Param { slot, .. } = &n.src[0].src[0].arg else { continue };
+                    *reads.entry(format!("{:?}", kernel.args[*slot as usize])).or_insert(0) +=
+                        region(&n.ranges);
+                }
+                Op::Store => plan.writes += region(&n.ranges),
+                _ => {}
+            }
+        }
+    }
+    plan.reads = reads.into_values().collect();
+    plan.reads.sort_unstable_by(|a, b| b.cmp(a));
+    plan
+}
+
+/// What running on a device counts.
+fn ran(device: &str, f: impl FnOnce()) -> Stats {
+    on(device, || {
+        let before = stats();
+        f();
+        stats() - before
+    })
+}
+
+fn input(dims: &[usize]) -> Tensor {
+    Tensor::from_vec(vec![0.5f32; dims.iter().product()], dims)
+}
+
+const SHAPES: [&str; 2] = ["INTERP", "INTERP:GPU"];
+
+#[test]
+fn elementwise_into_a_sum_is_one_kernel() {
+    for device in SHAPES {
+        let p = plan(device, || {
+            let (a, b, c) = (input(&[64, 64]), input(&[64, 64]), input(&[64, 64]));
+            vec![(a * b + c).relu().sum(..)]
+        });
+        assert_eq!((p.kernels, p.writes), (1, 1), "{device}: {p:?}");
+        assert_eq!(p.reads, [4096; 3], "{device}");
+    }
+}
+
+#[test]
+fn softmax_reads_x_three_times_and_writes_once() {
+    for device in SHAPES {
+        let (rows, columns) = (64, 256);
+        let n = (rows * columns) as u64;
+        let p = plan(device, || vec![input(&[rows, columns]).softmax(-1)]);
+        assert!(p.kernels <= 3, "{device}: {p:?}");
+        assert!(p.reads[0] <= 3 * n, "{device}: {p:?}");
+        assert!(p.writes < n + n / 16, "{device}: one write of the result and little beside: {p:?}");
+    }
+}
+
+#[test]
+fn layernorm_is_at_most_three_kernels() {
+    for device in SHAPES {
+        let p = plan(device, || {
+            let (w, b) = (input(&[256]), input(&[256]));
+            vec![input(&[64, 256]).layernorm(-1, Some(&w), Some(&b), 1e-5)]
+        });
+        assert!(p.kernels <= 3, "{device}: {p:?}");
+    }
+}
+
+#[test]
+fn arange_one_hot_and_embedding_are_one_kernel_without_square_work() {
+    for device in SHAPES {
+        let p = plan(device, || vec![Tensor::arange(1000)]);
+        assert_eq!((p.kernels, p.writes, p.work), (1, 1000, 1000), "arange on {device}");
+        let labels = || Tensor::from_vec(vec![1i32; 50], [50]);
+        let p = plan(device, || vec![labels().one_hot(40)]);
+        assert_eq!((p.kernels, p.writes, p.work), (1, 2000, 2000), "one-hot on {device}");
+        let p = plan(device, || vec![input(&[1000, 16]).embedding(&labels())]);
+        assert_eq!((p.kernels, p.writes, p.work), (1, 800, 800), "embedding on {device}");
+        let p = plan(device, || vec![input(&[1000, 16]).at(labels())]);
+        assert_eq!((p.kernels, p.writes, p.work), (1, 800, 800), "an index tensor on {device}");
+        // the same lookup written as a product with a one-hot mask
+        let p = plan(device, || {
+            let hit = labels().unsqueeze(1).eq(Tensor::arange(1000)).unsqueeze(2);
+            vec![hit.where_(input(&[1000, 16]).unsqueeze(0), 0.0).sum(1)]
+        });
+        assert_eq!((p.kernels, p.writes, p.work), (1, 800, 800), "a masked sum on {device}");
+    }
+}
+
+#[test]
+fn argmax_is_at_most_two_kernels() {
+    for device in SHAPES {
+        let p = plan(device, || vec![input(&[64, 256]).argmax(1)]);
+        assert!(p.kernels <= 2, "{device}: {p:?}");
+    }
+}
+
+#[test]
+fn conv_with_bias_and_relu_is_one_kernel() {
+    for device in SHAPES {
+        let p = plan(device, || {
+            let (x, w, b) = (input(&[2, 3, 12, 12]), input(&[8, 3, 3, 3]), input(&[8]));
+            vec![x.conv2d(&w, Some(&b), Window::new().padding(1)).relu()]
+        });
+        assert_eq!(p.kernels, 1, "{device}: {p:?}");
+        assert_eq!(p.writes, 2 * 8 * 12 * 12, "{device}");
+    }
+}
+
+#[test]
+fn batchnorm_inference_is_in_the_convs_kernel() {
+    for device in SHAPES {
+        let p = plan(device, || {
+            let (conv, norm) = (Conv2d::new(3, 8, 3), BatchNorm::new(8));
+            nn::Module::realize_state(&conv).unwrap();
+            nn::Module::realize_state(&norm).unwrap();
+            vec![norm.forward(&conv.forward(&input(&[2, 3, 12, 12]))).relu()]
+        });
+        assert_eq!(p.kernels, 1, "{device}: {p:?}");
+    }
+}
+
+#[test]
+fn sum_maximum_and_sum_of_squares_together_read_x_once() {
+    for device in SHAPES {
+        let n = 64 * 256;
+        let p = plan(device, || {
+            let x = input(&[64, 256]);
+            vec![x.sum(1), x.max(1), x.square().sum(1)]
+        });
+        assert_eq!((p.kernels, p.reads[0]), (1, n), "{device}: {p:?}");
+        let p = plan(device, || {
+            let x = input(&[64, 256]);
+            vec![x.sum(..), x.max(..), x.square().sum(..)]
+        });
+        // where a long reduction is split in two, x is still read once
+        assert!(p.kernels <= 2 && p.reads[0] == n, "{device}: {p:?}");
+    }
+}
+
+#[test]
+fn mean_and_variance_read_x_at_most_twice() {
+    for device in SHAPES {
+        let p = plan(device, || {
+            let (var, mean) = input(&[64, 256]).var_mean(1, 1);
+            vec![mean, var]
+        });
+        assert!(p.reads[0] <= 2 * 64 * 256, "{device}: {p:?}");
+        let p = plan(device, || {
+            let (var, mean) = input(&[8, 16, 12, 12]).var_mean([0, 2, 3], 0);
+            vec![mean, var]
+        });
+        assert!(p.reads[0] <= 2 * 8 * 16 * 12 * 12, "{device}: {p:?}");
+    }
+}
+
+#[test]
+fn an_adam_update_is_at_most_two_kernels_a_parameter() {
+    for device in ["INTERP", "INTERP:GPU", "NULL"] {
+        let did = on(device, || {
+            let layer = Linear::new(32, 16);
+            let mut opt = Adam::new(&layer, 1e-3).unwrap();
+            let mut last = Stats::default();
+            for _ in 0..3 {
+                // gradients in memory, so that the step is the update and nothing else
+                layer.weight.set_grad(Some(input(&[16, 32])));
+                let bias = layer.bias.as_ref().unwrap();
+                bias.set_grad(Some(input(&[16])));
+                last = ran(device, || opt.step().unwrap());
+            }
+            last
+        });
+        // two parameters, and the count of steps
+        assert!(did.launches <= 2 * 2 + 1, "{device}: {did:?}");
+    }
+}
+
+#[test]
+fn a_training_step_has_few_kernels() {
+    let did = on("NULL", || {
+        let net = nn::Sequential::new()
+            .then(Linear::new(784, 128))
+            .then_fn(|x| x.relu())
+            .then(Linear::new(128, 10));
+        let mut opt = Adam::new(&net, 1e-3).unwrap();
+        let mut last = Stats::default();
+        for _ in 0..3 {
+            let (x, y) = (input(&[32, 784]), Tensor::from_vec(vec![3i32; 32], [32]));
+            last = ran("NULL", || {
+                let loss = training(true, || net.forward(&x)).cross_entropy(&y);
+                loss.backward().unwrap();
+                opt.step_with(&[&loss]).unwrap();
+            });
+        }
+        last
+    });
+    // two products forward, one for the hidden gradient, four gradients, the loss, the count, four updates and slack
+    assert!(did.launches <= 16, "{did:?}");
+}
