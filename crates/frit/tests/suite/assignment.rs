@@ -253,7 +253,7 @@ fn outcome(seed: u64, steps: &[Step]) -> Result<(), String> {
         steps.iter().try_for_each(|s| world.step(s))?;
         world.check(&mut Random::new(seed ^ 1))
     };
-    if seed % 2 == 0 { go() } else { with_random_opts(seed, go) }
+    if seed.is_multiple_of(2) { go() } else { with_random_opts(seed, go) }
 }
 
 fn run(device: &str, seeds: std::ops::Range<u64>) {

@@ -231,9 +231,9 @@ impl Builder {
             5 => {
                 // other factors of the same number
                 let total: usize = dims.iter().product();
-                let factors: Vec<usize> = (1..=total).filter(|f| total % f == 0).collect();
+                let factors: Vec<usize> = (1..=total).filter(|f| total.is_multiple_of(*f)).collect();
                 let a = *self.random.pick(&factors);
-                let rest: Vec<usize> = (1..=total / a).filter(|f| (total / a) % f == 0).collect();
+                let rest: Vec<usize> = (1..=total / a).filter(|f| (total / a).is_multiple_of(*f)).collect();
                 let b = *self.random.pick(&rest);
                 x.reshape([a, b, total / a / b])
             }

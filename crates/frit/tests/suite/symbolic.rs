@@ -116,7 +116,7 @@ fn reductions_scans_and_concatenation_of_a_symbolic_length() {
             let variable = Variable::new("N", 1, 10).unwrap();
             let memory = tensor(&data, DType::F32);
             for n in [4usize, 1, 10, 7] {
-                let x = memory.narrow(0, 0, &variable.bind(n as i64).unwrap());
+                let x = memory.narrow(0, 0, variable.bind(n as i64).unwrap());
                 let plain = data.shrink(&[(0, n), (0, 3)]);
                 let checks = [
                     ("sum", x.sum(0), plain.sum(&[0], false)),
