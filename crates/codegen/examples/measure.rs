@@ -139,10 +139,18 @@ fn main() {
         }
         let mut lowering = Duration::MAX;
         let mut result = None;
-        for _ in 0..3 {
+        let mut passes = String::new();
+        for _ in 0..10 {
             let start = Instant::now();
-            result = Some(lower_and_watch(&ast, target, Opts::Heuristic, &mut |_, _| {}));
-            lowering = lowering.min(start.elapsed());
+            let (mut last, mut times) = (start, vec![]);
+            result = Some(lower_and_watch(&ast, target, Opts::Heuristic, &mut |name, _| {
+                times.push(format!("{name} {:.2}", last.elapsed().as_secs_f64() * 1e3));
+                last = Instant::now();
+            }));
+            if start.elapsed() < lowering {
+                lowering = start.elapsed();
+                passes = times.join(", ");
+            }
         }
         let (linear, opts) = match result {
             Some(Ok(r)) => r,
@@ -153,6 +161,7 @@ fn main() {
             None => continue,
         };
         if std::env::var("STEPS").is_ok() {
+            println!("    {passes} ms");
             for o in &opts {
                 println!("    {o:?}");
             }

@@ -14,7 +14,7 @@
 use crate::access::{address, coefficient, fold};
 use crate::{Ctx, Error};
 use frit_abi::Target;
-use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -190,36 +190,32 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
     }
     let accesses: Vec<(&UOp, &UOp)> = order.iter().filter_map(|n| Some((n, address(n)?.1))).collect();
     let narrowest = accesses.iter().map(|(n, _)| n.src[0].dtype.size()).min().unwrap_or(4).max(1);
-    let reduced: SmallVec<[u32; 6]> = order
-        .iter()
-        .filter_map(|n| n.range_arg())
-        .filter(|a| matches!(a.kind, AxisKind::Reduce | AxisKind::Unroll))
-        .map(|a| a.id)
-        .collect();
-    let mut scored: Vec<(i64, i64, u32)> = vec![];
+    let is_data = |n: &UOp| n.op == Op::Reduce || n.op.alu().is_some() && n.dtype != DType::Index;
+    let mut scored: Vec<(i64, u32)> = vec![];
     for r in found {
         let (Some(a), Some(w)) = (r.range_arg(), r.src[0].as_int()) else { continue };
         if a.kind != AxisKind::Upcast || w.count_ones() != 1 || w > (target.vector_bytes / narrowest) as i64 {
             continue;
         }
-        let mut score = 0;
-        for (n, idx) in &accesses {
-            let fit = match coefficient(idx, a.id) {
-                Some(1) => 4,
-                Some(0) if idx.ranges.contains(&a.id) => -3, // only the gate moves
-                Some(0) => (n.op == Op::Load && n.ranges != idx.ranges) as i64,
-                _ => -3,
-            };
-            // what is inside reduce loops happens more often than what comes after them
-            score += fit << (3 * n.ranges.iter().filter(|r| reduced.contains(r)).count().min(5));
-        }
+        // what one vector saves: w - 1 of w operations; a lane that goes its own way costs besides
+        let saved = |weight: i64| weight * 100 * (w - 1) / w;
+        let moves: i64 = accesses
+            .iter()
+            .map(|(_, idx)| match coefficient(idx, a.id) {
+                Some(1) => saved(2),
+                Some(0) if !idx.ranges.contains(&a.id) => 0,
+                _ => -100,
+            })
+            .sum();
+        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).count();
+        let score = moves + saved(work as i64) / 2;
         if score > 0 {
-            scored.push((-score, -w, a.id));
+            scored.push((-score, a.id));
         }
     }
     scored.sort_unstable();
     let mut lanes: SmallVec<[u32; 2]> = smallvec![];
-    for (_, _, id) in scored {
+    for (_, id) in scored {
         let together = |l: &u32| order.iter().any(|n| n.ranges.contains(l) && n.ranges.contains(&id));
         if !lanes.iter().any(together) {
             lanes.push(id);

@@ -82,7 +82,9 @@ impl<'p, 'a> Chooser<'p, 'a> {
             })
             .collect();
         let is_data = |n: &UOp| n.op.alu().is_some() && !matches!(n.dtype, DType::Index | DType::Bool);
-        let work = order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();
+        let mut work: Vec<(UOp, f64)> =
+            order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();
+        work.extend(reduces.iter().map(|r| (r.src[0].clone(), times(&r.src[0].ranges))));
         Chooser { plan, applied: vec![], accesses, work, reduces }
     }
 
@@ -131,9 +133,10 @@ impl<'p, 'a> Chooser<'p, 'a> {
         self.order_loops();
     }
 
-    /// The cost of the kernel with vectors of `w` along a range, in scalar operations; without, for `None`.
-    fn cost(&self, along: Option<(u32, f64)>) -> f64 {
-        let accesses = self.accesses.iter().map(|a| {
+    /// The cost of what moves with a range, in scalar operations: in vectors of `w` along another, or without.
+    fn cost(&self, of: Option<u32>, along: Option<(u32, f64)>) -> f64 {
+        let counts = |ids: &[u32]| of.is_none_or(|id| ids.contains(&id));
+        let accesses = self.accesses.iter().filter(|a| counts(&a.around)).map(|a| {
             let share = match along {
                 Some((id, w)) if a.around.contains(&id) => match (coefficient(&a.idx, id), a.node.op) {
                     (Some(0), _) if !a.moves_with(id) => 1.0 / w,
@@ -146,9 +149,9 @@ impl<'p, 'a> Chooser<'p, 'a> {
                 _ => 1.0,
             };
             // a tile of results will use what it loads several times
-            a.times * share / self.reuse(a, along.map(|l| l.0)).min(6.0)
+            a.times * share / self.reuse(a, along).min(6.0)
         });
-        let work = self.work.iter().map(|(n, times)| match along {
+        let work = self.work.iter().filter(|(n, _)| counts(&n.ranges)).map(|(n, times)| match along {
             Some((id, w)) if n.ranges.contains(&id) => 0.5 * times / w,
             _ => 0.5 * times,
         });
@@ -156,14 +159,16 @@ impl<'p, 'a> Chooser<'p, 'a> {
     }
 
     /// How many results can share what a load in a reduce gives.
-    fn reuse(&self, a: &Access, lane: Option<u32>) -> f64 {
+    fn reuse(&self, a: &Access, along: Option<(u32, f64)>) -> f64 {
         if a.node.op != Op::Load || !self.is_reduced(&a.node) {
             return 1.0;
         }
-        let others = |x: &&crate::opt::Axis| {
-            x.kind == AxisKind::Global && !a.moves_with(x.origin) && Some(x.origin) != lane
+        let others = self.plan.axes.iter().filter(|x| x.kind == AxisKind::Global && !a.moves_with(x.origin));
+        let vectors = |x: &crate::opt::Axis| match along {
+            Some((id, w)) if id == x.origin => x.extent.bounds.1.max(1) as f64 / w,
+            _ => x.extent.bounds.1.max(1) as f64,
         };
-        self.plan.axes.iter().filter(others).map(|x| x.extent.bounds.1.max(1) as f64).product()
+        others.map(vectors).product::<f64>().max(1.0)
     }
 
     /// Whether a load could be read from a packed copy in which it is contiguous along a range: it is read again often
@@ -200,7 +205,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
             }
             let Some(fit) = self.fit(origin, kind) else { continue };
             let n = self.plan.axes[self.find(origin, kind)?].extent.bounds.1.max(1) as f64;
-            let mut cost = self.cost(Some((origin, n / fit.vectors)));
+            let mut cost = self.cost(None, Some((origin, n / fit.vectors)));
             if kind == AxisKind::Reduce {
                 // lanes are combined once a result
                 let results: f64 = self.reduces.iter().filter(|r| closed(r).contains(&origin)).count() as f64;
@@ -218,15 +223,10 @@ impl<'p, 'a> Chooser<'p, 'a> {
             }
         }
         let (cost, choice) = best?;
-        // what is left of the kernel counts, not the whole
-        let scope = |with: bool| {
-            let here = |n: &UOp| n.ranges.contains(&choice.0);
-            let all: f64 =
-                self.accesses.iter().filter(|a| a.around.contains(&choice.0)).map(|a| a.times).sum::<f64>()
-                    + self.work.iter().filter(|w| here(&w.0)).map(|w| 0.5 * w.1).sum::<f64>();
-            if with { all - (self.cost(None) - cost) } else { all }
-        };
-        (scope(true) < 0.75 * scope(false)).then_some(choice)
+        // what moves with it must become much cheaper, whatever the rest of the kernel costs
+        let before = self.cost(Some(choice.0), None);
+        let saved = self.cost(None, None) - cost;
+        (saved > 0.25 * before).then_some(choice)
     }
 
     /// How vectors fit an axis best.
@@ -247,7 +247,8 @@ impl<'p, 'a> Chooser<'p, 'a> {
             } else {
                 Opt::Split { axis, n: lanes, kind: AxisKind::Upcast, inner: true }
             };
-            if best.is_none_or(|b| vectors < b.vectors)
+            // of as few vectors, the narrower
+            if best.is_none_or(|b| vectors <= b.vectors)
                 && vectors < extent as f64
                 && self.plan.clone().apply(&opt).is_ok()
             {
