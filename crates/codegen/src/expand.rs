@@ -190,6 +190,9 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
     }
     let accesses: Vec<(&UOp, &UOp)> = order.iter().filter_map(|n| Some((n, address(n)?.1))).collect();
     let narrowest = accesses.iter().map(|(n, _)| n.src[0].dtype.size()).min().unwrap_or(4).max(1);
+    // what is in a reduce counts more than what comes after
+    let inner: SmallVec<[u32; 6]> = order.iter().filter(|n| n.op == Op::Reduce).flat_map(crate::ranges::closed).collect();
+    let often = |n: &UOp| if n.ranges.iter().any(|r| inner.contains(r)) { 4 } else { 1 };
     let is_data = |n: &UOp| n.op == Op::Reduce || n.op.alu().is_some() && n.dtype != DType::Index;
     let mut scored: Vec<(i64, u32)> = vec![];
     for r in found {
@@ -199,16 +202,16 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
         }
         // what one vector saves: w - 1 of w operations; a lane that goes its own way costs besides
         let saved = |weight: i64| weight * 100 * (w - 1) / w;
-        let moves: i64 = accesses
-            .iter()
-            .map(|(_, idx)| match coefficient(idx, a.id) {
-                Some(1) => saved(2),
-                Some(0) if !idx.ranges.contains(&a.id) => 0,
-                _ => -100,
-            })
-            .sum();
-        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).count();
-        let score = moves + saved(work as i64) / 2;
+        let moves = accesses.iter().map(|(n, idx)| {
+            often(n)
+                * match coefficient(idx, a.id) {
+                    Some(1) => saved(2),
+                    Some(0) if !idx.ranges.contains(&a.id) => 0,
+                    _ => -60,
+                }
+        });
+        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).map(often);
+        let score = moves.sum::<i64>() + saved(work.sum::<i64>()) / 2;
         if score > 0 {
             scored.push((-score, a.id));
         }

@@ -439,6 +439,12 @@ impl<'p, 'a> Chooser<'p, 'a> {
             self.plan.axes.iter().filter(|a| a.kind == AxisKind::Upcast && idx.ranges.contains(&a.origin));
         let scattered = vectors.into_iter().any(|a| coefficient(idx, a.origin) != Some(1));
         let strided = closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > 64));
+        // windows overlap: a copy of all of them is larger than what it is a copy of
+        let mut steps: Vec<Option<i64>> = idx.ranges.iter().map(|r| coefficient(idx, *r)).collect();
+        steps.sort_unstable();
+        if steps.windows(2).any(|w| w[0] == w[1]) {
+            return;
+        }
         let large = load.src[0].src[0].shape()[0].as_int().is_some_and(|n| n > 1 << 14);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
             self.take(Opt::Stage { operand, at, space: Space::Local });

@@ -44,7 +44,7 @@
 //! | `Index` | buf, idx | `Lanes(w)` or `None` | an address; with `Lanes(w)` of w consecutive elements, shape `(w,)` |
 //! | `Load` | address [, alt, gate] | `None`/`Site` | the element(s) there; alt where the gate is false. With a site, a miss sets the status word |
 //! | *kernel* | | | |
-//! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order |
+//! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order; once expanded there may be several x, taken in turn |
 //! | `Scan` | x, range | `Alu` | x combined over the iterations of the ordered range up to this one |
 //! | `Stage` | x, ranges… | `Stage` | x put in a buffer over the ranges, in some address space; read through `Index` with one index per range |
 //! | *shaped values in a program* | | | |
