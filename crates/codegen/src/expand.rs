@@ -190,9 +190,10 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
     }
     let accesses: Vec<(&UOp, &UOp)> = order.iter().filter_map(|n| Some((n, address(n)?.1))).collect();
     let narrowest = accesses.iter().map(|(n, _)| n.src[0].dtype.size()).min().unwrap_or(4).max(1);
-    // what is in a reduce counts more than what comes after
-    let inner: SmallVec<[u32; 6]> = order.iter().filter(|n| n.op == Op::Reduce).flat_map(crate::ranges::closed).collect();
-    let often = |n: &UOp| if n.ranges.iter().any(|r| inner.contains(r)) { 4 } else { 1 };
+    // what is inside reduce loops happens more often than what comes after them
+    let inner: SmallVec<[u32; 6]> =
+        order.iter().filter(|n| n.op == Op::Reduce).flat_map(crate::ranges::closed).collect();
+    let often = |n: &UOp| 1i64 << (3 * n.ranges.iter().filter(|r| inner.contains(r)).count().min(5));
     let is_data = |n: &UOp| n.op == Op::Reduce || n.op.alu().is_some() && n.dtype != DType::Index;
     let mut scored: Vec<(i64, u32)> = vec![];
     for r in found {
@@ -210,7 +211,9 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
                     _ => -60,
                 }
         });
-        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).map(often);
+        // a reduce works once for each value it takes
+        let done = |n: &&UOp| if n.op == Op::Reduce { often(&n.src[0]) } else { often(n) };
+        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).map(|n| done(&n));
         let score = moves.sum::<i64>() + saved(work.sum::<i64>()) / 2;
         if score > 0 {
             scored.push((-score, a.id));
