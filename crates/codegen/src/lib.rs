@@ -20,7 +20,6 @@ pub mod opt;
 pub mod ranges;
 pub mod reduce;
 pub mod stage;
-pub mod ungate;
 pub mod verify;
 pub mod widths;
 
@@ -91,7 +90,6 @@ const fn pass(name: &'static str, run: fn(&UOp, &mut Ctx) -> Result<UOp, Error>,
 pub const PASSES: &[Pass] = &[
     //   name          function               legal afterwards
     pass("ranges",     ranges::ranges,        Spec::Kernel),
-    pass("ungate",     ungate::ungate,        Spec::Kernel),
     pass("opt",        opt::opt,              Spec::Kernel),
     pass("dims",       dims::dims,            Spec::Kernel),
     pass("stage",      stage::stage,          Spec::Expanded),

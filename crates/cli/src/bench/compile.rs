@@ -28,7 +28,7 @@ fn compile(outputs: impl Fn() -> Result<Vec<Tensor>>) -> Result<Line> {
 }
 
 fn bench(name: &str, run: impl Fn() -> Result<Line> + Copy + 'static) -> Bench {
-    Bench::new(format!("compile_{name}"), move |_| Device::scope("NULL", run)?)
+    Bench::new(format!("compile_{name}"), move || Device::scope("NULL", run)?)
 }
 
 /// Everything a training step updates, with the loss last.
@@ -94,12 +94,12 @@ pub fn benches() -> Vec<Bench> {
             let x = tokens(1, 1, LLAMA_8B.vocab)?;
             compile(|| Ok(vec![model.forward(&x)]))
         }),
-        Bench::new("uop_intern", |_| {
+        Bench::new("uop_intern", || {
             let (one, two) =
                 (frit::engine::measure::intern_hit_ns(1), frit::engine::measure::intern_hit_ns(2));
             Ok(Line::new(one / 1e6).with("ns", one).with("ns_two_threads", two).with("scaling", one / two))
         }),
-        Bench::new("launch_add", |_| {
+        Bench::new("launch_add", || {
             let (a, b) = (Tensor::ones([16]).contiguous(), Tensor::ones([16]).contiguous());
             Tensor::realize_all(&[&a, &b])?;
             let line = super::time(|| (&a + &b).realize().map(|_| ()))?;

@@ -8,14 +8,17 @@ mod train;
 use frit::*;
 use std::time::{Duration, Instant};
 
+/// What a benchmark does.
+type Run = Box<dyn Fn() -> Result<Line>>;
+
 /// A benchmark: its name and what to do.
 pub struct Bench {
     name: String,
-    run: Box<dyn Fn(&str) -> Result<Line>>,
+    run: Run,
 }
 
 impl Bench {
-    fn new(name: impl Into<String>, run: impl Fn(&str) -> Result<Line> + 'static) -> Bench {
+    fn new(name: impl Into<String>, run: impl Fn() -> Result<Line> + 'static) -> Bench {
         Bench { name: name.into(), run: Box::new(run) }
     }
 }
@@ -78,7 +81,7 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
     }
     let mut failed = 0;
     for b in chosen {
-        match (b.run)(&b.name) {
+        match (b.run)() {
             Ok(line) => line.print(&b.name, &device),
             Err(e) => {
                 eprintln!("{}: {e}", b.name);

@@ -41,34 +41,34 @@ fn moving(bytes: f64, step: impl FnMut() -> Result<()>) -> Result<Line> {
 pub fn benches() -> Vec<Bench> {
     let mut v = vec![];
     for n in [256, 512, 1024, 2048, 1000, 1023] {
-        v.push(Bench::new(format!("gemm_f32_{n}"), move |_| gemm(n, n, n, DType::F32)));
+        v.push(Bench::new(format!("gemm_f32_{n}"), move || gemm(n, n, n, DType::F32)));
     }
     for (m, k, n) in [(64, 4096, 512), (4096, 64, 4096)] {
-        v.push(Bench::new(format!("gemm_f32_{m}x{k}x{n}"), move |_| gemm(m, k, n, DType::F32)));
+        v.push(Bench::new(format!("gemm_f32_{m}x{k}x{n}"), move || gemm(m, k, n, DType::F32)));
     }
-    v.push(Bench::new("gemm_f32_1024_transposed", |_| {
+    v.push(Bench::new("gemm_f32_1024_transposed", || {
         let (a, b) = (randn(&[1024, 1024])?, randn(&[1024, 1024])?);
         let line = time(|| compute(a.t().matmul(&b.t())))?;
         let gflops = 2.0 * 1024f64.powi(3) / line.ms / 1e6;
         Ok(line.with("gflops", gflops))
     }));
     for n in [256, 512, 1024, 2048] {
-        v.push(Bench::new(format!("gemm_bf16_{n}"), move |_| gemm(n, n, n, DType::BF16)));
+        v.push(Bench::new(format!("gemm_bf16_{n}"), move || gemm(n, n, n, DType::BF16)));
     }
-    v.push(Bench::new("gemv_f32_4096", |_| {
+    v.push(Bench::new("gemv_f32_4096", || {
         let (a, b) = (randn(&[4096, 4096])?, randn(&[4096])?);
         moving(4.0 * 4096.0 * 4096.0, || compute(a.matmul(&b)))
     }));
     const M16: usize = 16 << 20;
-    v.push(Bench::new("fused_elementwise_16m", |_| {
+    v.push(Bench::new("fused_elementwise_16m", || {
         let (x, y) = (randn(&[M16])?, randn(&[M16])?);
         moving(12.0 * M16 as f64, || compute(x.sigmoid() * &y + &x))
     }));
-    v.push(Bench::new("exp_16m", |_| {
+    v.push(Bench::new("exp_16m", || {
         let x = randn(&[M16])?;
         moving(8.0 * M16 as f64, || compute(x.exp()))
     }));
-    v.push(Bench::new("sum_16m", |_| {
+    v.push(Bench::new("sum_16m", || {
         let x = randn(&[M16])?;
         moving(4.0 * M16 as f64, || compute(x.sum(..)))
     }));
@@ -82,13 +82,13 @@ pub fn benches() -> Vec<Bench> {
     ];
     for (name, bytes, f) in rows {
         for n in [4096, 4095] {
-            v.push(Bench::new(format!("{name}_{n}"), move |_| {
+            v.push(Bench::new(format!("{name}_{n}"), move || {
                 let z = randn(&[n, n])?;
                 moving(bytes * (n * n) as f64, || compute(f(&z)))
             }));
         }
     }
-    v.push(Bench::new("gather_embedding", |_| {
+    v.push(Bench::new("gather_embedding", || {
         let table = randn(&[50257, 768])?;
         let idx = Tensor::randint(0, 50257, [1024]);
         idx.realize()?;
@@ -102,7 +102,7 @@ pub fn benches() -> Vec<Bench> {
         ("conv3x3_63x65", [8, 63, 56, 56], [65, 63, 3, 3], Window::new().padding(1)),
     ];
     for (name, x, w, window) in convs {
-        v.push(Bench::new(name, move |_| {
+        v.push(Bench::new(name, move || {
             let (x, weight, bias) = (randn(&x)?, randn(&w)?, randn(&w[..1])?);
             let y = x.conv2d(&weight, Some(&bias), window.clone());
             let flops = 2.0 * (y.numel()? * w[1] * w[2] * w[3]) as f64;
@@ -112,7 +112,7 @@ pub fn benches() -> Vec<Bench> {
             Ok(line.with("gflops", gflops))
         }));
     }
-    v.push(Bench::new("attention_8x512x64", |_| {
+    v.push(Bench::new("attention_8x512x64", || {
         let (q, k, val) = (randn(&[1, 8, 512, 64])?, randn(&[1, 8, 512, 64])?, randn(&[1, 8, 512, 64])?);
         time(|| compute(q.scaled_dot_product_attention(&k, &val, None, true)))
     }));

@@ -32,21 +32,21 @@ fn forward(model: impl Fn(&Tensor) -> Tensor, dims: &[usize]) -> Result<super::L
 /// The list.
 pub fn benches() -> Vec<Bench> {
     vec![
-        Bench::new("mnist_train_bs512", |_| {
+        Bench::new("mnist_train_bs512", || {
             let line = time(mnist_step()?)?;
             Ok(line.with("peak_mb", peak_mb(0)?))
         }),
-        Bench::new("gpt2_prefill_128", |_| {
+        Bench::new("gpt2_prefill_128", || {
             let model = Transformer::new(GPT2, false);
             model.realize_state()?;
             forward(|x| model.forward(x), &[1, 128, GPT2.dim])
         }),
-        Bench::new("gpt2_token_nocache", |_| {
+        Bench::new("gpt2_token_nocache", || {
             let model = Transformer::new(GPT2, false);
             model.realize_state()?;
             forward(|x| model.forward(x), &[1, 1, GPT2.dim])
         }),
-        Bench::new("resnet50_infer_bs1", |_| {
+        Bench::new("resnet50_infer_bs1", || {
             let model = Resnet50::new();
             model.realize_state()?;
             forward(|x| model.forward(x), &[1, 3, 224, 224])
