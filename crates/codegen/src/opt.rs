@@ -166,6 +166,10 @@ impl<'a> Plan<'a> {
                 _ => {}
             }
         }
+        // a scan is carried by its own loop alone, also past loops that it does not look at
+        for (id, others) in crate::ranges::around_scans(&order) {
+            plan.outside.extend(others.into_iter().map(|o| (o, id)));
+        }
         plan.outside.sort_unstable();
         plan.outside.dedup();
         // the first range, by kind and id, that no remaining one must be outside of

@@ -63,6 +63,19 @@ pub fn all(order: &[UOp]) -> Vec<UOp> {
     found
 }
 
+/// For each range that a scan walks, the other ranges of the stores it is in.
+pub fn around_scans(order: &[UOp]) -> Vec<(u32, SmallVec<[u32; 6]>)> {
+    let scans = order.iter().filter(|n| n.op == Op::Scan);
+    let mut scanned: Vec<u32> = scans.filter_map(|n| Some(n.src[1].range_arg()?.id)).collect();
+    scanned.sort_unstable();
+    scanned.dedup();
+    let others = |id: u32| {
+        let ends = order.iter().filter(|n| n.op == Op::End).map(closed).filter(|c| c.contains(&id));
+        (id, ends.flatten().filter(|&o| o != id).collect())
+    };
+    scanned.into_iter().map(others).collect()
+}
+
 /// The ids of the ranges a node closes.
 pub fn closed(n: &UOp) -> SmallVec<[u32; 6]> {
     match n.op {

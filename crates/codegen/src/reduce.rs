@@ -30,6 +30,10 @@ pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             ids.dedup();
         }
     }
+    // a scan begins anew in every round of the loops around its own, though it may not look at them
+    for (id, others) in ranges::around_scans(&order) {
+        around.entry(id).or_default().extend(others);
+    }
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for n in &order {
         let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
@@ -57,7 +61,7 @@ fn to_accumulator(
         return Ok(accumulate(alu, &parts[0], &parts[1..], ctx.target));
     }
     let is_mine = |id: &u32| loops.iter().any(|r| r.range_arg().is_some_and(|a| a.id == *id));
-    let closed = ranges::closed(n);
+    let closed: Vec<u32> = loops.iter().filter_map(|r| Some(r.range_arg()?.id)).collect();
     let mut outer: SmallVec<[u32; 6]> = n.ranges.iter().copied().filter(|id| !is_mine(id)).collect();
     outer.extend(closed.iter().filter_map(|id| around.get(id)).flatten().copied());
     outer.sort_unstable();

@@ -130,10 +130,30 @@ fn finish(plan: &Plan, k: &Kernel) -> KernelCall {
         })
         .collect();
     let renamed = UOp::sink(effects).substitute(&map);
-    let simple = crate::fold::simplify(&renamed);
+    let (simple, args) = without_unused(crate::fold::simplify(&renamed), args);
     let name = name(&simple);
     let ast = UOp::new(Op::Sink, DType::Void, simple.src.iter().cloned(), Arg::Name(name.into()));
     KernelCall { ast, args }
+}
+
+/// A kernel and its arguments without those it no longer mentions, numbered again.
+fn without_unused(sink: UOp, args: Vec<BufRef>) -> (UOp, Vec<BufRef>) {
+    let slot = |n: &UOp| match n.arg {
+        Arg::Param { slot, .. } if n.op == Op::Param => Some(slot),
+        _ => None,
+    };
+    let nodes = toposort(std::slice::from_ref(&sink));
+    let mut params: Vec<(u32, &UOp)> = nodes.iter().filter_map(|n| Some((slot(n)?, n))).collect();
+    params.sort_by_key(|p| p.0);
+    if params.len() == args.len() {
+        return (sink, args);
+    }
+    let again = |(new, (_, n)): (usize, &(u32, &UOp))| {
+        let len = n.shape().first().and_then(|d| d.as_int()).unwrap_or(0) as usize;
+        ((*n).clone(), UOp::param(new as u32, len, n.dtype))
+    };
+    let map = params.iter().enumerate().map(again).collect();
+    (sink.substitute(&map), params.iter().map(|p| args[p.0 as usize]).collect())
 }
 
 /// `e_` or `r_` (or `s_` for ordered ranges) and the extents, outermost first.

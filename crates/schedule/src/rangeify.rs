@@ -229,7 +229,9 @@ impl<'p, 'a> Walk<'p, 'a> {
 
     /// Store the node by a kernel of its own; all requests become loads.
     fn stage(&mut self, i: usize, n: &UOp) -> Result<(), Error> {
-        let (k, request) = match self.stored_anyway(i) {
+        // a scan needs a loop along its axis, which a store of another shape does not have
+        let fits = |r: &Request| n.op != Op::ScanAxis || is_loop(&r.idx, n);
+        let (k, request) = match self.stored_anyway(i).filter(|(_, r)| fits(r)) {
             Some(found) => found,
             None => {
                 let dims = n.shape().to_vec();
@@ -487,6 +489,9 @@ impl<'p, 'a> Walk<'p, 'a> {
             }
             Op::ScanAxis => {
                 let axis = &r.idx[scan_axis(n)];
+                if !is_loop(&r.idx, n) {
+                    return Err(Error::malformed(n, "no loop along its axis"));
+                }
                 recipe.ranges.extend((axis.op == Op::Range).then(|| axis.clone()));
                 recipe.links.push(self.ask(x, r.clone())?);
             }
@@ -557,6 +562,12 @@ impl<'p, 'a> Walk<'p, 'a> {
 
 /// Kernels with fewer elements than this run on one thread anyway.
 const SMALL: u64 = 16384;
+
+/// Whether an index walks the axis of a scan in order: by a range, or because there is one element.
+fn is_loop(idx: &Idx, scan: &UOp) -> bool {
+    let axis = scan_axis(scan);
+    idx[axis].op == Op::Range || scan.shape()[axis].as_int() == Some(1)
+}
 
 /// The axis of a `ScanAxis`.
 pub fn scan_axis(n: &UOp) -> usize {

@@ -154,6 +154,15 @@ pub fn cases() -> Vec<Case> {
     let s = UOp::new(Op::Scan, F, [x, r.clone()], Arg::Alu(Alu::Max));
     add("cummax of rows", UOp::sink([buf(0, 96, F).at(&(&j * 12 + &r)).store(&s).end([j, r])]));
 
+    // every row counts from one again, though what it adds does not depend on the row
+    let (j, r) = (global(5, 0), range(8, 1, AxisKind::Ordered));
+    let x = j.lt(&UOp::index(3)).select(&buf(1, 40, F).at(&(&j * 8 + &r)).load(), &c(2.0));
+    let s = UOp::new(Op::Scan, F, [x, r.clone()], Arg::Alu(Alu::Add));
+    add("cumsum of masked rows", UOp::sink([buf(0, 40, F).at(&(&j * 8 + &r)).store(&s).end([j, r])]));
+    let (j, r) = (global(5, 0), range(8, 1, AxisKind::Ordered));
+    let s = UOp::new(Op::Scan, F, [buf(1, 8, F).at(&r).load(), r.clone()], Arg::Alu(Alu::Add));
+    add("the same cumsum in every row", UOp::sink([buf(0, 40, F).at(&(&j * 8 + &r)).store(&s).end([j, r])]));
+
     // rows picked by data, checked
     let (i, j) = (global(10, 0), global(8, 1));
     let at = buf(1, 10, DType::I32).at(&i).load().cast(DType::Index);

@@ -152,6 +152,8 @@ pub fn well_formed(s: &Schedule) {
             panic!("{e}\n{}", show(s));
         }
         let nodes = k.ast.toposort();
+        let params = nodes.iter().filter(|n| n.op == frit_uop::Op::Param).count();
+        assert_eq!(params, k.args.len(), "an argument that is not used\n{}", show(s));
         assert!(k.ast.ranges.is_empty(), "open ranges\n{}", show(s));
         let mut ids: Vec<u32> = nodes.iter().filter_map(|n| n.range_arg()).map(|r| r.id).collect();
         let all = ids.len();

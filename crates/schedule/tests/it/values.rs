@@ -71,6 +71,23 @@ fn scans_of_scans_and_of_reduces() {
     check(&outputs(&[y, z, x.scan_axis(Alu::Add, 1).scan_axis(Alu::Add, 1)]));
 }
 #[test]
+fn a_scan_that_is_reshaped_where_it_is_stored() {
+    let x = f(0, &[6]);
+    let y = f(1, &[2, 6]);
+    check(&outputs(&[
+        reshape(&x.scan_axis(Alu::Add, 0), &[3, 2]),
+        reshape(&y.scan_axis(Alu::Add, 1), &[2, 2, 3]),
+        reshape(&y.scan_axis(Alu::Max, 0), &[12]),
+    ]));
+}
+#[test]
+fn arguments_that_simplify_away_are_not_passed() {
+    // x - max(x) of one repeated integer is zero, whatever it is
+    let x = expand(&reshape(&input(0, &[1], DType::I32), &[1]), &[3]);
+    let d = &x - like(&max(&x, &[0]), &x);
+    check(&outputs(&[sum(&(d * input(1, &[3], DType::I32)), &[0])]));
+}
+#[test]
 fn tensors_without_elements() {
     let x = f(0, &[0, 3]);
     let s =
