@@ -21,6 +21,7 @@ mod fusion;
 mod goldens;
 mod ops;
 mod programs;
+mod scratch;
 mod support;
 mod symbolic;
 mod threads;

@@ -8,7 +8,7 @@ use crate::support::{DEVICES, Random, evaluate, on, tensor, values};
 use frit::engine::plan::with_random_opts;
 use frit::{DType, Index, Tensor, keepdim};
 use frit_reference::Array;
-use frit_uop::eval::Value;
+use frit_uop::eval::{self, Value};
 use frit_uop::{UOp, text};
 
 /// Elements a value may have, so that the evaluator is quick.
@@ -363,31 +363,69 @@ fn near(got: Value, want: Value, dtype: DType, kind: Kind) -> bool {
     (got - want).abs() <= 2000.0 * eps * want.abs().max(1.0)
 }
 
-fn fault(p: &Program, want: &[frit_uop::eval::Array<Value>]) -> Option<String> {
-    for ((t, node), want) in p.outputs.iter().zip(&p.nodes).zip(want) {
-        let got = match values(t) {
-            Ok(v) => v,
-            Err(e) => return Some(format!("seed {} {:?}: {e}\n{}", p.seed, p.kind, text::print(node))),
-        };
-        let smooth = |d: DType| p.kind == Kind::Smooth && d == DType::F64;
-        let at = (0..got.len()).find(|&i| {
-            // a wide result may come from narrow values
-            let dtype = if smooth(node.dtype) { DType::F32 } else { node.dtype };
-            let small = node.toposort().iter().map(|n| n.dtype).find(|d| d.is_small_float());
-            let dtype = small.filter(|_| p.kind == Kind::Smooth).unwrap_or(dtype);
-            !near(got[i], want.values[i], dtype, p.kind)
-        });
-        if let Some(i) = at {
-            let (got, want) = (got[i], want.values[i]);
-            return Some(format!(
-                "seed {} {:?}: element {i} is {got:?}, the evaluator has {want:?}\n{}",
-                p.seed,
-                p.kind,
-                text::print(node)
-            ));
+/// The first element that is wrong, in words.
+fn difference(p: &Program, node: &UOp, got: &Tensor, want: &eval::Array<Value>) -> Option<String> {
+    let got = match values(got) {
+        Ok(v) => v,
+        Err(e) => return Some(e.to_string()),
+    };
+    // a wide result may come from narrow values
+    let small = node.toposort().iter().map(|n| n.dtype).find(|d| d.is_small_float());
+    let dtype = match (p.kind, small, node.dtype) {
+        (Kind::Smooth, Some(small), _) => small,
+        (Kind::Smooth, None, DType::F64) => DType::F32,
+        (_, _, dtype) => dtype,
+    };
+    let i = (0..got.len()).find(|&i| !near(got[i], want.values[i], dtype, p.kind))?;
+    Some(format!("element {i} is {:?}, the evaluator has {:?}", got[i], want.values[i]))
+}
+
+/// What is wrong with a program whose outputs were asked to be computed.
+fn fault(p: &Program) -> Option<String> {
+    let want = evaluate(&p.nodes).unwrap_or_else(|e| panic!("seed {}: {e}", p.seed));
+    let all = p.outputs.iter().zip(&p.nodes).zip(&want);
+    all.filter_map(|((t, n), want)| difference(p, n, t, want)).next()
+}
+
+/// The smallest part of a program that is wrong by itself, in words.
+fn smallest(seed: u64, kind: Kind) -> Option<String> {
+    let p = program(seed, kind);
+    for n in frit_uop::graph::toposort(&p.nodes) {
+        let is_value = !matches!(n.dtype, DType::Void | DType::Index) && n.try_shape().is_some();
+        let Some(want) = is_value.then(|| evaluate(std::slice::from_ref(&n)).ok()).flatten() else { continue };
+        // the copy is realised and the node is not, so that later ones still compute it themselves
+        let alone = Tensor::from_uop(n.clone()).contiguous();
+        if let Some(d) = difference(&p, &n, &alone, &want[0]) {
+            return Some(format!("by itself, {d}:\n{}", text::print(&n)));
         }
     }
     None
+}
+
+/// Compute programs together; what is wrong with that one of them.
+fn together(seeds: &[u64], kind: Kind, suspect: u64) -> Option<String> {
+    let programs: Vec<Program> = seeds.iter().map(|&s| program(s, kind)).collect();
+    let all: Vec<&Tensor> = programs.iter().flat_map(|p| &p.outputs).collect();
+    let _ = Tensor::realize_all(&all);
+    fault(programs.iter().find(|p| p.seed == suspect)?)
+}
+
+/// Why a program is wrong: by itself, or with as few others as need be.
+fn explain(seeds: &[u64], kind: Kind, suspect: u64) -> String {
+    if let Some(text) = smallest(suspect, kind) {
+        return text;
+    }
+    let mut seeds = seeds.to_vec();
+    let mut at = 0;
+    while at < seeds.len() {
+        let fewer: Vec<u64> = seeds.iter().copied().filter(|&s| s != seeds[at]).collect();
+        match seeds[at] != suspect && together(&fewer, kind, suspect).is_some() {
+            true => seeds = fewer,
+            false => at += 1,
+        }
+    }
+    let nodes: Vec<UOp> = seeds.iter().flat_map(|&s| program(s, kind).nodes).collect();
+    format!("together, seeds {seeds:?}:\n{}", text::print(&UOp::sink(nodes)))
 }
 
 /// Programs realised together, so that a compiler is called few times.
@@ -395,44 +433,42 @@ const GROUP: u64 = 32;
 
 fn run(device: &str, seeds: std::ops::Range<u64>, kind: Kind) {
     on(device, || {
-        let mut faults = vec![];
+        let (mut wrong, mut texts) = (0, vec![]);
         for first in seeds.clone().step_by(GROUP as usize) {
-            let programs: Vec<Program> =
-                (first..seeds.end.min(first + GROUP)).map(|s| program(s, kind)).collect();
-            let expected: Vec<_> = programs
-                .iter()
-                .map(|p| evaluate(&p.nodes).unwrap_or_else(|e| panic!("seed {}: {e}", p.seed)))
-                .collect();
-            let all: Vec<&Tensor> = programs.iter().flat_map(|p| &p.outputs).collect();
-            // every other group with the opts of the heuristic
+            let group: Vec<u64> = (first..seeds.end.min(first + GROUP)).collect();
             let mut check = || {
-                let together = Tensor::realize_all(&all);
-                let before = faults.len();
-                faults.extend(programs.iter().zip(&expected).filter_map(|(p, want)| fault(p, want)));
-                if let (Err(e), true) = (together, before == faults.len()) {
-                    faults.push(format!("seeds {first}.. {kind:?} together: {e}"));
+                let programs: Vec<Program> = group.iter().map(|&s| program(s, kind)).collect();
+                let all: Vec<&Tensor> = programs.iter().flat_map(|p| &p.outputs).collect();
+                let error = Tensor::realize_all(&all).err();
+                let faults: Vec<(u64, String)> =
+                    programs.iter().filter_map(|p| Some((p.seed, fault(p)?))).collect();
+                wrong += faults.len() + (error.is_some() && faults.is_empty()) as usize;
+                for (seed, d) in faults {
+                    if texts.len() < 5 {
+                        texts.push(format!("seed {seed} {kind:?}: {d}; {}", explain(&group, kind, seed)));
+                    }
                 }
+                texts.extend(error.map(|e| format!("seeds {first}.. {kind:?}: {e}")));
             };
+            // every other group with the opts of the heuristic
             match (first / GROUP) % 2 {
                 0 => check(),
                 _ => with_random_opts(first, check),
             }
         }
-        let n = faults.len();
-        faults.truncate(5);
-        assert!(
-            n == 0,
-            "{n} of {} programs differ on {device}:\n{}",
-            seeds.end - seeds.start,
-            faults.join("\n")
-        );
+        let n = seeds.end - seeds.start;
+        assert!(wrong == 0, "{wrong} of {n} programs differ on {device}:\n{}", texts.join("\n"));
     });
 }
 
-/// How many programs; `FRIT_LONG=1` runs many more.
+/// Which programs. `FRIT_LONG=1` runs many more, `SUITE_SEED=n` the group of that seed.
 fn seeds(n: u64) -> std::ops::Range<u64> {
     let long = std::env::var("FRIT_LONG").is_ok_and(|v| v == "1");
-    0..if long { 50 * n } else { n }
+    let first = std::env::var("SUITE_SEED").ok().and_then(|s| s.parse().ok());
+    match first {
+        Some(first) => first..first + GROUP,
+        None => 0..if long { 50 * n } else { n },
+    }
 }
 
 #[test]
