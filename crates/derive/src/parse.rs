@@ -1,6 +1,8 @@
 //! A struct's tokens in, its name, generics and fields out.
 //!
-//!     pub struct Net<const N: usize, T: Layer = Linear>(Conv2d, [T; N]) where T: Clone;
+//! ```text
+//! pub struct Net<const N: usize, T: Layer = Linear>(Conv2d, [T; N]) where T: Clone;
+//! ```
 //!
 //! gives the parameters `const N: usize, T: Layer`, the arguments `N, T`, the predicates `T: Clone,` and two fields.
 

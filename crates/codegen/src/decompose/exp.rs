@@ -1,6 +1,8 @@
 //! `Exp` and `Exp2`.
 //!
-//!     exp(x) = 2^n * exp(r),   n = round(x / ln2),  r = x - n*ln2  in two steps,  |r| <= ln2/2
+//! ```text
+//! exp(x) = 2^n * exp(r),   n = round(x / ln2),  r = x - n*ln2  in two steps,  |r| <= ln2/2
+//! ```
 //!
 //! Adding 1.5 * 2^23 (2^52) rounds to an integer and leaves it in the low bits of the sum, so no conversion is needed.
 //! `2^n` is two factors, so that results below the normal range and the last ones before infinity are right.

@@ -1,6 +1,8 @@
 //! `Log` and `Log2`.
 //!
-//!     x = 2^e * m,  m in [sqrt(1/2), sqrt(2)),  f = m - 1        log(x) = e*ln2 + log(1 + f)
+//! ```text
+//! x = 2^e * m,  m in [sqrt(1/2), sqrt(2)),  f = m - 1        log(x) = e*ln2 + log(1 + f)
+//! ```
 //!
 //! `log(1 + f)` is f - f^2/2 and a polynomial, for float32 in f, for float64 in s = f / (2 + f), which is shorter. Sums
 //! are kept in two parts until the end, so that there is one rounding that counts.

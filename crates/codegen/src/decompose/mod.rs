@@ -1,6 +1,8 @@
 //! Replace what a target lacks by what it has.
 //!
-//!     Exp(x)  ->  2^n * p(x - n*ln2)        Idiv(x, 7)  ->  (x * 613566757) >> 32        Add(a: f16, b)  ->  via float32
+//! ```text
+//! Exp(x)  ->  2^n * p(x - n*ln2)        Idiv(x, 7)  ->  (x * 613566757) >> 32        Add(a: f16, b)  ->  via float32
+//! ```
 //!
 //! **In**: a kernel whose reduces and scans have become accumulators (a `Reduce` names its operation in its arg, where
 //! no rule here looks) and whose index widths are decided (nothing of dtype `Index` but constants and extents).

@@ -1,6 +1,8 @@
 //! `Pow`, of floats and of integers.
 //!
-//!     x^y = exp(y * log x), the logarithm as a pair of floats        n^k = the product of n^(2^i) over the bits i of k
+//! ```text
+//! x^y = exp(y * log x), the logarithm as a pair of floats        n^k = the product of n^(2^i) over the bits i of k
+//! ```
 
 use super::exp::{bound, exp_sum, ln2};
 use super::lacks;

@@ -1,6 +1,8 @@
 //! `Shl` and `Shr` by amounts that may be out of range: 0, or the sign.
 //!
-//!     Shl(x, y)  ->  Where(0 <= y < bits, Shl(x, y & (bits - 1)), 0)
+//! ```text
+//! Shl(x, y)  ->  Where(0 <= y < bits, Shl(x, y & (bits - 1)), 0)
+//! ```
 
 use frit_abi::Target;
 use frit_uop::{Alu, UOp, rules};

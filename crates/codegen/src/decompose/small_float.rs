@@ -1,6 +1,8 @@
 //! Floats narrower than 32 bits, all as one family described by `SmallFloat`.
 //!
-//!     Add(a: f16, b: f16)  ->  Cast<f16>(Add(Cast<f32>(a), Cast<f32>(b)))        Cast  ->  integer operations on the bits
+//! ```text
+//! Add(a: f16, b: f16)  ->  Cast<f16>(Add(Cast<f32>(a), Cast<f32>(b)))        Cast  ->  integer operations on the bits
+//! ```
 //!
 //! Every operation rounds once, also within a chain: float32 has more than twice the digits of any of them, so for
 //! one operation rounding first to float32 changes nothing.

@@ -1,6 +1,8 @@
 //! `Sin` and `Cos`, for every magnitude.
 //!
-//!     x = q * pi/2 + r,  |r| <= pi/4        sin(x) = ± sin(r) or ± cos(r), by q mod 4
+//! ```text
+//! x = q * pi/2 + r,  |r| <= pi/4        sin(x) = ± sin(r) or ± cos(r), by q mod 4
+//! ```
 //!
 //! The reduction is Payne and Hanek's in integers: of 2/pi only the bits that decide `x * 2/pi` modulo 4 and its
 //! fraction are taken (which ones, x's exponent says), three words of them, and multiplied by x's mantissa exactly. It

@@ -21,7 +21,6 @@ mod fusion;
 mod goldens;
 mod ops;
 mod programs;
-mod scratch;
 mod support;
 mod symbolic;
 mod threads;

@@ -392,7 +392,9 @@ fn smallest(seed: u64, kind: Kind) -> Option<String> {
     let p = program(seed, kind);
     for n in frit_uop::graph::toposort(&p.nodes) {
         let is_value = !matches!(n.dtype, DType::Void | DType::Index) && n.try_shape().is_some();
-        let Some(want) = is_value.then(|| evaluate(std::slice::from_ref(&n)).ok()).flatten() else { continue };
+        let Some(want) = is_value.then(|| evaluate(std::slice::from_ref(&n)).ok()).flatten() else {
+            continue;
+        };
         // the copy is realised and the node is not, so that later ones still compute it themselves
         let alone = Tensor::from_uop(n.clone()).contiguous();
         if let Some(d) = difference(&p, &n, &alone, &want[0]) {
