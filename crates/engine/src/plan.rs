@@ -154,6 +154,10 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     }
     let start = Instant::now();
     let dev = frit_runtime::device(device)?;
+    if config::debug()? >= 1 {
+        static DEVICE: std::sync::Once = std::sync::Once::new();
+        DEVICE.call_once(|| eprintln!("device {}: {}", dev.name(), dev.describe()));
+    }
     let schedule = frit_schedule::schedule(sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
     stats::count_schedule();
     check_kernels(&schedule)?;
@@ -207,6 +211,10 @@ fn load_kernels(schedule: &Schedule, device: &Arc<str>) -> Result<Vec<Arc<Compil
     stats::count_compiles(kernels.len() as u64);
     for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
         let compiled = Arc::new(Compiled::new(linear, loaded?));
+        if config::debug()? >= 6 {
+            let text = compiled.loaded.disassembly().unwrap_or_else(|e| e.to_string());
+            eprintln!("machine code of {}:\n{text}", compiled.name);
+        }
         lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());
         known.insert(ast, compiled);
     }

@@ -7,7 +7,7 @@ use crate::{Error, config, stats};
 use frit_runtime::Memory;
 use frit_schedule::BufRef;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Run every kernel of a plan on the buffers of a graph.
 pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error> {
@@ -16,7 +16,7 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error>
     let arena = dev.alloc(plan.schedule.arena_bytes)?;
     let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, t.len * t.dtype.size()));
     let temps = temps.collect::<Result<Vec<Memory>, _>>()?;
-    let mut total = Duration::ZERO;
+    let (begin, mut total, mut done) = (Instant::now(), Duration::ZERO, (0, 0));
     for call in &plan.calls {
         let bufs =
             call.args.iter().map(|a| memory(*a, normal, &temps)).collect::<Result<Vec<&Memory>, _>>()?;
@@ -28,6 +28,7 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error>
         let dims = call.kernel.dims(&normal.bindings)?;
         let (flops, bytes) = call.kernel.cost(&normal.bindings);
         stats::count_launch(bytes, flops);
+        done = (done.0 + flops, done.1 + bytes);
         if debug >= 2 {
             let time = call.kernel.loaded.time(&bufs, &vars, dims)?;
             total += time;
@@ -36,10 +37,14 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error>
             call.kernel.loaded.launch(&bufs, &vars, dims)?;
         }
     }
-    if debug >= 2 && plan.calls.len() > 1 {
-        eprintln!("{} kernels in {:.3} ms", plan.calls.len(), total.as_secs_f64() * 1e3);
+    dev.synchronize()?;
+    if debug >= 1 {
+        // the kernels' own times where each was waited for, else the whole run
+        let s = if debug >= 2 { total } else { begin.elapsed() }.as_secs_f64().max(1e-9);
+        let (gflops, gbps) = (done.0 as f64 / s / 1e9, done.1 as f64 / s / 1e9);
+        eprintln!("{} kernels in {:.3} ms, {gflops:.1} GFLOP/s, {gbps:.1} GB/s", plan.calls.len(), s * 1e3);
     }
-    Ok(dev.synchronize()?)
+    Ok(())
 }
 
 fn memory<'a>(arg: BufRef, normal: &'a Normal, temps: &'a [Memory]) -> Result<&'a Memory, Error> {

@@ -68,6 +68,10 @@ pub trait Loaded: Send + Sync {
     /// On a device with a queue this returns before the kernel has run. The caller orders launches and copies that
     /// touch the same memory.
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error>;
+    /// The machine code as text, for people.
+    fn disassembly(&self) -> Result<String, Error> {
+        Err(Error::Device("this device has no machine code to show".into()))
+    }
     /// Run it to the end and say how long it took.
     fn time(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<Duration, Error> {
         let start = Instant::now();

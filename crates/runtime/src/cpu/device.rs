@@ -173,6 +173,9 @@ impl Loaded for CpuKernel {
             code => Err(Error::Index { kernel: self.name.clone(), site: code - 1 }),
         }
     }
+    fn disassembly(&self) -> Result<String, Error> {
+        super::disassemble::disassemble(self.image.code())
+    }
 }
 
 impl CpuKernel {

@@ -50,12 +50,19 @@ pub enum Place {
 pub struct LoadedImage {
     pages: CodePages,
     entry: usize,
+    code: usize,
 }
 
 impl LoadedImage {
     /// The address of the kernel's first instruction, valid as long as this lives.
     pub fn entry(&self) -> usize {
         self.pages.address() + self.entry
+    }
+    /// The kernel's code from its entry on, without the padding at the end.
+    pub fn code(&self) -> &[u8] {
+        let code = &self.pages.bytes()[self.entry..self.code];
+        let end = code.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+        &code[..end]
     }
 }
 
@@ -81,7 +88,7 @@ impl Image {
         };
         let pages = CodePages::build(self.bytes.len(), self.code, fill)
             .map_err(|e| Error::Object(format!("no executable memory: {e}")))?;
-        Ok(LoadedImage { pages, entry: self.entry })
+        Ok(LoadedImage { pages, entry: self.entry, code: self.code })
     }
 
     /// Whether every offset lies where it must.

@@ -3,6 +3,7 @@
 pub mod allocator;
 pub mod compiler;
 pub mod device;
+pub mod disassemble;
 pub mod elf;
 pub mod image;
 pub mod libcalls;

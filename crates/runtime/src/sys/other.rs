@@ -31,6 +31,10 @@ impl CodePages {
     pub fn address(&self) -> usize {
         self.map.as_ptr() as usize
     }
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
 }
 
 /// A file for a child process to read or write, removed when dropped.

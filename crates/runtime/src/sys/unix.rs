@@ -49,6 +49,10 @@ impl CodePages {
     pub fn address(&self) -> usize {
         self.map.as_ptr() as usize
     }
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
 }
 
 /// A file for a child process to read or write, which leaves nothing behind: it has no name in any directory.
