@@ -50,7 +50,8 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
         }
     }
     for (output, result) in outputs.iter().zip(&results) {
-        if contiguous_base(output).is_none() {
+        // a value made of constants alone belongs to no device, and may be wanted on another next
+        if contiguous_base(output).is_none() && output.device().is_some() {
             output.set_realized(result.clone());
         }
     }

@@ -125,6 +125,16 @@ fn a_symbolic_length_has_one_plan() {
 }
 
 #[test]
+fn constants_belong_to_no_device() {
+    let eight = UOp::float(8.0, DType::F32).reshape(&dims(&[1])).expand(&dims(&[4])).contiguous();
+    for device in DEVICES {
+        let here = || values(&eight);
+        assert_eq!(frit_engine::scope(device, here).unwrap(), [8.0; 4]);
+        assert_eq!(values(&(floats(device, &[1.0; 4]) + &eight)), [9.0; 4], "{device}");
+    }
+}
+
+#[test]
 fn errors_name_what_is_wrong() {
     assert!(from_bytes("TOASTER", DType::F32, 1, &[0; 4]).unwrap_err().to_string().contains("TOASTER"));
     assert!(from_bytes("INTERP", DType::F32, 2, &[0; 4]).is_err());

@@ -62,7 +62,10 @@ fn rooms_depend_on_what_the_architecture_says() {
 fn every_environment_flag_is_documented() {
     let docs = read("README.md") + &read("ARCHITECTURE.md");
     let mut missing = BTreeSet::new();
-    for file in rust_files(&root().join("crates")) {
+    for file in rust_files(&root().join("crates"))
+        .into_iter()
+        .filter(|f| !f.components().any(|c| c.as_os_str() == "tests"))
+    {
         let text = std::fs::read_to_string(&file).expect("a readable file");
         for part in text.split("\"FRIT_").skip(1) {
             let name: String = part.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
