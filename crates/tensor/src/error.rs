@@ -38,6 +38,12 @@ impl Error {
         };
         Error(Arc::new(inner))
     }
+    /// An error of the call that is open on this thread, whatever it does inside; of `op` if there is none.
+    #[track_caller]
+    pub(crate) fn of_call(op: &'static str, message: impl Into<String>) -> Error {
+        let (op, at) = CURRENT.get().unwrap_or((op, Location::caller()));
+        Error(Arc::new(Inner { op, path: None, message: message.into(), at: Some(at) }))
+    }
     /// An error that belongs to no line of the program: a file, an environment variable.
     pub fn elsewhere(op: &'static str, message: impl Into<String>) -> Error {
         Error(Arc::new(Inner { op, path: None, message: message.into(), at: None }))

@@ -10,7 +10,7 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex, Weak};
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
-    r.map_err(|e| Error::new(op, e.to_string()))
+    r.map_err(|e| Error::of_call(op, e.to_string()))
 }
 
 /// Memory on the default device with these bytes.

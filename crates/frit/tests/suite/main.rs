@@ -10,15 +10,19 @@
 //! programs     random programs against the evaluator
 //! derivatives  second derivatives against finite differences
 //! threads      many at once
+//! errors       messages word for word
+//! memory       loops that would fail if anything were kept
 //! tidy         the repository keeps its own promises
 //! ```
 
 mod assignment;
 mod caches;
 mod derivatives;
+mod errors;
 mod evaluator;
 mod fusion;
 mod goldens;
+mod memory;
 mod ops;
 mod programs;
 mod support;

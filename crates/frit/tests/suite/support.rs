@@ -100,3 +100,21 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 }
+
+/// The output of a test of this binary run in a process of its own, with these variables set; it must pass. Such a test
+/// does nothing unless [`is_child`].
+pub fn child(test: &str, env: &[(&str, &str)]) -> String {
+    let exe = std::env::current_exe().expect("a test binary has a path");
+    let mut command = std::process::Command::new(exe);
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env("SUITE_CHILD", "1");
+    command.envs(env.iter().copied());
+    let out = command.output().expect("the test binary runs");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{test} with {env:?}:\n{text}");
+    text
+}
+
+/// Whether this process was started by [`child`].
+pub fn is_child() -> bool {
+    std::env::var_os("SUITE_CHILD").is_some()
+}

@@ -1,0 +1,81 @@
+//! Memory stays flat: loops that would fail if anything were kept.
+//!
+//! Each loop runs in a process of its own, so that nothing else is measured. `FRIT_LONG=1` runs the whole 100,000 steps.
+
+use crate::support::{child, is_child};
+use frit::nn::{Adam, Linear, Optimizer, Sequential};
+use frit::{Device, Tensor, manual_seed};
+use std::time::{Duration, Instant};
+
+/// Resident memory of this process, in KiB.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or("");
+    line.split_whitespace().nth(1).and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+/// Steps before the first measurement.
+const SETTLED: usize = 1000;
+/// Sizes the batch cycles over.
+const SIZES: usize = 50;
+
+/// Train an MLP of 784-128-10; the batch is 32, or cycles over sizes.
+fn train(cycling: bool) {
+    let long = std::env::var("FRIT_LONG").is_ok_and(|v| v == "1");
+    let (total, limit) = if long { (100_000, Duration::MAX) } else { (4_000, Duration::from_secs(20)) };
+    manual_seed(1);
+    let net = Sequential::new().then(Linear::new(784, 128)).then_fn(|x| x.relu()).then(Linear::new(128, 10));
+    let mut opt = Adam::new(&net, 1e-3).unwrap();
+    let mut first = None;
+    let mut clock = Instant::now();
+    let mut done = 0;
+    for step in 0..total {
+        let n = if cycling { 8 + step % SIZES } else { 32 };
+        let x: Vec<f32> = (0..n * 784).map(|i| ((i * 31 + step * 17) % 255) as f32 / 255.0).collect();
+        let y: Vec<i32> = (0..n).map(|i| ((i + step) % 10) as i32).collect();
+        let loss = net.forward(&Tensor::from_vec(x, [n, 784])).cross_entropy(&Tensor::from_vec(y, [n]));
+        loss.backward().unwrap();
+        opt.step_with(&[&loss]).unwrap();
+        let value = loss.item::<f32>().unwrap();
+        assert!(value.is_finite(), "step {step}: {value}");
+        done = step + 1;
+        if done == SETTLED {
+            first = Some((resident(), frit_uop::node::live_nodes()));
+            clock = Instant::now();
+        }
+        if first.is_some() && clock.elapsed() > limit {
+            break;
+        }
+    }
+    let (memory, nodes) = first.expect("enough steps");
+    let grown = resident() as i64 - memory as i64;
+    let more = frit_uop::node::live_nodes() as i64 - nodes as i64;
+    println!("\n{done} steps: {memory} KiB after {SETTLED}, {grown} KiB more now; {nodes} nodes, {more} more now");
+    assert!(done >= SETTLED + 2 * SIZES, "{done} steps are too few to tell");
+    assert!(grown <= 1024, "{grown} KiB more after {done} steps than after {SETTLED}");
+    assert!(more.abs() <= 64, "{more} nodes more after {done} steps than after {SETTLED}");
+}
+
+#[test]
+fn a_training_loop_runs_in_flat_memory() {
+    println!("{}", child("memory::child_one_size", &[]));
+}
+
+#[test]
+fn a_training_loop_over_many_shapes_runs_in_flat_memory() {
+    println!("{}", child("memory::child_many_sizes", &[]));
+}
+
+#[test]
+fn child_one_size() {
+    if is_child() {
+        Device::scope("CPU", || train(false)).unwrap();
+    }
+}
+
+#[test]
+fn child_many_sizes() {
+    if is_child() {
+        Device::scope("CPU", || train(true)).unwrap();
+    }
+}
