@@ -121,7 +121,7 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
     let found = of_kind(&[AxisKind::Local, AxisKind::GroupReduce, AxisKind::Warp]);
     let extents: Vec<UOp> = found.iter().map(|r| r.src[0].clone()).collect();
     let together = |a: usize, b: usize| {
-        order.iter().any(|n| n.ranges.contains(&id(&found[a])) && n.ranges.contains(&id(&found[b])))
+        order.iter().map(ranges::open_at).any(|o| o.contains(&id(&found[a])) && o.contains(&id(&found[b])))
     };
     let lanes: Vec<Class> = share(&extents, together, grid)
         .map_err(Error::Target)?

@@ -147,8 +147,9 @@ impl<'a> Plan<'a> {
             next: PLACEHOLDERS,
         };
         for n in &order {
-            for (i, &a) in n.ranges.iter().enumerate() {
-                plan.together.extend(n.ranges[i + 1..].iter().map(|&b| (a, b)));
+            let open = ranges::open_at(n);
+            for (i, &a) in open.iter().enumerate() {
+                plan.together.extend(open[i + 1..].iter().map(|&b| (a, b)));
             }
             match n.op {
                 Op::Reduce => {

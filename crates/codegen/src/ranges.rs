@@ -63,6 +63,14 @@ pub fn all(order: &[UOp]) -> Vec<UOp> {
     found
 }
 
+/// The ids of the ranges a node is in or closes, ascending: those it has to tell apart.
+pub fn open_at(n: &UOp) -> SmallVec<[u32; 6]> {
+    let mut ids: SmallVec<[u32; 6]> = n.ranges.iter().copied().chain(closed(n)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 /// For each range that a scan walks, the other ranges of the stores it is in.
 pub fn around_scans(order: &[UOp]) -> Vec<(u32, SmallVec<[u32; 6]>)> {
     let scans = order.iter().filter(|n| n.op == Op::Scan);

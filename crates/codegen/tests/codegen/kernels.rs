@@ -154,6 +154,14 @@ pub fn cases() -> Vec<Case> {
     let s = UOp::new(Op::Scan, F, [x, r.clone()], Arg::Alu(Alu::Max));
     add("cummax of rows", UOp::sink([buf(0, 96, F).at(&(&j * 12 + &r)).store(&s).end([j, r])]));
 
+    // what is combined does not depend on the range it is combined over
+    let r = red(4, 0);
+    let same = buf(1, 1, DType::I32).at(&UOp::index(0)).load().reduce(Alu::Mul, [r]);
+    add("power by repetition", UOp::sink([buf(0, 1, DType::I32).at(&UOp::index(0)).store(&same)]));
+    let (i, r) = (global(6, 0), red(12, 1));
+    let same = buf(1, 6, DType::I32).at(&i).load().reduce(Alu::Add, [r]);
+    add("multiple by repetition", UOp::sink([buf(0, 6, DType::I32).at(&i).store(&same).end([i])]));
+
     // every row counts from one again, though what it adds does not depend on the row
     let (j, r) = (global(5, 0), range(8, 1, AxisKind::Ordered));
     let x = j.lt(&UOp::index(3)).select(&buf(1, 40, F).at(&(&j * 8 + &r)).load(), &c(2.0));
