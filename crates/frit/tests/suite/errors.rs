@@ -42,7 +42,11 @@ fn bad_shapes_axes_and_indices() {
             (failed(a.sum(2)), line!(), "sum: axis 2 is out of range for 2 dims (-2..=1)"),
             (failed(a.softmax(-3)), line!(), "softmax: axis -3 is out of range for 2 dims (-2..=1)"),
             (failed(a.reshape([-1, -1])), line!(), "reshape: more than one -1 in [-1, -1]"),
-            (failed(a.reshape([4, 2])), line!(), "reshape: shape [2, 3] has 6 elements and does not fit [4, 2]"),
+            (
+                failed(a.reshape([4, 2])),
+                line!(),
+                "reshape: shape [2, 3] has 6 elements and does not fit [4, 2]",
+            ),
             (failed(a.at((0, 3))), line!(), "index: index 3 is out of range for size 3 of shape [2, 3]"),
             (failed(a.permute([0, 0])), line!(), "permute: axis 0 is given twice"),
         ];
@@ -78,11 +82,18 @@ fn an_index_in_data_that_is_out_of_range() {
             let (y, line) = (x.at(Tensor::new([0, 3])) * 2.0, line!());
             let (got, read) = (message(y.to_vec::<f32>()), line!());
             let site = at("index", line);
-            assert_eq!(got, at(&format!("to_vec: {site}: an index in the data is out of range"), read), "{device}");
+            assert_eq!(
+                got,
+                at(&format!("to_vec: {site}: an index in the data is out of range"), read),
+                "{device}"
+            );
             let (table, line) = (Tensor::zeros([4, 2]).contiguous().embedding(&Tensor::new([-5])), line!());
             let got = message(table.realize());
             let site = at("embedding", line);
-            assert!(got.starts_with(&format!("realize: {site}: an index in the data is out of range")), "{got}");
+            assert!(
+                got.starts_with(&format!("realize: {site}: an index in the data is out of range")),
+                "{got}"
+            );
             works();
             assert_eq!(x.at(Tensor::new([0, -1])).to_vec::<f32>().unwrap(), [1.0, 3.0], "{device}");
         });
@@ -110,7 +121,10 @@ fn gradients_that_are_not_there() {
         let (x, y) = (Tensor::new([1.0, 2.0]), Tensor::new([3.0]));
         let loss = x.square().sum(..);
         let (got, line) = (message(loss.gradient(&[&y])), line!());
-        assert_eq!(got, at("gradient: does not depend on target 0 of shape [1] (gradient_or_zeros gives zeros)", line));
+        assert_eq!(
+            got,
+            at("gradient: does not depend on target 0 of shape [1] (gradient_or_zeros gives zeros)", line)
+        );
         let h = x.exp();
         let (_, cut) = (h.realize().unwrap(), line!());
         let (got, line) = (message(h.sum(..).gradient(&[&x])), line!());
@@ -163,7 +177,10 @@ fn state_files_that_lie() {
             let file = File::new(name, &bytes);
             let (got, line) = (message(safetensors::load(&file.0)), line!());
             let path = file.0.display().to_string();
-            assert!(got.contains(want) && got.contains(&path) && got.ends_with(&at("", line)), "{name}: {got}");
+            assert!(
+                got.contains(want) && got.contains(&path) && got.ends_with(&at("", line)),
+                "{name}: {got}"
+            );
         }
         works();
     });
@@ -175,7 +192,10 @@ fn a_bad_environment_is_an_error_that_names_it() {
         (&[("FRIT_DEVICE", "TOASTER")], "there is no device \"TOASTER\": expected one of"),
         (&[("FRIT_DEBUG", "lots")], "FRIT_DEBUG=lots: expected a number from 0 to 6"),
         (&[("FRIT_SPEC", "3")], "FRIT_SPEC=3: expected a number from 0 to 2"),
-        (&[("FRIT_DEVICE", "CPU"), ("FRIT_THREADS", "none")], "FRIT_THREADS=none is not valid: expected a number of threads"),
+        (
+            &[("FRIT_DEVICE", "CPU"), ("FRIT_THREADS", "none")],
+            "FRIT_THREADS=none is not valid: expected a number of threads",
+        ),
         (
             &[("FRIT_DEVICE", "CPU"), ("FRIT_CACHE", "off"), ("FRIT_CC", "no-such-compiler")],
             "there is no C compiler FRIT_CC=no-such-compiler",
@@ -185,7 +205,10 @@ fn a_bad_environment_is_an_error_that_names_it() {
         let text = child("errors::child_with_a_bad_environment", env);
         assert!(text.contains(want), "{env:?} says\n{text}\nwithout\n{want}");
     }
-    let text = child("errors::child_with_a_bad_environment", &[("FRIT_DEVICE", "CPU"), ("FRIT_CACHE", "off"), ("PATH", "/nowhere")]);
+    let text = child(
+        "errors::child_with_a_bad_environment",
+        &[("FRIT_DEVICE", "CPU"), ("FRIT_CACHE", "off"), ("PATH", "/nowhere")],
+    );
     assert!(text.contains("CPU kernels need a C compiler") && text.contains("/nowhere"), "{text}");
 }
 
