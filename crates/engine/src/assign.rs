@@ -65,11 +65,11 @@ pub fn make_in_place(
     let mut held = held_outside(roots);
     let images: Vec<UOp> = known.iter().filter(|(n, _)| held.contains(n)).map(|(_, k)| k.clone()).collect();
     held.extend(images);
-    let everything = with_memory(roots);
+    let seen = seen_versions(&held);
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for n in toposort(graph) {
         let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
-        if n.op == Op::After && sees_old_version(&n, &everything, &held) {
+        if n.op == Op::After && seen.contains(version_of(&n.src[0])) {
             new = on_a_copy(&n, &new)?;
         }
         done.insert(n, new);
@@ -101,35 +101,45 @@ fn held_outside(roots: &[Root]) -> FxHashSet<UOp> {
     nodes.into_iter().filter(|n| n.ref_count() > inside[&n.address()]).cloned().collect()
 }
 
-/// Every node, each after its sources and after the memory that has its value.
-fn with_memory(roots: &[Root]) -> Vec<UOp> {
-    let (mut order, mut seen) = (vec![], FxHashSet::default());
-    let mut stack: Vec<(&UOp, bool)> = roots.iter().map(|r| (r.0, false)).collect();
-    while let Some((n, expanded)) = stack.pop() {
-        if expanded {
-            order.push(n.clone());
-        } else if seen.insert(n) {
-            stack.push((n, true));
-            stack.extend(n.src.iter().chain(n.realized()).map(|s| (s, false)));
-        }
+/// The versions that held nodes see: buffers, and `After`s that are not stored yet.
+///
+/// An `After` is not looked through for the version below itself: whoever holds it wants what its own store makes of
+/// that. What else its value is made of counts, since it may be stored only later.
+fn seen_versions(held: &FxHashSet<UOp>) -> FxHashSet<UOp> {
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    let mut pending = walk(held.iter(), &mut seen, true);
+    let mut below: FxHashSet<UOp> = FxHashSet::default();
+    while let Some(after) = pending.pop() {
+        let mut found = FxHashSet::default();
+        walk(after.src.iter(), &mut found, false);
+        found.remove(version_of(&after.src[0]));
+        below.extend(found);
     }
-    order
+    seen.extend(below);
+    seen
 }
 
-/// Whether a held node sees the version below `after` by a way that does not go through it.
-fn sees_old_version(after: &UOp, everything: &[UOp], held: &FxHashSet<UOp>) -> bool {
-    let old = version_of(&after.src[0]);
-    let mut sees: FxHashSet<&UOp> = FxHashSet::default();
-    for n in everything {
-        let through = || n != after && n.src.iter().chain(n.realized()).any(|s| sees.contains(s));
-        if n == old || through() {
-            if held.contains(n) {
-                return true;
-            }
-            sees.insert(n);
+/// Collect the versions below `roots`; where `stop`, nothing below an `After` that is not stored yet. Gives those back.
+fn walk<'a>(roots: impl Iterator<Item = &'a UOp>, found: &mut FxHashSet<UOp>, stop: bool) -> Vec<UOp> {
+    let (mut stack, mut visited, mut afters) = (roots.collect::<Vec<_>>(), FxHashSet::default(), vec![]);
+    while let Some(n) = stack.pop() {
+        if !visited.insert(n) {
+            continue;
+        }
+        if let Some(memory) = n.realized() {
+            stack.push(memory);
+            continue;
+        }
+        if matches!(n.op, Op::Buffer | Op::After) {
+            found.insert(n.clone());
+        }
+        if n.op == Op::After && stop {
+            afters.push(n.clone());
+        } else {
+            stack.extend(n.src.iter());
         }
     }
-    false
+    afters
 }
 
 /// The version moved to fresh memory that starts as a copy of the old one.
