@@ -67,3 +67,8 @@ pub mod prelude {
     pub use frit_nn::{Module, Optimizer};
     pub use frit_tensor::{DType, Tensor};
 }
+
+/// The programs in the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
