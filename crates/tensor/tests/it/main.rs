@@ -3,5 +3,4 @@ mod assign;
 mod behaviour;
 mod errors;
 mod fusion;
-mod goldens;
 mod tiny;
