@@ -1,6 +1,7 @@
 //! Kernels through codegen on INTERP, as a CPU and as a GPU, against a slow evaluation.
 
 mod evaluate;
+mod files;
 mod kernels;
 mod run;
 mod shape;

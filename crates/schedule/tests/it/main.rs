@@ -8,6 +8,7 @@ mod kernel_eval;
 mod tensor_eval;
 
 mod assign;
+mod files;
 mod fusion;
 mod memory;
 mod random;
