@@ -343,3 +343,21 @@ fn what_was_built_before_several_unrealised_writes_keeps_its_values() {
         }
     });
 }
+
+#[test]
+fn what_was_written_is_what_is_copied_to_another_device() {
+    on("INTERP", || {
+        let x = Tensor::from_vec(vec![1i32, 2, 3, 4], [4]);
+        x.assign(&x + 1);
+        x.set(1..3, 0);
+        let there = x.to("CPU") * 10;
+        x.assign(7);
+        assert_eq!(there.to_vec::<i32>().unwrap(), [20, 0, 0, 50]);
+        // and written to there, from here
+        let y = Tensor::from_vec(vec![0i32; 4], [4]).to("CPU").realize().unwrap();
+        y.assign(x.to("CPU") + &there);
+        x.assign(8);
+        assert_eq!(y.to_vec::<i32>().unwrap(), [27, 7, 7, 57]);
+        assert_eq!(x.to_vec::<i32>().unwrap(), [8; 4]);
+    });
+}

@@ -469,18 +469,18 @@ fn seeds(n: u64) -> std::ops::Range<u64> {
     let first = std::env::var("SUITE_SEED").ok().and_then(|s| s.parse().ok());
     match first {
         Some(first) => first..first + GROUP,
-        None => 0..if long { 50 * n } else { n },
+        None => 0..if long { 20 * n } else { n },
     }
 }
 
 #[test]
 fn exact_programs_on_the_interpreter() {
-    run(DEVICES[0], seeds(640), Kind::Exact);
+    run(DEVICES[0], seeds(3200), Kind::Exact);
 }
 
 #[test]
 fn exact_programs_on_the_interpreter_as_a_gpu() {
-    run(DEVICES[1], seeds(640), Kind::Exact);
+    run(DEVICES[1], seeds(3200), Kind::Exact);
 }
 
 #[test]
@@ -490,12 +490,12 @@ fn exact_programs_on_the_cpu() {
 
 #[test]
 fn smooth_programs_on_the_interpreter() {
-    run(DEVICES[0], seeds(320), Kind::Smooth);
+    run(DEVICES[0], seeds(1600), Kind::Smooth);
 }
 
 #[test]
 fn smooth_programs_on_the_interpreter_as_a_gpu() {
-    run(DEVICES[1], seeds(320), Kind::Smooth);
+    run(DEVICES[1], seeds(1600), Kind::Smooth);
 }
 
 #[test]
