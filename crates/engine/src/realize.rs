@@ -20,6 +20,10 @@ const HOLDERS_OF_AN_OUTPUT: usize = 2;
 /// Stores are done in place where no one else sees the old version. For that to be decided, an output has two holders
 /// by right, its tensor and the caller's list; more holders cost a copy, never a wrong value.
 pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
+    // first, for each copy is a run of its own
+    if outputs.iter().any(|o| o.any(|n| n.op == Op::Copy)) {
+        copy_between_devices(outputs)?;
+    }
     // graphs with stores run one at a time: a version must not be stored twice
     static STORES: Mutex<()> = Mutex::new(());
     let has_stores = outputs.iter().any(|o| o.any(|n| n.op == Op::After && n.realized().is_none()));
@@ -40,7 +44,7 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
         let version = |(n, k): &(UOp, UOp)| Some((n.clone(), stored.get(in_place.get(k)?)?.clone()));
         versions = known.iter().filter(|(n, _)| n.op == Op::After).filter_map(version).collect();
     }
-    let mut results = copy_between_devices(ready)?;
+    let mut results = ready;
     let pending: Vec<usize> =
         (0..results.len()).filter(|&i| contiguous_base(&results[i]).is_none()).collect();
     if !pending.is_empty() {
@@ -92,27 +96,26 @@ fn use_realized(roots: &[UOp]) -> FxHashMap<UOp, UOp> {
     done
 }
 
-/// Compute what is copied from one device to another, copy it, and put the copies in place.
-fn copy_between_devices(roots: Vec<UOp>) -> Result<Vec<UOp>, Error> {
-    if !roots.iter().any(|r| r.any(|n| n.op == Op::Copy)) {
-        return Ok(roots);
-    }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for n in toposort(&roots) {
-        let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
-        let new = match (&new.arg, new.op) {
-            (frit_uop::Arg::Device(to), Op::Copy) => {
-                let bytes = crate::read(&new.src[0])?;
-                let len = bytes.len() / new.dtype.size();
-                let copy = crate::from_bytes(to, new.dtype, len, &bytes)?.reshape(new.shape());
-                n.set_realized(copy.clone());
-                copy
+/// Compute what is copied from one device to another, and copy it; the copies are remembered where they are asked for.
+fn copy_between_devices(outputs: &[UOp]) -> Result<(), Error> {
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    let mut stack: Vec<(UOp, bool)> = outputs.iter().map(|o| (o.clone(), false)).collect();
+    while let Some((n, expanded)) = stack.pop() {
+        if n.realized().is_some() {
+            continue;
+        }
+        if expanded {
+            if let (Op::Copy, frit_uop::Arg::Device(to)) = (n.op, &n.arg) {
+                let bytes = crate::read(&n.src[0])?;
+                let len = bytes.len() / n.dtype.size();
+                n.set_realized(crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape()));
             }
-            _ => new,
-        };
-        done.insert(n, new);
+        } else if seen.insert(n.clone()) {
+            stack.push((n.clone(), true));
+            stack.extend(n.src.iter().map(|s| (s.clone(), false)));
+        }
     }
-    Ok(roots.iter().map(|r| done[r].clone()).collect())
+    Ok(())
 }
 
 /// Compute roots that are not in memory, on one device.
