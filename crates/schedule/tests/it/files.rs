@@ -9,7 +9,8 @@ const DIVIDER: &str = "----\n";
 fn run(input: &str, file: &str) -> String {
     let listing: String = input.lines().filter(|l| l.starts_with('%')).map(|l| format!("{l}\n")).collect();
     let sink = text::parse(&listing).unwrap_or_else(|e| panic!("{file}: {e}"));
-    let schedule = frit_schedule::schedule(&sink, &Target::interp()).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let schedule =
+        frit_schedule::schedule(&sink, &Target::interp()).unwrap_or_else(|e| panic!("{file}: {e}"));
     schedule.kernels.iter().map(|k| format!("{:?}\n{}", k.args, text::print(&k.ast))).collect()
 }
 
