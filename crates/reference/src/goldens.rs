@@ -1,6 +1,7 @@
-//! Reader of `tests-data/goldens.bin`: what torch computes for awkward shapes, with gradients.
+//! Reader of `tests-data/goldens/*.bin`: what torch computes for awkward shapes, with gradients.
 //!
-//! `tests-data/make_goldens.py` writes the file and documents its layout, every op and every parameter.
+//! `tests-data/goldens/writer.py` documents their layout; `FAMILY.py` writes `FAMILY.bin` and defines every op and
+//! parameter of the family.
 //! A case says: apply the recipe `pre.NAME` to each input that has one, apply `op` with `params`, and the
 //! results are `outputs`; the gradient of `sum(outputs * weights)` with respect to each input (as stored,
 //! before its recipe) is the tensor of that input's name in `grads`.
@@ -20,6 +21,33 @@ pub enum Kind {
     I32,
     /// IEEE single precision.
     F32,
+    /// Signed 16-bit integer.
+    I16,
+    /// Unsigned 16-bit integer.
+    U16,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// Signed 64-bit integer, of at most 53 bits.
+    I64,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of a float32.
+    BF16,
+    /// IEEE double precision.
+    F64,
+}
+
+impl Kind {
+    /// Bits of the significand of a float type; `None` for others.
+    pub fn precision(self) -> Option<i32> {
+        match self {
+            Kind::BF16 => Some(8),
+            Kind::F16 => Some(11),
+            Kind::F32 => Some(24),
+            Kind::F64 => Some(53),
+            _ => None,
+        }
+    }
 }
 
 /// A named array with the dtype it had.
@@ -88,9 +116,25 @@ impl Case {
     }
 }
 
-/// Every golden case, in the order of the file.
+macro_rules! families {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../../tests-data/goldens/", $name, ".bin")))),*]
+    };
+}
+
+/// Families of ops, each a file.
+pub const FAMILIES: &[(&str, &[u8])] = families!["core"];
+
+/// The cases of a family, in the order of its file.
+pub fn family(name: &str) -> Vec<Case> {
+    let (_, bytes) =
+        FAMILIES.iter().find(|f| f.0 == name).unwrap_or_else(|| panic!("no golden family {name}"));
+    parse(bytes)
+}
+
+/// The cases of every family.
 pub fn all() -> Vec<Case> {
-    parse(include_bytes!("../../../tests-data/goldens.bin"))
+    FAMILIES.iter().flat_map(|(_, bytes)| parse(bytes)).collect()
 }
 
 /// Cases of a golden file; panics if it is damaged.
@@ -101,6 +145,23 @@ pub fn parse(bytes: &[u8]) -> Vec<Case> {
     let cases = r.list(Reader::case);
     assert!(r.rest.is_empty(), "{} bytes after the last golden", r.rest.len());
     cases
+}
+
+/// The value of an IEEE half.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = ((bits >> 10 & 31) as i32, (bits & 1023) as f64);
+    let magnitude = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (fraction + 1024.0) * 2f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 1 { -magnitude } else { magnitude }
+}
+
+/// The value of a bfloat16.
+fn brain(bits: u16) -> f64 {
+    f32::from_bits((bits as u32) << 16).into()
 }
 
 struct Reader<'a> {
@@ -114,12 +175,12 @@ impl<'a> Reader<'a> {
         head
     }
 
-    fn word(&mut self) -> [u8; 4] {
-        self.take(4).try_into().expect("four bytes")
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().expect("so many bytes")
     }
 
     fn u32(&mut self) -> usize {
-        u32::from_le_bytes(self.word()) as usize
+        u32::from_le_bytes(self.array()) as usize
     }
 
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> T) -> Vec<T> {
@@ -146,8 +207,15 @@ impl<'a> Reader<'a> {
             0 => (Kind::Bool, self.take(n).iter().map(|&x| x.into()).collect()),
             1 => (Kind::I8, self.take(n).iter().map(|&x| (x as i8).into()).collect()),
             2 => (Kind::U8, self.take(n).iter().map(|&x| x.into()).collect()),
-            3 => (Kind::I32, (0..n).map(|_| i32::from_le_bytes(self.word()).into()).collect()),
-            4 => (Kind::F32, (0..n).map(|_| f32::from_le_bytes(self.word()).into()).collect()),
+            3 => (Kind::I32, (0..n).map(|_| i32::from_le_bytes(self.array()).into()).collect()),
+            4 => (Kind::F32, (0..n).map(|_| f32::from_le_bytes(self.array()).into()).collect()),
+            5 => (Kind::I16, (0..n).map(|_| i16::from_le_bytes(self.array()).into()).collect()),
+            6 => (Kind::U16, (0..n).map(|_| u16::from_le_bytes(self.array()).into()).collect()),
+            7 => (Kind::U32, (0..n).map(|_| u32::from_le_bytes(self.array()).into()).collect()),
+            8 => (Kind::I64, (0..n).map(|_| i64::from_le_bytes(self.array()) as f64).collect()),
+            9 => (Kind::F16, (0..n).map(|_| half(u16::from_le_bytes(self.array()))).collect()),
+            10 => (Kind::BF16, (0..n).map(|_| brain(u16::from_le_bytes(self.array()))).collect()),
+            11 => (Kind::F64, (0..n).map(|_| f64::from_le_bytes(self.array())).collect()),
             other => panic!("{name}: dtype code {other}"),
         };
         Tensor { name, kind, array: Array::new(&shape, data) }
@@ -189,6 +257,13 @@ mod tests {
                 assert_eq!(input.array.shape, grad.array.shape, "{}", case.name);
             }
         }
+    }
+
+    #[test]
+    fn sixteen_bit_floats_have_their_values() {
+        let halves = [0x3c00, 0xc000, 0x0001, 0x7bff, 0xfc00].map(half);
+        assert_eq!(halves, [1.0, -2.0, 2f64.powi(-24), 65504.0, f64::NEG_INFINITY]);
+        assert_eq!([0x3f80, 0xc040].map(brain), [1.0, -3.0]);
     }
 
     #[test]

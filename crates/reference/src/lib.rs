@@ -11,7 +11,7 @@
 //! reduce       folds over axes, scans, softmax, sort
 //! nn           matmul, convolution, pooling, normalisation, losses
 //! grad         gradients by central differences
-//! goldens      reader of `tests-data/goldens.bin`, values computed by torch
+//! goldens      reader of `tests-data/goldens/`, values computed by torch
 //! tolerance    how far from those values a result may be
 //! ```
 #![forbid(unsafe_code)]

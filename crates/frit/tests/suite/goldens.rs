@@ -1,4 +1,4 @@
-//! Every case of the golden file through `Tensor`: forward and gradient, from views, on every device, with the opts
+//! Every case of the golden files through `Tensor`: forward and gradient, from views, on every device, with the opts
 //! of the heuristic and with random ones. Many cases are realised together, so that a compiler is called few times.
 //!
 //! Both sides round to float32 here, so what may differ is twice what the plain loops may differ from torch by.
@@ -7,7 +7,7 @@ use crate::ops;
 use crate::support::{DEVICES, array, dtype, on, tensor};
 use frit::engine::plan::with_random_opts;
 use frit::{Result, Tensor};
-use frit_reference::goldens::{self, Case, Kind};
+use frit_reference::goldens::{self, Case};
 use frit_reference::tolerance::Tolerance;
 
 /// Ops that torch has and `Tensor` has not yet.
@@ -52,7 +52,8 @@ pub fn claims(case: &Case) -> Vec<Claim<'_>> {
 
 /// Gradients of `sum(out * weight)` with respect to the inputs that have one.
 fn gradients(case: &Case, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    let floats = outputs.iter().zip(&case.weights).zip(&case.outputs).filter(|(_, o)| o.kind == Kind::F32);
+    let floats =
+        outputs.iter().zip(&case.weights).zip(&case.outputs).filter(|(_, o)| o.kind.precision().is_some());
     let weighted = floats.map(|((out, w), _)| (out * tensor(&w.array, dtype(w.kind))).sum(..));
     let Some(loss) = weighted.reduce(|a, b| a + b) else { return Ok(vec![]) };
     let place =
@@ -78,9 +79,9 @@ fn fault(claim: &Claim) -> Option<String> {
     found.map(|f| format!("{}: {f}", claim.what))
 }
 
-/// Every case on a device; the faults.
-fn replay(device: &str, seed: Option<u64>) -> Vec<String> {
-    let all = goldens::all();
+/// Every case of a family on a device; the faults.
+fn replay(family: &str, device: &str, seed: Option<u64>) -> Vec<String> {
+    let all = goldens::family(family);
     on(device, || {
         let mut faults = vec![];
         for group in all.chunks(GROUP) {
@@ -100,39 +101,39 @@ fn replay(device: &str, seed: Option<u64>) -> Vec<String> {
     })
 }
 
-fn must_agree(device: &str, seed: Option<u64>) {
-    let faults = replay(device, seed);
+fn must_agree(family: &str, device: &str, seed: Option<u64>) {
+    let faults = replay(family, device, seed);
     assert!(faults.is_empty(), "{} differ on {device}, opts {seed:?}:\n{}", faults.len(), faults.join("\n"));
 }
 
-#[test]
-fn ops_agree_with_torch_on_the_interpreter() {
-    must_agree(DEVICES[0], None);
+macro_rules! families {
+    ($($family:ident),* $(,)?) => {
+        $(mod $family {
+            use super::{DEVICES, must_agree};
+            const FAMILY: &str = stringify!($family);
+            #[test]
+            fn agrees_with_torch_on_the_interpreter() { must_agree(FAMILY, DEVICES[0], None); }
+            #[test]
+            fn agrees_with_torch_on_the_interpreter_as_a_gpu() { must_agree(FAMILY, DEVICES[1], None); }
+            #[test]
+            fn agrees_with_torch_on_the_cpu() { must_agree(FAMILY, DEVICES[2], None); }
+            #[test]
+            fn agrees_with_torch_on_the_interpreter_with_random_opts() { must_agree(FAMILY, DEVICES[0], Some(1)); }
+            #[test]
+            fn agrees_with_torch_on_the_interpreter_as_a_gpu_with_random_opts() {
+                must_agree(FAMILY, DEVICES[1], Some(3));
+            }
+            #[test]
+            fn agrees_with_torch_on_the_cpu_with_random_opts() { must_agree(FAMILY, DEVICES[2], Some(5)); }
+        })*
+        /// The families that run here.
+        const RUN: &[&str] = &[$(stringify!($family)),*];
+    };
 }
+families! { core }
 
 #[test]
-fn ops_agree_with_torch_on_the_interpreter_as_a_gpu() {
-    must_agree(DEVICES[1], None);
-}
-
-#[test]
-fn ops_agree_with_torch_on_the_cpu() {
-    must_agree(DEVICES[2], None);
-}
-
-#[test]
-fn ops_agree_with_torch_on_the_interpreter_with_random_opts() {
-    must_agree(DEVICES[0], Some(1));
-    must_agree(DEVICES[0], Some(2));
-}
-
-#[test]
-fn ops_agree_with_torch_on_the_interpreter_as_a_gpu_with_random_opts() {
-    must_agree(DEVICES[1], Some(3));
-    must_agree(DEVICES[1], Some(4));
-}
-
-#[test]
-fn ops_agree_with_torch_on_the_cpu_with_random_opts() {
-    must_agree(DEVICES[2], Some(5));
+fn every_family_runs() {
+    let written: Vec<&str> = goldens::FAMILIES.iter().map(|f| f.0).collect();
+    assert_eq!(RUN, written);
 }

@@ -23,6 +23,13 @@ pub fn dtype(kind: Kind) -> DType {
         Kind::U8 => DType::U8,
         Kind::I32 => DType::I32,
         Kind::F32 => DType::F32,
+        Kind::I16 => DType::I16,
+        Kind::U16 => DType::U16,
+        Kind::U32 => DType::U32,
+        Kind::I64 => DType::I64,
+        Kind::F16 => DType::F16,
+        Kind::BF16 => DType::BF16,
+        Kind::F64 => DType::F64,
     }
 }
 

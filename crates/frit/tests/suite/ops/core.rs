@@ -1,35 +1,9 @@
-//! The ops of the golden file, spelled as methods of `Tensor`.
+//! The ops of `tests-data/goldens/core.py`.
 
+use super::{number, sizes, slice};
 use crate::support::dtype;
-use frit::{Axes, CrossEntropy, Index, Tensor, Window, keepdim};
+use frit::{Axes, CrossEntropy, Tensor, Window, keepdim};
 use frit_reference::goldens::{Case, Kind};
-
-/// The case's inputs as views: each tensor with its recipe applied.
-pub fn views(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {
-    case.inputs.iter().zip(inputs).map(|(t, x)| view(case, &t.name, x)).collect()
-}
-
-fn view(case: &Case, name: &str, x: &Tensor) -> Tensor {
-    case.recipe(name).iter().fold(x.clone(), |x, (what, n)| match *what {
-        "permute" => x.permute(&n[..]),
-        "flip" => x.flip(&n[..]),
-        "expand" => x.expand(n.clone()),
-        "reshape" => x.reshape(n.clone()),
-        "slice" => slice(&x, n[0], Some(n[1]), Some(n[2]), n[3]),
-        _ => panic!("{}: recipe step {what}", case.name),
-    })
-}
-
-fn slice(x: &Tensor, axis: isize, start: Option<isize>, end: Option<isize>, step: isize) -> Tensor {
-    let axis = if axis < 0 { axis + x.rank() as isize } else { axis } as usize;
-    let mut idx = vec![Index::from(..); axis];
-    idx.push(Index::Slice { start: start.map(Into::into), end: end.map(Into::into), step: step as i64 });
-    x.at(idx)
-}
-
-fn sizes(n: &[isize]) -> Vec<usize> {
-    n.iter().map(|&n| n as usize).collect()
-}
 
 macro_rules! methods {
     ($op:ident, $x:ident, $args:tt, $($name:literal $method:ident),* $(,)?) => {
@@ -73,10 +47,6 @@ pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
         return Some(vec![out]);
     }
     reduction(case, x).or_else(|| movement(case, inputs)).or_else(|| layer(case, inputs)).map(|out| vec![out])
-}
-
-fn number(case: &Case, key: &str, default: f64) -> f64 {
-    case.number(key).unwrap_or(default)
 }
 
 fn reduction(case: &Case, x: &Tensor) -> Option<Tensor> {
