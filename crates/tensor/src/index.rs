@@ -384,7 +384,7 @@ impl Tensor {
         if idx.0.iter().any(|i| matches!(i, Index::Tensor(_))) {
             self.map(|x| advanced("index", &basic("index", x, &idx)?))
         } else {
-            self.view(|x| Ok(basic("index", x, &idx)?.node))
+            self.seen(|x| Ok(basic("index", x, &idx)?.node))
         }
     }
     /// Rows named by an integer tensor of any shape: of `(n, rest…)` and `(m…)` makes `(m…, rest…)`. The tensor is

@@ -88,11 +88,11 @@ impl Tensor {
     pub fn reshape(&self, dims: impl Into<Dims>) -> Tensor {
         let _c = call("reshape");
         let dims = dims.into();
-        self.view(|x| Ok(x.reshape(&infer_dims(x, &dims)?)))
+        self.seen(|x| Ok(x.reshape(&infer_dims(x, &dims)?)))
     }
     /// The same as [`Tensor::reshape`].
     #[track_caller]
-    pub fn view_as_shape(&self, dims: impl Into<Dims>) -> Tensor {
+    pub fn view(&self, dims: impl Into<Dims>) -> Tensor {
         self.reshape(dims)
     }
     /// Dims of size 1 repeated, new ones added in front; -1 keeps a size.
@@ -131,7 +131,7 @@ impl Tensor {
     pub fn permute(&self, axes: impl Into<Axes>) -> Tensor {
         let _c = call("permute");
         let axes = axes.into();
-        self.view(|x| {
+        self.seen(|x| {
             let rank = x.shape().len();
             let a = axes.in_order("permute", rank)?;
             if a.len() != rank {
@@ -144,7 +144,7 @@ impl Tensor {
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor {
         let _c = call("transpose");
-        self.view(|x| {
+        self.seen(|x| {
             let rank = x.shape().len();
             let mut axes: Vec<usize> = (0..rank).collect();
             axes.swap(shape::axis("transpose", a, rank)?, shape::axis("transpose", b, rank)?);
@@ -166,7 +166,7 @@ impl Tensor {
     #[track_caller]
     pub fn movedim(&self, from: isize, to: isize) -> Tensor {
         let _c = call("movedim");
-        self.view(|x| {
+        self.seen(|x| {
             let rank = x.shape().len();
             let (f, t) = (shape::axis("movedim", from, rank)?, shape::axis("movedim", to, rank)?);
             let mut axes: Vec<usize> = (0..rank).filter(|a| *a != f).collect();
@@ -179,7 +179,7 @@ impl Tensor {
     pub fn flip(&self, axes: impl Into<Axes>) -> Tensor {
         let _c = call("flip");
         let axes = axes.into();
-        self.view(|x| Ok(x.flip(&axes.resolve("flip", x.shape().len())?)))
+        self.seen(|x| Ok(x.flip(&axes.resolve("flip", x.shape().len())?)))
     }
     /// Padded with a value, by `(before, after)` for each dim from the first; negative amounts cut.
     #[track_caller]
@@ -215,7 +215,7 @@ impl Tensor {
     #[track_caller]
     pub fn shrink(&self, bounds: &[(usize, usize)]) -> Tensor {
         let _c = call("shrink");
-        self.view(|x| {
+        self.seen(|x| {
             let s = x.shape();
             if bounds.len() != s.len() {
                 return fail!("shrink", "{} pairs for shape {}", bounds.len(), show_all(s));
@@ -235,7 +235,7 @@ impl Tensor {
     pub fn narrow(&self, dim: isize, begin: usize, len: impl Into<shape::Dim>) -> Tensor {
         let _c = call("narrow");
         let len = len.into();
-        self.view(|x| {
+        self.seen(|x| {
             let a = shape::axis("narrow", dim, x.shape().len())?;
             let (len, begin) = (len.0?, UOp::index(begin as i64));
             let end = begin.fold_add(&len);
@@ -251,7 +251,7 @@ impl Tensor {
     pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
         let _c = call("squeeze");
         let axes = axes.into();
-        self.view(|x| {
+        self.seen(|x| {
             let a = axes.resolve("squeeze", x.shape().len())?;
             let keep = |i: usize, d: &UOp| !a.contains(&i) || d.as_int() != Some(1);
             let dims: Nodes =
@@ -263,7 +263,7 @@ impl Tensor {
     #[track_caller]
     pub fn unsqueeze(&self, dim: isize) -> Tensor {
         let _c = call("unsqueeze");
-        self.view(|x| {
+        self.seen(|x| {
             let at = shape::axis("unsqueeze", dim, x.shape().len() + 1)?;
             let mut dims: Nodes = x.shape().iter().cloned().collect();
             dims.insert(at, UOp::index(1));
@@ -274,7 +274,7 @@ impl Tensor {
     #[track_caller]
     pub fn flatten(&self, start: isize, end: isize) -> Tensor {
         let _c = call("flatten");
-        self.view(|x| {
+        self.seen(|x| {
             let s = x.shape();
             if s.is_empty() {
                 return Ok(x.reshape(&[UOp::index(1)]));
@@ -294,7 +294,7 @@ impl Tensor {
     pub fn unflatten(&self, dim: isize, sizes: impl Into<Dims>) -> Tensor {
         let _c = call("unflatten");
         let sizes = sizes.into();
-        self.view(|x| {
+        self.seen(|x| {
             let s = x.shape();
             let a = shape::axis("unflatten", dim, s.len())?;
             let mut dims: SmallVec<[shape::Dim; 4]> =

@@ -84,7 +84,7 @@ impl Tensor {
         Tensor::of(self.uop().and_then(|x| f(&x)))
     }
     /// A view: a new tensor made by movement only, which writes through to this one.
-    pub(crate) fn view(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+    pub(crate) fn seen(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         let base = self.0.base.clone().unwrap_or_else(|| Arc::downgrade(&self.0));
         Tensor::wrap(self.uop().and_then(|x| f(&x)), Some(base))
     }
