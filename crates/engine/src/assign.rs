@@ -1,7 +1,8 @@
 //! Assignment: in place when no one else holds the old version, else on a copy.
 //!
 //! A version is `After(x, Store(view of x, value))`. Before it runs, everything that still sees the version below it is
-//! looked for: nodes with more holders than this graph accounts for. If there is one, the store goes to a copy:
+//! looked for: nodes with more holders than this graph accounts for. If there is one, or the memory is borrowed and so
+//! read-only, the store goes to a copy:
 //!
 //! ```text
 //! After(u(B), Store(v(B), x))  ->  After(u(C'), Store(v(C'), x))   with C' = After(C, Store(C, B)), C fresh memory
@@ -69,7 +70,9 @@ pub fn make_in_place(
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for n in toposort(graph) {
         let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
-        if n.op == Op::After && seen.contains(version_of(&n.src[0])) {
+        let version = n.src.first().map(version_of);
+        let is_copied = |v: &UOp| seen.contains(v) || Buffer::of(v).is_some_and(|b| !b.memory.is_writable());
+        if n.op == Op::After && version.is_some_and(is_copied) {
             new = on_a_copy(&n, &new)?;
         }
         done.insert(n, new);

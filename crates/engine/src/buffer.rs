@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::normalise::{Bindings, eval_index};
 use frit_abi::DType;
-use frit_runtime::Memory;
+use frit_runtime::{Blob, Memory};
 use frit_uop::{Arg, Op, Storage, UOp};
 use std::any::Any;
 use std::sync::Arc;
@@ -19,14 +19,16 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    fn new(device: &Arc<str>, len: usize, memory: Memory) -> Buffer {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Buffer { id: NEXT.fetch_add(1, Ordering::Relaxed), len, device: device.clone(), memory }
+    }
     /// Memory for `len` elements.
     pub fn alloc(device: &Arc<str>, dtype: DType, len: usize) -> Result<Buffer, Error> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let bytes = len.checked_mul(dtype.size()).ok_or_else(|| {
             Error::Graph(format!("a buffer of {len} {dtype} elements is larger than the address space"))
         })?;
-        let memory = frit_runtime::device(device)?.alloc(bytes)?;
-        Ok(Buffer { id: NEXT.fetch_add(1, Ordering::Relaxed), len, device: device.clone(), memory })
+        Ok(Buffer::new(device, len, frit_runtime::device(device)?.alloc(bytes)?))
     }
     /// The buffer a `Buffer` node names.
     pub fn of(node: &UOp) -> Option<&Buffer> {
@@ -61,6 +63,21 @@ pub fn from_bytes(device: &str, dtype: DType, len: usize, bytes: &[u8]) -> Resul
     let buffer = Buffer::alloc(&crate::devices::canonical(device)?, dtype, len)?;
     buffer.memory.copy_in(0, bytes)?;
     Ok(buffer.into_uop(dtype))
+}
+
+/// Bytes that someone else owns as a one-dimensional value on a device: the memory itself, read-only, where the device
+/// can reach it, else a copy that is made when it is used.
+pub fn from_blob(device: &str, dtype: DType, blob: &Blob) -> Result<UOp, Error> {
+    let size = dtype.size().max(1);
+    if !blob.len().is_multiple_of(size) {
+        return Err(Error::Graph(format!("{} bytes are not whole elements of {dtype}", blob.len())));
+    }
+    let device = crate::devices::canonical(device)?;
+    let borrowed = |device: &Arc<str>, memory| Buffer::new(device, blob.len() / size, memory).into_uop(dtype);
+    match frit_runtime::device(&device)?.borrow(blob, size) {
+        Some(memory) => Ok(borrowed(&device, memory)),
+        None => Ok(borrowed(&crate::devices::canonical("CPU")?, blob.memory(size)).copy_to(&device)),
+    }
 }
 
 /// The `Buffer` node whose first elements, in order, are the value: through reshapes and cuts at the front.

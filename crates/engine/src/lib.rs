@@ -22,7 +22,8 @@ pub mod realize;
 pub mod run;
 pub mod stats;
 
-pub use buffer::{from_bytes, read};
+pub use buffer::{from_blob, from_bytes, read};
 pub use devices::{default_device, scope};
 pub use error::Error;
+pub use frit_runtime::Blob;
 pub use realize::realize;

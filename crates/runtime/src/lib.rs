@@ -3,7 +3,7 @@
 //! Reading order:
 //!
 //! - [`Device`] and [`Loaded`], below: what every device does.
-//! - [`memory`]: a region of device memory, [`registry`]: devices by name, [`error`]: what can go wrong.
+//! - [`memory`]: a region of device memory, [`blob`]: bytes that someone else owns, [`registry`]: devices by name, [`error`]: what can go wrong.
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing.
 //! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
 //! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
@@ -17,6 +17,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod blob;
 pub mod cache;
 pub mod cpu;
 pub mod env;
@@ -31,6 +32,7 @@ use frit_abi::{Kernel, LaunchDims, Param, Target};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use blob::Blob;
 pub use error::Error;
 pub use memory::{Block, Memory, MemoryStats};
 pub use registry::{DeviceInfo, available, device};
@@ -47,6 +49,10 @@ pub trait Device: Send + Sync {
     fn target(&self) -> &Target;
     /// `bytes` of memory, at least 64-byte aligned. Zero is allowed; the content is arbitrary.
     fn alloc(&self, bytes: usize) -> Result<Memory, Error>;
+    /// Memory over bytes that someone else owns, read-only, where kernels can reach them; `None` where they must be copied.
+    fn borrow(&self, _bytes: &Blob, _align: usize) -> Option<Memory> {
+        None
+    }
     /// What the allocator holds now.
     fn memory_stats(&self) -> MemoryStats;
     /// Give cached free memory back to the system.

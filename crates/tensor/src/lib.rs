@@ -6,10 +6,13 @@
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
 //! `movement`, [`index`], `elementwise` (with `composite` and `trig` under it), `activation`, `reduce`, `linalg`,
-//! [`conv`], `norm`, [`loss`], `gradient`, `assign`, [`realize`], `display`.
+//! [`conv`], `norm`, [`loss`], `gradient`, `assign`, `bitcast`, `blob` (files and borrowed
+//! memory), [`realize`], `display`.
 
 mod activation;
 mod assign;
+mod bitcast;
+mod blob;
 mod composite;
 pub mod conv;
 mod creation;
@@ -38,6 +41,6 @@ pub use index::{Ellipsis, Index, Indices, NewAxis, step};
 pub use loss::{CrossEntropy, Reduction};
 pub use operand::Operand;
 pub use random::manual_seed;
-pub use realize::Device;
+pub use realize::{Blob, Device};
 pub use shape::{Axes, Dim, Dims, Shape, Variable, keepdim};
 pub use tensor::Tensor;

@@ -9,6 +9,8 @@ use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, Weak};
 
+pub use frit_engine::Blob;
+
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
     r.map_err(|e| Error::of_call(op, e.to_string()))
 }
@@ -17,6 +19,11 @@ fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) ->
 pub(crate) fn from_bytes(dtype: DType, len: usize, bytes: &[u8]) -> Result<UOp> {
     let device = default_device()?;
     engine("new", frit_engine::from_bytes(&device, dtype, len, bytes))
+}
+/// Memory on the default device over bytes that someone else owns.
+pub(crate) fn from_blob(dtype: DType, blob: &Blob) -> Result<UOp> {
+    let device = default_device()?;
+    engine("from_blob", frit_engine::from_blob(&device, dtype, blob))
 }
 /// The default device of this thread.
 pub(crate) fn default_device() -> Result<Arc<str>> {

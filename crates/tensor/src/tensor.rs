@@ -196,19 +196,6 @@ impl Tensor {
             _ => Ok(x.cast(dtype)),
         })
     }
-    /// The same bits as another type; the last dim grows or shrinks where the sizes differ.
-    #[track_caller]
-    pub fn bitcast(&self, dtype: DType) -> Tensor {
-        let _c = call("bitcast");
-        self.map(|x| {
-            let (from, to) = (x.dtype.size(), dtype.size());
-            match (to, x.shape().last().and_then(|d| d.as_int())) {
-                (0, _) => fail!("bitcast", "{dtype} is not a type of elements"),
-                (t, _) if t == from => Ok(x.bitcast(dtype)),
-                _ => fail!("bitcast", "{} and {dtype} differ in size ({from} and {to} bytes)", x.dtype),
-            }
-        })
-    }
     /// As float32.
     #[track_caller]
     pub fn float(&self) -> Tensor {

@@ -7,7 +7,7 @@ use super::pool::{self, Pool};
 use super::{scratch, target};
 use crate::cache::{self, DiskCache};
 use crate::env::{self, CacheSetting};
-use crate::{Device, Error, Loaded, Memory, MemoryStats};
+use crate::{Blob, Device, Error, Loaded, Memory, MemoryStats};
 use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
 use std::ffi::{OsString, c_void};
 use std::sync::Arc;
@@ -89,6 +89,9 @@ impl Device for Cpu {
     }
     fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
         self.allocator.alloc(bytes)
+    }
+    fn borrow(&self, bytes: &Blob, align: usize) -> Option<Memory> {
+        Some(bytes.memory(align))
     }
     fn memory_stats(&self) -> MemoryStats {
         self.allocator.stats()

@@ -5,7 +5,7 @@ use super::memory::{Buffers, Locals};
 use super::random::Random;
 use super::walk::{Fault, Machine};
 use crate::cpu::allocator::Allocator;
-use crate::{Device, Error, Loaded, Memory, MemoryStats};
+use crate::{Blob, Device, Error, Loaded, Memory, MemoryStats};
 use frit_abi::bytecode::Program;
 use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -58,6 +58,9 @@ impl Device for Interp {
             unsafe { std::ptr::write_bytes(base, 0xFF, bytes) };
         }
         Ok(memory)
+    }
+    fn borrow(&self, bytes: &Blob, align: usize) -> Option<Memory> {
+        Some(bytes.memory(align))
     }
     fn memory_stats(&self) -> MemoryStats {
         self.allocator.stats()

@@ -3,4 +3,5 @@ mod assign;
 mod behaviour;
 mod errors;
 mod fusion;
+mod memory;
 mod tiny;
