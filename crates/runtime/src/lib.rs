@@ -3,7 +3,7 @@
 //! Reading order:
 //!
 //! - [`Device`] and [`Loaded`], below: what every device does.
-//! - [`memory`]: a region of device memory, [`blob`]: bytes that someone else owns, [`registry`]: devices by name, [`error`]: what can go wrong.
+//! - [`bound`]: a launch that is repeated. [`memory`]: a region of device memory, [`blob`]: bytes that someone else owns, [`registry`]: devices by name, [`error`]: what can go wrong.
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing.
 //! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
 //! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
@@ -18,6 +18,7 @@
 //! ```
 
 pub mod blob;
+pub mod bound;
 pub mod cache;
 pub mod cpu;
 pub mod env;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use blob::Blob;
+pub use bound::Bound;
 pub use error::Error;
 pub use memory::{Block, Memory, MemoryStats};
 pub use registry::{DeviceInfo, available, device};
@@ -74,6 +76,14 @@ pub trait Loaded: Send + Sync {
     /// On a device with a queue this returns before the kernel has run. The caller orders launches and copies that
     /// touch the same memory.
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error>;
+    /// Name of the kernel.
+    fn name(&self) -> &str;
+    /// What it takes.
+    fn params(&self) -> &[Param];
+    /// [`Loaded::launch`] with arguments that were checked before.
+    fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
+        self.launch(&bound.buffers().iter().collect::<Vec<_>>(), bound.vars(), bound.dims())
+    }
     /// The machine code as text, for people.
     fn disassembly(&self) -> Result<String, Error> {
         Err(Error::Device("this device has no machine code to show".into()))

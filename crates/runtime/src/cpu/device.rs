@@ -7,7 +7,7 @@ use super::pool::{self, Pool};
 use super::{scratch, target};
 use crate::cache::{self, DiskCache};
 use crate::env::{self, CacheSetting};
-use crate::{Blob, Device, Error, Loaded, Memory, MemoryStats};
+use crate::{Blob, Bound, Device, Error, Loaded, Memory, MemoryStats};
 use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
 use std::ffi::{OsString, c_void};
 use std::sync::Arc;
@@ -124,6 +124,9 @@ impl Device for Cpu {
     }
 }
 
+// Buffers are passed as their addresses.
+const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());
+
 /// What the ABI says a kernel is.
 type Entry = unsafe extern "C" fn(*const *mut c_void, *const i64, *mut c_void, *mut u32, i64, i64);
 
@@ -139,9 +142,39 @@ struct CpuKernel {
 }
 
 impl Loaded for CpuKernel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn params(&self) -> &[Param] {
+        &self.params
+    }
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
-        self.check(bufs, vars, dims)?;
-        let pointers: Vec<usize> = bufs.iter().map(|b| b.address() as usize).collect();
+        crate::check_args(&self.name, &self.params, bufs, vars)?;
+        self.check(bufs.iter().copied(), dims)?;
+        let addresses: Vec<u64> = bufs.iter().map(|b| b.address()).collect();
+        // SAFETY: just checked, and borrowed until the kernel is done.
+        unsafe { self.call(&addresses, vars, dims) }
+    }
+    fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
+        if !std::ptr::addr_eq(Arc::as_ptr(bound.loaded()), self) {
+            return self.launch(&bound.buffers().iter().collect::<Vec<_>>(), bound.vars(), bound.dims());
+        }
+        self.check(bound.buffers().iter(), bound.dims())?;
+        // SAFETY: a `Bound` has checked its buffers against this kernel's parameters, and holds them.
+        unsafe { self.call(bound.addresses(), bound.vars(), bound.dims()) }
+    }
+    fn disassembly(&self) -> Result<String, Error> {
+        super::disassemble::disassemble(self.image.code())
+    }
+}
+
+impl CpuKernel {
+    /// Run it.
+    ///
+    /// # Safety
+    /// Buffers and variables are as many as the kernel has, each buffer as large as stated, writable where stated, and
+    /// alive until this returns.
+    unsafe fn call(&self, addresses: &[u64], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
         let (status, no_scratch) = (AtomicU32::new(0), AtomicBool::new(false));
         // SAFETY: `Image::load` checked that the entry lies in executable memory; the compiler put a function there that
         // follows the kernel ABI.
@@ -153,7 +186,7 @@ impl Loaded for CpuKernel {
                 // word. Everything outlives the call. Kernels are made by our own compiler to stay inside.
                 unsafe {
                     entry(
-                        pointers.as_ptr().cast(),
+                        addresses.as_ptr().cast(),
                         vars.as_ptr(),
                         scratch.cast(),
                         status.as_ptr(),
@@ -176,16 +209,9 @@ impl Loaded for CpuKernel {
             code => Err(Error::Index { kernel: self.name.clone(), site: code - 1 }),
         }
     }
-    fn disassembly(&self) -> Result<String, Error> {
-        super::disassemble::disassemble(self.image.code())
-    }
-}
-
-impl CpuKernel {
-    fn check(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
+    fn check<'a>(&self, mut bufs: impl Iterator<Item = &'a Memory>, dims: LaunchDims) -> Result<(), Error> {
         let fail = |message: &str| Err(Error::Launch { kernel: self.name.clone(), message: message.into() });
-        crate::check_args(&self.name, &self.params, bufs, vars)?;
-        if bufs.iter().any(|b| b.host_ptr().is_none()) {
+        if bufs.any(|b| b.host_ptr().is_none()) {
             return fail("a buffer is not in this machine's memory");
         }
         if dims.global != [1; 3] || dims.local != [1; 3] || dims.thread_extent < 0 {

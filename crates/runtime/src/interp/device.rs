@@ -115,6 +115,12 @@ struct InterpKernel {
 }
 
 impl Loaded for InterpKernel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn params(&self) -> &[Param] {
+        &self.params
+    }
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
         crate::check_args(&self.name, &self.params, bufs, vars)?;
         self.check_dims(dims)?;

@@ -52,6 +52,12 @@ struct Nothing {
 }
 
 impl Loaded for Nothing {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn params(&self) -> &[Param] {
+        &self.params
+    }
     fn launch(&self, bufs: &[&Memory], vars: &[i64], _dims: LaunchDims) -> Result<(), Error> {
         crate::check_args(&self.name, &self.params, bufs, vars)
     }
