@@ -21,7 +21,12 @@ mod state;
 pub use frit_derive::Module;
 #[doc(no_inline)]
 pub use frit_tensor::Tensor;
-pub use layers::{BatchNorm, Conv2d, Dropout, Embedding, Layer, LayerNorm, Linear, Sequential};
+pub use layers::{
+    BatchNorm, Bilinear, Conv1d, Conv2d, Conv3d, Dropout, Embedding, GroupNorm, Gru, GruCell, InstanceNorm, Layer,
+    LayerNorm, LayerNorm2d, Linear, Lstm, LstmCell, Masks, MultiheadAttention, RmsNorm, Rnn, RnnCell, RnnOptions,
+    Sequential, Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
+    TransformerEncoderLayer, TransformerOptions,
+};
 pub use mode::{is_training, training};
 pub use module::{Module, visit_field};
 pub use optim::{Adam, AdamW, Optimizer, Sgd};

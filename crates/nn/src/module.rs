@@ -15,7 +15,7 @@
 //! ```
 
 use crate::state::{self, StateDict};
-use frit_tensor::{Result, Tensor};
+use frit_tensor::{DType, Error, Result, Tensor};
 
 /// Has tensors in it, each under a name.
 ///
@@ -47,6 +47,12 @@ pub trait Module {
     fn parameters(&self) -> Vec<Tensor> {
         self.named_parameters().into_iter().map(|(_, t)| t).collect()
     }
+    /// Every tensor that does not require gradients (running statistics), with its name.
+    fn named_buffers(&self) -> Vec<(String, Tensor)> {
+        let mut all = self.named_tensors();
+        all.retain(|(_, t)| !t.is_requires_grad());
+        all
+    }
     /// Every tensor by name: handles, not copies, so it follows later training until it is saved.
     fn state_dict(&self) -> StateDict {
         self.named_tensors().into_iter().collect()
@@ -61,11 +67,19 @@ pub trait Module {
     #[track_caller]
     fn to_device(&self, device: &str) -> Result<()> {
         let _c = frit_tensor::call("to_device");
-        let moved: Vec<(Tensor, Tensor)> =
-            self.named_tensors().into_iter().map(|(_, t)| (t.to(device), t)).collect();
-        moved.iter().try_for_each(|(there, _)| there.check())?;
-        moved.iter().for_each(|(there, here)| here.replace(there));
-        Ok(())
+        replace_all(self.named_tensors(), |t| t.to(device))
+    }
+    /// Casts every tensor of floats; counts stay counts. Gradients of the old type are dropped.
+    #[track_caller]
+    fn to_dtype(&self, dtype: DType) -> Result<()> {
+        let _c = frit_tensor::call("to_dtype");
+        if !dtype.is_float() {
+            return Err(Error::new("to_dtype", format!("{dtype} is not a float type")));
+        }
+        let mut floats = self.named_tensors();
+        floats.retain(|(_, t)| t.dtype().is_float());
+        floats.iter().for_each(|(_, t)| t.set_grad(None));
+        replace_all(floats, |t| t.cast(dtype))
     }
     /// Computes every tensor that is only a description so far, all of them together.
     #[track_caller]
@@ -73,6 +87,14 @@ pub trait Module {
         let all = self.named_tensors();
         Tensor::realize_all(&all.iter().map(|(_, t)| t).collect::<Vec<_>>())
     }
+}
+
+/// Lets every tensor mean another value; if one of them fails, none is changed.
+fn replace_all(tensors: Vec<(String, Tensor)>, f: impl Fn(&Tensor) -> Tensor) -> Result<()> {
+    let pairs: Vec<(Tensor, Tensor)> = tensors.into_iter().map(|(_, t)| (f(&t), t)).collect();
+    pairs.iter().try_for_each(|(value, _)| value.check())?;
+    pairs.iter().for_each(|(value, here)| here.replace(value));
+    Ok(())
 }
 
 /// Visits a field: what the derive writes for each.

@@ -1,73 +1,130 @@
-//! Convolutions.
+//! Convolutions over one, two or three spatial dims.
 
 use super::uniform_fan_in;
 use crate::Module;
 use frit_tensor::conv::Each;
 use frit_tensor::{Error, Tensor, Window};
 
-/// A two-dimensional convolution.
+/// One size for each of `N` spatial dims: `3`, or `[3, 5]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes<const N: usize>(pub [usize; N]);
+
+impl<const N: usize> From<usize> for Sizes<N> {
+    fn from(size: usize) -> Self {
+        Sizes([size; N])
+    }
+}
+impl<const N: usize> From<[usize; N]> for Sizes<N> {
+    fn from(sizes: [usize; N]) -> Self {
+        Sizes(sizes)
+    }
+}
+
+/// A convolution over `N` spatial dims.
 ///
 /// ```
-/// # use frit_nn::Conv2d;
+/// # use frit_nn::{Conv1d, Conv2d};
 /// # use frit_tensor::Tensor;
 /// let conv = Conv2d::new(3, 8, 5).stride(2).padding(2);
 /// assert_eq!(conv.forward(&Tensor::zeros([1, 3, 28, 28])).shape(), [1, 8, 14, 14]);
+/// let conv = Conv1d::new(3, 8, 4).padding_same();
+/// assert_eq!(conv.forward(&Tensor::zeros([1, 3, 9])).shape(), [1, 8, 9]);
 /// ```
 #[derive(Module)]
-pub struct Conv2d {
-    /// (out, in / groups, rows, columns)
+pub struct Conv<const N: usize> {
+    /// (out, in / groups, kernel..)
     pub weight: Tensor,
     /// (out,)
     pub bias: Option<Tensor>,
+    #[module(skip)]
+    kernel: [usize; N],
+    #[module(skip)]
     window: Window,
+    #[module(skip)]
+    dilation: Vec<usize>,
 }
 
-impl Conv2d {
-    /// From `inputs` channels to `outputs`, with a square kernel.
+/// A convolution over sequences: (N, in, length).
+pub type Conv1d = Conv<1>;
+/// A convolution over images: (N, in, rows, columns).
+pub type Conv2d = Conv<2>;
+/// A convolution over volumes: (N, in, depth, rows, columns).
+pub type Conv3d = Conv<3>;
+
+impl<const N: usize> Conv<N> {
+    const NAME: &'static str = match N {
+        1 => "conv1d",
+        2 => "conv2d",
+        3 => "conv3d",
+        _ => "conv",
+    };
+    /// From `inputs` channels to `outputs`, with a kernel of one size or of one for each dim.
     #[track_caller]
-    pub fn new(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
-        let _c = frit_tensor::call("conv2d");
-        Conv2d::grouped(inputs, outputs, [kernel, kernel], 1)
+    pub fn new(inputs: usize, outputs: usize, kernel: impl Into<Sizes<N>>) -> Conv<N> {
+        let _c = frit_tensor::call(Self::NAME);
+        Conv::grouped(inputs, outputs, kernel, 1)
     }
-    /// With `kernel` rows and columns, the channels in `groups` that do not see each other.
+    /// The channels in `groups` that do not see each other.
     #[track_caller]
-    pub fn grouped(inputs: usize, outputs: usize, kernel: [usize; 2], groups: usize) -> Conv2d {
-        let _c = frit_tensor::call("conv2d");
-        let [rows, cols] = kernel;
-        let fits = groups > 0 && inputs.is_multiple_of(groups) && outputs.is_multiple_of(groups);
-        let (weight, bias) = if fits {
-            let fan_in = inputs / groups * rows * cols;
-            let weight = uniform_fan_in(&[outputs, inputs / groups, rows, cols], fan_in);
-            (weight, uniform_fan_in(&[outputs], fan_in))
-        } else {
-            let message =
-                format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
-            let failed = Tensor::failed(Error::new("conv2d", message));
-            (failed.clone(), failed)
+    pub fn grouped(inputs: usize, outputs: usize, kernel: impl Into<Sizes<N>>, groups: usize) -> Conv<N> {
+        let _c = frit_tensor::call(Self::NAME);
+        let Sizes(kernel) = kernel.into();
+        let (weight, bias) = match check_groups(Self::NAME, inputs, outputs, groups) {
+            Ok(()) => {
+                let dims = [&[outputs, inputs / groups], &kernel[..]].concat();
+                let fan_in = dims[1..].iter().product();
+                (uniform_fan_in(&dims, fan_in), uniform_fan_in(&[outputs], fan_in))
+            }
+            Err(e) => (Tensor::failed(e.clone()), Tensor::failed(e)),
         };
-        Conv2d { weight, bias: Some(bias), window: Window::new().stride(1).groups(groups) }
+        let window = Window::new().stride(1).groups(groups);
+        Conv { weight, bias: Some(bias), kernel, window, dilation: vec![1] }
     }
-    /// How far the kernel moves: one number, or rows and columns.
-    pub fn stride(self, stride: impl Into<Each>) -> Conv2d {
-        Conv2d { window: self.window.stride(stride), ..self }
+    /// How far the kernel moves: one number, or one for each dim.
+    pub fn stride(self, stride: impl Into<Each>) -> Conv<N> {
+        Conv { window: self.window.stride(stride), ..self }
     }
-    /// Zeros on both sides: one number, or rows and columns.
-    pub fn padding(self, padding: impl Into<Each>) -> Conv2d {
-        Conv2d { window: self.window.padding(padding), ..self }
+    /// Zeros on both sides: one number, or one for each dim.
+    pub fn padding(self, padding: impl Into<Each>) -> Conv<N> {
+        Conv { window: self.window.padding(padding), ..self }
     }
-    /// How far apart the places are that the kernel looks at: one number, or rows and columns.
-    pub fn dilation(self, dilation: impl Into<Each>) -> Conv2d {
-        Conv2d { window: self.window.dilation(dilation), ..self }
+    /// As many zeros as it takes for a result of the input's size, where the stride is 1; an odd one comes after.
+    /// Set a dilation before.
+    pub fn padding_same(self) -> Conv<N> {
+        let around = |i: usize| {
+            let apart = self.dilation.get(i).or(self.dilation.last()).copied().unwrap_or(1);
+            let total = apart * self.kernel[i].saturating_sub(1);
+            (total / 2, total - total / 2)
+        };
+        let pads: Vec<(usize, usize)> = (0..N).map(around).collect();
+        Conv { window: self.window.clone().pads(&pads), ..self }
+    }
+    /// How far apart the places are that the kernel looks at: one number, or one for each dim.
+    pub fn dilation(self, dilation: impl Into<Sizes<N>>) -> Conv<N> {
+        let Sizes(dilation) = dilation.into();
+        Conv { window: self.window.dilation(dilation), dilation: dilation.to_vec(), ..self }
     }
     /// Drops the bias.
-    pub fn without_bias(mut self) -> Conv2d {
+    pub fn without_bias(mut self) -> Conv<N> {
         self.bias = None;
         self
     }
-    /// (N, in, rows, columns) -> (N, out, rows', columns')
+    /// (batch, in, places..) -> (batch, out, places'..)
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        let _c = frit_tensor::call("conv2d");
-        x.conv2d(&self.weight, self.bias.as_ref(), self.window.clone())
+        let _c = frit_tensor::call(Self::NAME);
+        if let (Ok(()), true) = (x.check(), x.rank() != N + 2) {
+            let message = format!("expected (N, C) and {N} spatial dims, got {}", x.shape());
+            return Tensor::failed(Error::new(Self::NAME, message));
+        }
+        x.conv(&self.weight, self.bias.as_ref(), self.window.clone())
     }
+}
+
+fn check_groups(op: &'static str, inputs: usize, outputs: usize, groups: usize) -> frit_tensor::Result<()> {
+    if groups > 0 && inputs.is_multiple_of(groups) && outputs.is_multiple_of(groups) {
+        return Ok(());
+    }
+    let message = format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
+    Err(Error::new(op, message))
 }

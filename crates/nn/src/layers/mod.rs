@@ -1,19 +1,30 @@
 //! Layers: plain structs with public tensors and a `forward`. Names, shapes and first values are torch's, so its
 //! checkpoints load as they are.
 
+mod attention;
+mod batchnorm;
 mod conv;
 mod dropout;
 mod embedding;
 mod linear;
 mod norm;
+mod recurrent;
 mod sequential;
+mod transformer;
 
-pub use conv::Conv2d;
+pub use attention::{Masks, MultiheadAttention};
+pub use batchnorm::BatchNorm;
+pub use conv::{Conv, Conv1d, Conv2d, Conv3d, Sizes};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
-pub use linear::Linear;
-pub use norm::{BatchNorm, LayerNorm};
+pub use linear::{Bilinear, Linear};
+pub use norm::{GroupNorm, InstanceNorm, LayerNorm, LayerNorm2d, RmsNorm};
+pub use recurrent::{Gru, GruCell, Lstm, LstmCell, Rnn, RnnCell, RnnOptions};
 pub use sequential::Sequential;
+pub use transformer::{
+    Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
+    TransformerOptions,
+};
 
 use crate::Module;
 use frit_tensor::Tensor;
@@ -35,7 +46,21 @@ macro_rules! layers {
         }
     )*};
 }
-layers!(BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, Sequential);
+layers!(
+    BatchNorm,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Dropout,
+    Embedding,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LayerNorm2d,
+    Linear,
+    RmsNorm,
+    Sequential
+);
 
 /// A parameter drawn evenly from `-bound..bound` with `bound = 1 / sqrt(fan_in)`: torch's choice for weights and
 /// biases of linear and convolution layers.
@@ -47,4 +72,12 @@ fn uniform_fan_in(dims: &[usize], fan_in: usize) -> Tensor {
 /// A float32 tensor in memory with every element `v`.
 fn filled(dims: &[usize], v: f32) -> Tensor {
     Tensor::from_vec(vec![v; dims.iter().product()], dims)
+}
+
+/// `y + b`, where there is a `b`.
+fn plus(y: Tensor, b: Option<&Tensor>) -> Tensor {
+    match b {
+        Some(b) => y + b,
+        None => y,
+    }
 }
