@@ -125,7 +125,9 @@ impl MultiheadAttention {
     ) -> (Tensor, Tensor) {
         let _c = frit_tensor::call("attention");
         match self.run(query, key, value, masks, true) {
-            Ok((y, weights)) => (y, weights.unwrap_or_else(|| Tensor::failed(Error::new("attention", "no weights")))),
+            Ok((y, weights)) => {
+                (y, weights.unwrap_or_else(|| Tensor::failed(Error::new("attention", "no weights"))))
+            }
             Err(e) => (Tensor::failed(e.clone()), Tensor::failed(e)),
         }
     }
@@ -174,7 +176,8 @@ impl MultiheadAttention {
         let rank = query.rank();
         for ((x, what), width) in [(query, "query"), (key, "key"), (value, "value")].into_iter().zip(widths) {
             if !matches!(rank, 2 | 3) || x.rank() != rank || x.shape()[-1] != width {
-                let message = format!("the {what} is {}, expected 2 or 3 dims with {width} features", x.shape());
+                let message =
+                    format!("the {what} is {}, expected 2 or 3 dims with {width} features", x.shape());
                 return Err(Error::new("attention", message));
             }
         }
@@ -200,7 +203,8 @@ impl MultiheadAttention {
         let (q, k) = (q.shape(), k.shape());
         let (n, l, s) = (&q[0], &q[2], &k[2]);
         let wrong = |what: &str, m: &Tensor| {
-            let message = format!("a {what} mask of shape {} for {n} sequences, {l} queries and {s} keys", m.shape());
+            let message =
+                format!("a {what} mask of shape {} for {n} sequences, {l} queries and {s} keys", m.shape());
             Err(Error::new("attention", message))
         };
         let mut all: Option<Tensor> = None;

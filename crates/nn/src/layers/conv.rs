@@ -2,7 +2,6 @@
 
 use super::uniform_fan_in;
 use crate::Module;
-use frit_tensor::conv::Each;
 use frit_tensor::{Error, Tensor, Window};
 
 /// One size for each of `N` spatial dims: `3`, or `[3, 5]`.
@@ -41,7 +40,7 @@ pub struct Conv<const N: usize> {
     #[module(skip)]
     window: Window,
     #[module(skip)]
-    dilation: Vec<usize>,
+    dilation: [usize; N],
 }
 
 /// A convolution over sequences: (N, in, length).
@@ -78,31 +77,30 @@ impl<const N: usize> Conv<N> {
             Err(e) => (Tensor::failed(e.clone()), Tensor::failed(e)),
         };
         let window = Window::new().stride(1).groups(groups);
-        Conv { weight, bias: Some(bias), kernel, window, dilation: vec![1] }
+        Conv { weight, bias: Some(bias), kernel, window, dilation: [1; N] }
     }
     /// How far the kernel moves: one number, or one for each dim.
-    pub fn stride(self, stride: impl Into<Each>) -> Conv<N> {
-        Conv { window: self.window.stride(stride), ..self }
+    pub fn stride(self, stride: impl Into<Sizes<N>>) -> Conv<N> {
+        Conv { window: self.window.stride(stride.into().0), ..self }
     }
     /// Zeros on both sides: one number, or one for each dim.
-    pub fn padding(self, padding: impl Into<Each>) -> Conv<N> {
-        Conv { window: self.window.padding(padding), ..self }
+    pub fn padding(self, padding: impl Into<Sizes<N>>) -> Conv<N> {
+        Conv { window: self.window.padding(padding.into().0), ..self }
     }
     /// As many zeros as it takes for a result of the input's size, where the stride is 1; an odd one comes after.
     /// Set a dilation before.
     pub fn padding_same(self) -> Conv<N> {
-        let around = |i: usize| {
-            let apart = self.dilation.get(i).or(self.dilation.last()).copied().unwrap_or(1);
-            let total = apart * self.kernel[i].saturating_sub(1);
+        let around = |(size, apart): (&usize, &usize)| {
+            let total = apart * size.saturating_sub(1);
             (total / 2, total - total / 2)
         };
-        let pads: Vec<(usize, usize)> = (0..N).map(around).collect();
+        let pads: Vec<(usize, usize)> = self.kernel.iter().zip(&self.dilation).map(around).collect();
         Conv { window: self.window.clone().pads(&pads), ..self }
     }
     /// How far apart the places are that the kernel looks at: one number, or one for each dim.
     pub fn dilation(self, dilation: impl Into<Sizes<N>>) -> Conv<N> {
         let Sizes(dilation) = dilation.into();
-        Conv { window: self.window.dilation(dilation), dilation: dilation.to_vec(), ..self }
+        Conv { window: self.window.dilation(dilation), dilation, ..self }
     }
     /// Drops the bias.
     pub fn without_bias(mut self) -> Conv<N> {

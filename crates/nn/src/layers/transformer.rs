@@ -241,13 +241,15 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// `layers` layers in each; matrices drawn by Glorot's rule, as torch's.
+    /// So many layers in the encoder and in the decoder; matrices drawn by Glorot's rule, as torch's.
     #[track_caller]
-    pub fn new(dim: usize, heads: usize, layers: usize, options: TransformerOptions) -> Transformer {
+    pub fn new(dim: usize, heads: usize, layers: [usize; 2], options: TransformerOptions) -> Transformer {
         let _c = frit_tensor::call("transformer");
         let norm = || Some(options.norm(dim));
-        let encoder = TransformerEncoder { norm: norm(), ..TransformerEncoder::new(dim, heads, layers, options) };
-        let decoder = TransformerDecoder { norm: norm(), ..TransformerDecoder::new(dim, heads, layers, options) };
+        let encoder =
+            TransformerEncoder { norm: norm(), ..TransformerEncoder::new(dim, heads, layers[0], options) };
+        let decoder =
+            TransformerDecoder { norm: norm(), ..TransformerDecoder::new(dim, heads, layers[1], options) };
         let whole = Transformer { encoder, decoder };
         for p in whole.parameters().iter().filter(|p| p.rank() > 1) {
             p.replace(&Tensor::glorot_uniform(p.shape().as_slice()));
@@ -256,7 +258,13 @@ impl Transformer {
     }
     /// Source (S, N, dim) and target (L, N, dim) -> (L, N, dim). The decoder does not see the source's padding.
     #[track_caller]
-    pub fn forward(&self, source: &Tensor, target: &Tensor, source_masks: Masks, target_masks: Masks) -> Tensor {
+    pub fn forward(
+        &self,
+        source: &Tensor,
+        target: &Tensor,
+        source_masks: Masks,
+        target_masks: Masks,
+    ) -> Tensor {
         let _c = frit_tensor::call("transformer");
         let memory = self.encoder.forward(source, source_masks);
         let across = Masks { key_padding: source_masks.key_padding, ..Masks::default() };

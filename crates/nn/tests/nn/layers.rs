@@ -59,8 +59,8 @@ fn batch() -> Tensor {
 #[test]
 fn batchnorm_is_torchs_in_both_modes() {
     let bn = BatchNorm::new(3);
-    bn.weight.assign(Tensor::from_slice(&[1f32, 2., 0.5]));
-    bn.bias.assign(Tensor::from_slice(&[0f32, 0.5, -1.]));
+    bn.weight.as_ref().unwrap().assign(Tensor::from_slice(&[1f32, 2., 0.5]));
+    bn.bias.as_ref().unwrap().assign(Tensor::from_slice(&[0f32, 0.5, -1.]));
     let x = batch();
     let trained = training(true, || {
         let y = bn.forward(&x);
@@ -91,8 +91,8 @@ fn batchnorm_is_torchs_in_both_modes() {
 #[test]
 fn layernorm_is_torchs() {
     let ln = LayerNorm::new([2, 2]);
-    ln.weight.assign(Tensor::from_vec([1f32, 2., 0.5, 3.], [2, 2]));
-    ln.bias.assign(Tensor::from_vec([0f32, 0.5, -1., 1.], [2, 2]));
+    ln.weight.as_ref().unwrap().assign(Tensor::from_vec([1f32, 2., 0.5, 3.], [2, 2]));
+    ln.bias.as_ref().unwrap().assign(Tensor::from_vec([0f32, 0.5, -1., 1.], [2, 2]));
     #[rustfmt::skip]
     assert_close(&ln.forward(&batch()).narrow(0, 0, 1), &[
         1.49670708, 1.0282495, -1.30814552, -2.43362236, -0.999895513, -0.928422213, -0.928578913, 5.71379328,

@@ -1,6 +1,7 @@
 //! Modules, layers, optimisers and state files, through their public interface.
 
 mod derive;
+mod goldens;
 mod layers;
 mod optim;
 mod safetensors;

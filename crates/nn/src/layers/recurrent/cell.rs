@@ -79,11 +79,11 @@ impl Weights {
         Weights { weight_ih, weight_hh, bias, inputs, hidden }
     }
     /// What the input gives the gates.
-    pub fn from_x(&self, x: &Tensor) -> Tensor {
+    pub fn gates_of_x(&self, x: &Tensor) -> Tensor {
         plus(x.linear(&self.weight_ih, None), self.bias.as_ref().map(|b| &b[0]))
     }
     /// What the hidden state gives the gates.
-    pub fn from_h(&self, h: &Tensor) -> Tensor {
+    pub fn gates_of_h(&self, h: &Tensor) -> Tensor {
         plus(h.linear(&self.weight_hh, None), self.bias.as_ref().map(|b| &b[1]))
     }
     /// The parameters under torch's names, each with `suffix`.
@@ -117,13 +117,16 @@ impl Weights {
             for s in state {
                 s.check()?;
                 if s.dims()? != dims {
-                    return Err(Error::new(op, format!("expected a state of shape {dims:?}, got {}", s.shape())));
+                    return Err(Error::new(
+                        op,
+                        format!("expected a state of shape {dims:?}, got {}", s.shape()),
+                    ));
                 }
             }
             Ok(state.map(Tensor::clone))
         };
         match begin() {
-            Ok(state) => step.step(&self.from_x(x), &self.from_h(&state[0]), state.each_ref()),
+            Ok(state) => step.step(&self.gates_of_x(x), &self.gates_of_h(&state[0]), state.each_ref()),
             Err(e) => std::array::from_fn(|_| Tensor::failed(e.clone())),
         }
     }

@@ -151,7 +151,7 @@ impl<K> Stack<K> {
         let Some(length @ 1..) = x.shape()[0].as_int() else {
             return Err(Error::new(self.op, format!("a sequence of {} places", x.shape()[0])));
         };
-        let from_x = w.from_x(x); // for all places at once
+        let from_x = w.gates_of_x(x); // for all places at once
         let mut state = begin;
         let mut results = vec![Tensor::failed(Error::new(self.op, "not computed")); length as usize];
         for i in 0..length as usize {
@@ -159,7 +159,7 @@ impl<K> Stack<K> {
             // Each state is read by many: by the gates of the next, as a result, by the gradient.
             state = self
                 .step
-                .step(&from_x.at(t), &w.from_h(&state[0]), state.each_ref())
+                .step(&from_x.at(t), &w.gates_of_h(&state[0]), state.each_ref())
                 .map(|s| s.contiguous());
             results[t] = state[0].clone();
         }
