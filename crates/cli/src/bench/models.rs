@@ -198,7 +198,7 @@ impl Block {
     }
     fn norm(&self, i: usize, x: &Tensor) -> Tensor {
         match self.gate {
-            Some(_) => x.rmsnorm(-1, Some(&self.norms[i].weight), 1e-5),
+            Some(_) => x.rmsnorm(-1, self.norms[i].weight.as_ref(), 1e-5),
             None => self.norms[i].forward(x),
         }
     }

@@ -256,7 +256,8 @@ pub fn difference(got: &Tensor, want: &goldens::Tensor) -> Option<String> {
         Err(e) => return Some(e.to_string()),
     };
     let largest = want.array.data.iter().fold(1.0, |m: f64, v| m.max(v.abs()));
-    let off = |(g, w): &(&f64, &f64)| !((*g - *w).abs() <= 2e-5 * w.abs() + 4e-6 * largest);
+    let near = |g: f64, w: f64| (g - w).abs() <= 2e-5 * w.abs() + 4e-6 * largest;
+    let off = |(g, w): &(&f64, &f64)| !near(**g, **w);
     let (g, w) = got.iter().zip(&want.array.data).find(off)?;
     Some(format!("has {g}, torch has {w}"))
 }
