@@ -1,15 +1,14 @@
-//! Convolution and pooling, for any number of spatial dims: windows by movement only, then a product and a sum (or a
-//! maximum).
+//! Convolution over any number of spatial dims: windows by movement only, then a product and a sum.
 
-use crate::composite::{div, mul};
+use crate::composite::mul;
 use crate::error::{Result, call, fail};
 use crate::linalg::accumulate;
-use crate::movement::{fixed, pad_with, windows};
+use crate::movement::{cut, fixed, pad_axis, windows};
 use crate::operand::Operand;
-use crate::reduce::{mean_node, reduce_node, wide};
+use crate::pad::pad_with;
 use crate::shape::{same, show, show_all};
-use crate::tensor::{Tensor, align, check_devices, expand_to, filled, promoted};
-use frit_uop::{Alu, Scalar, UOp};
+use crate::tensor::{Tensor, align, check_devices, expand_to, promoted};
+use frit_uop::{Alu, UOp};
 use smallvec::SmallVec;
 
 /// How a window walks over the spatial dims. One number stands for all of them.
@@ -22,28 +21,38 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug)]
 pub struct Window {
     stride: Vec<usize>,
-    padding: Vec<(usize, usize)>,
+    padding: Padding,
     dilation: Vec<usize>,
     groups: usize,
-    ceil: bool,
-    count_pad: bool,
+    output_padding: Vec<usize>,
+    pub(crate) ceil: bool,
+    pub(crate) count_pad: bool,
+    pub(crate) divisor: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Padding {
+    Amounts(Vec<(usize, usize)>),
+    Same,
 }
 
 impl Default for Window {
     fn default() -> Window {
         Window {
             stride: vec![],
-            padding: vec![(0, 0)],
+            padding: Padding::Amounts(vec![(0, 0)]),
             dilation: vec![1],
             groups: 1,
+            output_padding: vec![0],
             ceil: false,
             count_pad: true,
+            divisor: None,
         }
     }
 }
 
 /// One number or one for each spatial dim.
-pub struct Each(Vec<usize>);
+pub struct Each(pub(crate) Vec<usize>);
 impl From<usize> for Each {
     fn from(v: usize) -> Each {
         Each(vec![v])
@@ -74,13 +83,23 @@ impl Window {
     pub fn stride(self, s: impl Into<Each>) -> Window {
         Window { stride: s.into().0, ..self }
     }
-    /// Elements added on both sides.
+    /// Elements added on both sides; of a transposed convolution, results dropped on both sides.
     pub fn padding(self, p: impl Into<Each>) -> Window {
-        Window { padding: p.into().0.into_iter().map(|p| (p, p)).collect(), ..self }
+        let p = p.into().0.into_iter().map(|p| (p, p)).collect();
+        Window { padding: Padding::Amounts(p), ..self }
     }
     /// Elements added before and after each spatial dim.
     pub fn pads(self, p: &[(usize, usize)]) -> Window {
-        Window { padding: p.to_vec(), ..self }
+        Window { padding: Padding::Amounts(p.to_vec()), ..self }
+    }
+    /// As much padding as makes the result as large as the input; convolutions of stride 1. (No padding at all, the
+    /// default, is what others call "valid".)
+    pub fn same(self) -> Window {
+        Window { padding: Padding::Same, ..self }
+    }
+    /// Transposed convolutions: results added at the end, fewer than the stride or the dilation.
+    pub fn output_padding(self, p: impl Into<Each>) -> Window {
+        Window { output_padding: p.into().0, ..self }
     }
     /// Steps between elements of a window.
     pub fn dilation(self, d: impl Into<Each>) -> Window {
@@ -98,40 +117,61 @@ impl Window {
     pub fn count_include_pad(self, count_pad: bool) -> Window {
         Window { count_pad, ..self }
     }
+    /// Average pools: the number that sums are divided by, whatever is under the window.
+    pub fn divisor(self, divisor: usize) -> Window {
+        Window { divisor: Some(divisor), ..self }
+    }
     /// Everything for `n` spatial dims; a pool's missing stride is its size.
-    fn spread(&self, op: &'static str, size: &[usize]) -> Result<Spread> {
+    pub(crate) fn spread(&self, op: &'static str, size: &[usize]) -> Result<Spread> {
         let n = size.len();
-        let all = |v: &[usize], name: &str| match v {
-            [x] => Ok(vec![*x; n]),
-            v if v.len() == n => Ok(v.to_vec()),
-            v => fail!(op, "{name} {v:?} for {n} spatial dims"),
-        };
-        let padding = match &self.padding[..] {
-            [p] => vec![*p; n],
-            p if p.len() == n => p.to_vec(),
-            p => return fail!(op, "padding {p:?} for {n} spatial dims"),
-        };
-        let stride = if self.stride.is_empty() { size.to_vec() } else { all(&self.stride, "stride")? };
-        let dilation = all(&self.dilation, "dilation")?;
+        let stride =
+            if self.stride.is_empty() { size.to_vec() } else { each(op, "stride", &self.stride, n)? };
+        let dilation = each(op, "dilation", &self.dilation, n)?;
         if stride.contains(&0) || dilation.contains(&0) || size.contains(&0) {
             return fail!(
                 op,
                 "window {size:?}, stride {stride:?} and dilation {dilation:?} must be at least 1"
             );
         }
+        let padding = match &self.padding {
+            Padding::Amounts(p) => each(op, "padding", p, n)?,
+            Padding::Same if stride.iter().any(|s| *s != 1) => {
+                return fail!(op, "same padding with stride {stride:?}");
+            }
+            Padding::Same => {
+                let total = size.iter().zip(&dilation).map(|(k, d)| d * (k - 1));
+                total.map(|t| (t / 2, t - t / 2)).collect()
+            }
+        };
         Ok(Spread { size: size.to_vec(), stride, dilation, padding })
+    }
+    /// A convolution's missing stride is 1.
+    fn step_by_one(&self) -> Window {
+        let stride = if self.stride.is_empty() { vec![1] } else { self.stride.clone() };
+        Window { stride, ..self.clone() }
     }
 }
 
-struct Spread {
-    size: Vec<usize>,
-    stride: Vec<usize>,
-    dilation: Vec<usize>,
-    padding: Vec<(usize, usize)>,
+/// One for each of `n` spatial dims.
+fn each<T: Copy + std::fmt::Debug>(op: &'static str, name: &str, v: &[T], n: usize) -> Result<Vec<T>> {
+    match v {
+        [x] => Ok(vec![*x; n]),
+        v if v.len() == n => Ok(v.to_vec()),
+        v => fail!(op, "{name} {v:?} for {n} spatial dims"),
+    }
+}
+
+/// A window's walk, one of everything for each spatial dim.
+#[derive(Clone)]
+pub(crate) struct Spread {
+    pub size: Vec<usize>,
+    pub stride: Vec<usize>,
+    pub dilation: Vec<usize>,
+    pub padding: Vec<(usize, usize)>,
 }
 
 impl Spread {
-    fn padded(&self, x: &UOp, value: &Operand) -> Result<UOp> {
+    pub fn padded(&self, x: &UOp, value: &Operand) -> Result<UOp> {
         let first = x.shape().len() - self.size.len();
         let side = |f: &dyn Fn(&(usize, usize)) -> usize| -> SmallVec<[UOp; 4]> {
             let lead = std::iter::repeat_n(UOp::index(0), first);
@@ -140,7 +180,7 @@ impl Spread {
         pad_with(x, &side(&|p| p.0), &side(&|p| p.1), value)
     }
     /// More padding at the end where a last window is only partly inside.
-    fn ceiled(&mut self, op: &'static str, x: &UOp) -> Result<()> {
+    pub fn ceiled(&mut self, op: &'static str, x: &UOp) -> Result<()> {
         let first = x.shape().len() - self.size.len();
         for i in 0..self.size.len() {
             let n = fixed(op, &x.shape()[first + i])? as usize;
@@ -158,7 +198,7 @@ impl Spread {
         Ok(())
     }
     /// `(lead…, spatial…)` becomes `(lead…, places…, window…)`.
-    fn windows(&self, op: &'static str, x: &UOp) -> Result<UOp> {
+    pub fn windows(&self, op: &'static str, x: &UOp) -> Result<UOp> {
         let n = self.size.len();
         let first = x.shape().len() - n;
         let mut w = x.clone();
@@ -209,9 +249,7 @@ fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
     let dtype = promoted(op, x.dtype, w.dtype)?;
     let acc = accumulate(dtype);
     let size: Vec<usize> = t[2..].iter().map(|d| fixed(op, d).map(|v| v as usize)).collect::<Result<_>>()?;
-    let one_step =
-        Window { stride: if opts.stride.is_empty() { vec![1] } else { opts.stride.clone() }, ..opts.clone() };
-    let spread = one_step.spread(op, &size)?;
+    let spread = opts.step_by_one().spread(op, &size)?;
     let win = spread.windows(op, &spread.padded(&x.cast(acc), &0.into())?)?; // (N, Cin, O…, K…)
     let (o, k) = (&win.shape()[2..2 + n], &win.shape()[2 + n..]);
     let i = UOp::index;
@@ -236,37 +274,143 @@ fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
     Ok(sum.reshape(&out).cast(if dtype.is_float() { dtype } else { acc }))
 }
 
+/// Every result spread over what a convolution would have made it from: a convolution of stride 1 over the input with
+/// zeros between its elements, with the window turned around.
+fn conv_transpose(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
+    let (s, t) = (x.shape(), w.shape());
+    let n = t.len().saturating_sub(2);
+    if s.len() != t.len() || n == 0 {
+        return fail!(
+            op,
+            "input {} and weight {} must have batch, channels and as many spatial dims",
+            show_all(s),
+            show_all(t)
+        );
+    }
+    let (g, cin, cw) = (opts.groups as i64, fixed(op, &s[1])?, fixed(op, &t[0])?);
+    if g == 0 || cin != cw || cin % g != 0 {
+        return fail!(op, "input {} and weight {} with {g} groups", show_all(s), show_all(t));
+    }
+    if matches!(opts.padding, Padding::Same) {
+        return fail!(op, "takes padding as numbers");
+    }
+    let size: Vec<usize> = t[2..].iter().map(|d| fixed(op, d).map(|v| v as usize)).collect::<Result<_>>()?;
+    let at = opts.step_by_one().spread(op, &size)?;
+    let more = each(op, "output padding", &opts.output_padding, n)?;
+    let mut around: Vec<(isize, isize)> = vec![(0, 0); 2];
+    let mut wide = x.clone();
+    for i in 0..n {
+        if more[i] >= at.stride[i].max(at.dilation[i]) && more[i] > 0 {
+            return fail!(
+                op,
+                "output padding {more:?} is not less than stride {:?} or dilation {:?}",
+                at.stride,
+                at.dilation
+            );
+        }
+        let reach = (at.dilation[i] * (size[i] - 1)) as isize;
+        let (before, after) = at.padding[i];
+        around.push((reach - before as isize, reach - after as isize + more[i] as isize));
+        wide = spaced(op, &wide, 2 + i, at.stride[i])?;
+        let len = fixed(op, &wide.shape()[2 + i])? as isize + around[2 + i].0 + around[2 + i].1;
+        if len < reach + 1 {
+            return fail!(op, "padding {:?} leaves nothing of shape {}", at.padding, show_all(s));
+        }
+    }
+    // (Cin, Cout/G, K…) -> (Cout, Cin/G, K…), windows turned around
+    let i = UOp::index;
+    let per = fixed(op, &t[1])?;
+    let mut split: SmallVec<[UOp; 8]> = SmallVec::from_iter([i(g), i(cin / g), i(per)]);
+    split.extend(t[2..].iter().cloned());
+    let mut axes: Vec<usize> = vec![0, 2, 1];
+    axes.extend(3..3 + n);
+    let mut joined: SmallVec<[UOp; 8]> = SmallVec::from_iter([i(g * per), i(cin / g)]);
+    joined.extend(t[2..].iter().cloned());
+    let turned = w.reshape(&split).permute(&axes).reshape(&joined).flip(&(2..2 + n).collect::<Vec<_>>());
+    let padded = Tensor::of(Ok(wide)).pad(&around, 0).uop()?;
+    conv(op, &padded, &turned, &Window::new().dilation(at.dilation).groups(opts.groups))
+}
+
+/// Zeros between the elements along an axis, `step` apart afterwards.
+fn spaced(op: &'static str, x: &UOp, axis: usize, step: usize) -> Result<UOp> {
+    let (n, s) = (fixed(op, &x.shape()[axis])?, step as i64);
+    if s == 1 || n == 0 {
+        return Ok(x.clone());
+    }
+    let mut dims: SmallVec<[UOp; 8]> = x.shape().iter().cloned().collect();
+    dims.insert(axis + 1, UOp::index(1));
+    let rows = pad_axis(&x.reshape(&dims), axis + 1, &UOp::index(0), &UOp::index(s - 1));
+    dims.remove(axis);
+    dims[axis] = UOp::index(n * s);
+    Ok(cut(&rows.reshape(&dims), axis, &UOp::index(0), &UOp::index((n - 1) * s + 1)))
+}
+
 impl Tensor {
     /// Convolution of (N, C, spatial…) with a weight (out, C/groups, window…), and a bias for each output channel.
     #[track_caller]
     pub fn conv(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv", None, weight, bias, window)
+        self.convolve("conv", conv, None, weight, bias, window)
     }
     /// Convolution over one spatial dim: (N, C, L).
     #[track_caller]
     pub fn conv1d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv1d", Some(3), weight, bias, window)
+        self.convolve("conv1d", conv, Some(3), weight, bias, window)
     }
     /// Convolution over two spatial dims: (N, C, H, W).
     #[track_caller]
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv2d", Some(4), weight, bias, window)
+        self.convolve("conv2d", conv, Some(4), weight, bias, window)
     }
     /// Convolution over three spatial dims: (N, C, D, H, W).
     #[track_caller]
     pub fn conv3d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv3d", Some(5), weight, bias, window)
+        self.convolve("conv3d", conv, Some(5), weight, bias, window)
+    }
+    /// The transpose of a convolution, of (N, C, spatial…) with a weight (C, out/groups, window…): what its gradient
+    /// by the input computes. See [`Window::padding`] and [`Window::output_padding`].
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let (x, w) = (Tensor::ones([1, 4, 5, 5]), Tensor::ones([4, 2, 3, 3]));
+    /// let y = x.conv_transpose(&w, None, Window::new().stride(2).padding(1).output_padding(1));
+    /// assert_eq!(y.shape(), [1, 2, 10, 10]);
+    /// ```
+    #[track_caller]
+    pub fn conv_transpose(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
+        self.convolve("conv_transpose", conv_transpose, None, weight, bias, window)
+    }
+    /// [`Tensor::conv_transpose`] over one spatial dim.
+    #[track_caller]
+    pub fn conv_transpose1d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
+        self.convolve("conv_transpose1d", conv_transpose, Some(3), weight, bias, window)
+    }
+    /// [`Tensor::conv_transpose`] over two spatial dims.
+    #[track_caller]
+    pub fn conv_transpose2d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
+        self.convolve("conv_transpose2d", conv_transpose, Some(4), weight, bias, window)
+    }
+    /// [`Tensor::conv_transpose`] over three spatial dims.
+    #[track_caller]
+    pub fn conv_transpose3d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
+        self.convolve("conv_transpose3d", conv_transpose, Some(5), weight, bias, window)
     }
     #[track_caller]
     fn convolve(
         &self,
         op: &'static str,
+        how: fn(&'static str, &UOp, &UOp, &Window) -> Result<UOp>,
         rank: Option<usize>,
         weight: &Tensor,
         bias: Option<&Tensor>,
         window: Window,
     ) -> Tensor {
         let _c = call(op);
+        if let (Some(r), Ok(x)) = (rank, self.uop())
+            && x.shape().len() + 1 == r
+        {
+            // one sample without a batch
+            return self.unsqueeze(0).convolve(op, how, rank, weight, bias, window).squeeze(0);
+        }
         self.map(|x| {
             if rank.is_some_and(|r| x.shape().len() != r) {
                 return fail!(
@@ -276,7 +420,7 @@ impl Tensor {
                     rank.unwrap_or(0)
                 );
             }
-            let y = conv(op, x, &weight.uop()?, &window)?;
+            let y = how(op, x, &weight.uop()?, &window)?;
             let Some(b) = bias else { return Ok(y) };
             let b = b.uop()?;
             let c = &y.shape()[1];
@@ -289,91 +433,5 @@ impl Tensor {
             let [y, b] = align(op, [y.cast(dtype), b.cast(dtype).reshape(&d)])?;
             Ok(y.bin(Alu::Add, &b))
         })
-    }
-    /// The greatest of each window over the last dims, as many as `size` has; padding never wins.
-    #[track_caller]
-    pub fn max_pool(&self, size: &[usize], window: Window) -> Tensor {
-        let _c = call("max_pool");
-        self.pool("max_pool", size, &window, |x, spread| {
-            let lowest = Scalar::identity(Alu::Max, x.dtype).unwrap_or(Scalar::zero(x.dtype));
-            let fill = Operand::Tensor(Tensor::of(Ok(UOp::constant(lowest, x.dtype))));
-            let w = spread.windows("max_pool", &spread.padded(x, &fill)?)?;
-            let r = x.shape().len();
-            Ok(w.reduce_axes(Alu::Max, &(r..r + spread.size.len()).collect::<Vec<_>>()))
-        })
-    }
-    /// The mean of each window over the last dims, as many as `size` has.
-    #[track_caller]
-    pub fn avg_pool(&self, size: &[usize], window: Window) -> Tensor {
-        let _c = call("avg_pool");
-        let (count_pad, ceil) = (window.count_pad, window.ceil);
-        self.pool("avg_pool", size, &window, |x, spread| {
-            let (r, n) = (x.shape().len(), spread.size.len());
-            let axes: Vec<usize> = (r..r + n).collect();
-            let v = wide(x);
-            let w = spread.windows("avg_pool", &spread.padded(&v, &0.into())?)?;
-            let padded = spread.padding.iter().any(|p| *p != (0, 0));
-            let mean = if padded && (!count_pad || ceil) {
-                // how many real elements are under each window; padding asked for counts where it should
-                let own = window.spread("avg_pool", size)?;
-                let ones = filled(v.shape(), v.const_like(1));
-                let ones = if count_pad { own.padded(&ones, &1.into())? } else { ones };
-                let mut rest = Spread {
-                    size: spread.size.clone(),
-                    stride: spread.stride.clone(),
-                    dilation: spread.dilation.clone(),
-                    padding: spread.padding.clone(),
-                };
-                if count_pad {
-                    for (p, q) in rest.padding.iter_mut().zip(&own.padding) {
-                        *p = (p.0 - q.0, p.1 - q.1);
-                    }
-                }
-                let counts = rest.windows("avg_pool", &rest.padded(&ones, &0.into())?)?;
-                div(&reduce_node(&w, Alu::Add, &axes), &reduce_node(&counts, Alu::Add, &axes))
-            } else {
-                mean_node(&w, &axes)
-            };
-            Ok(mean.cast(crate::creation::float_of(x.dtype)))
-        })
-    }
-    /// [`Tensor::max_pool`] over the last two dims.
-    #[track_caller]
-    pub fn max_pool2d(&self, size: impl Into<Each>, window: Window) -> Tensor {
-        let _c = call("max_pool2d");
-        self.max_pool(&two(size.into()), window)
-    }
-    /// [`Tensor::avg_pool`] over the last two dims.
-    #[track_caller]
-    pub fn avg_pool2d(&self, size: impl Into<Each>, window: Window) -> Tensor {
-        let _c = call("avg_pool2d");
-        self.avg_pool(&two(size.into()), window)
-    }
-    fn pool(
-        &self,
-        op: &'static str,
-        size: &[usize],
-        window: &Window,
-        f: impl FnOnce(&UOp, &Spread) -> Result<UOp>,
-    ) -> Tensor {
-        self.map(|x| {
-            if x.shape().len() < size.len() || size.is_empty() {
-                return fail!(op, "a window of {size:?} over shape {}", show_all(x.shape()));
-            }
-            let mut spread = window.spread(op, size)?;
-            if window.ceil {
-                spread.ceiled(op, x)?;
-            }
-            let w = f(x, &spread)?;
-            let dims: SmallVec<[UOp; 4]> = w.shape()[..x.shape().len()].iter().cloned().collect();
-            Ok(w.reshape(&dims))
-        })
-    }
-}
-
-fn two(e: Each) -> Vec<usize> {
-    match e.0[..] {
-        [s] => vec![s, s],
-        _ => e.0,
     }
 }

@@ -239,6 +239,12 @@ impl Tensor {
         let _c = call("ones_like");
         self.map(|x| Ok(filled(x.shape(), x.const_like(1))))
     }
+    /// Memory of its own with no particular content, in this tensor's shape and type.
+    #[track_caller]
+    pub fn empty_like(&self) -> Tensor {
+        let _c = call("empty_like");
+        self.zeros_like().contiguous()
+    }
     /// `0, 1, … n-1`, int32.
     #[track_caller]
     pub fn arange(n: impl Into<Dim>) -> Tensor {
@@ -311,13 +317,29 @@ impl Tensor {
         let down = number(end, d).bin(Alu::Sub, &back);
         Tensor::of(Ok(i.lt(&UOp::int(n as i64 / 2, d)).select(&up, &down)))
     }
-    /// The identity matrix, float32.
+    /// `n` numbers from `base` to the `start` to `base` to the `end`, evenly spaced in the exponent, float32.
     #[track_caller]
-    pub fn eye(n: impl Into<Dim>) -> Tensor {
+    pub fn logspace(start: f64, end: f64, n: usize, base: f64) -> Tensor {
+        let _c = call("logspace");
+        Tensor::full((), base).pow(Tensor::linspace(start, end, n))
+    }
+    /// The identity matrix, float32: of one size, or of rows and columns.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// assert_eq!(Tensor::eye((2, 3)).to_vec::<f32>()?, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn eye(dims: impl Into<Dims>) -> Tensor {
         let _c = call("eye");
-        let n = n.into();
-        let i = Tensor::arange(n);
-        i.unsqueeze(1).eq(i.unsqueeze(0)).cast(DType::F32)
+        let dims = dims.into();
+        let (rows, cols) = match &dims.0[..] {
+            [n] => (n, n),
+            [r, c] => (r, c),
+            _ => return Tensor::of(fail!("eye", "takes one or two sizes, not {}", dims.0.len())),
+        };
+        Tensor::arange(rows).unsqueeze(1).eq(Tensor::arange(cols).unsqueeze(0)).cast(DType::F32)
     }
     /// Ones on and below diagonal `k`, float32.
     #[track_caller]
@@ -362,10 +384,16 @@ impl Tensor {
         }
         self.unsqueeze(-1).eq(Tensor::arange(classes).cast(self.dtype()))
     }
-    /// Coordinates of a grid: one tensor for each vector, all of the grid's shape (`ij` order).
+    /// Coordinates of a grid: one tensor for each vector (a scalar counts as one element), all of the grid's shape,
+    /// the first vector running along dim 0 (`ij` order).
     #[track_caller]
     pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
         let _c = call("meshgrid");
+        if let Some(v) = vectors.iter().find(|v| v.rank() > 1) {
+            let e = Error::new("meshgrid", format!("of shape {}, not a vector", v.shape()));
+            return vec![Tensor::failed(e); vectors.len()];
+        }
+        let vectors: Vec<Tensor> = vectors.iter().map(|v| v.reshape([-1])).collect();
         let dims = Dims(vectors.iter().map(|v| v.shape()[0].clone()).collect());
         let n = vectors.len();
         let line = |i: usize| {
@@ -374,6 +402,13 @@ impl Tensor {
             d
         };
         (0..n).map(|i| vectors[i].reshape(line(i)).expand(dims.clone())).collect()
+    }
+    /// [`Tensor::meshgrid`] with the first two dims exchanged: the first vector runs along dim 1 (`xy` order).
+    #[track_caller]
+    pub fn meshgrid_xy(vectors: &[Tensor]) -> Vec<Tensor> {
+        let _c = call("meshgrid");
+        let grid = Tensor::meshgrid(vectors);
+        if vectors.len() < 2 { grid } else { grid.iter().map(|g| g.transpose(0, 1)).collect() }
     }
 }
 

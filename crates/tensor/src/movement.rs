@@ -1,10 +1,9 @@
 //! Moving elements without computing: the six movement ops and what is made of them.
 
-use crate::error::{Error, Result, call, fail};
-use crate::operand::{Operand, literal};
+use crate::error::{Error, Result, call, fail, site};
 use crate::shape::{self, Axes, Dims, dim_as, dim_sub, factors, product, same, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
-use frit_uop::{DType, UOp};
+use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
 
 type Nodes = SmallVec<[UOp; 4]>;
@@ -76,6 +75,17 @@ pub(crate) fn pad_axis(x: &UOp, axis: usize, before: &UOp, after: &UOp) -> UOp {
     (b[axis], a[axis]) = (before.clone(), after.clone());
     x.pad(&b, &a)
 }
+
+/// By how much to rotate: one number, or one for each axis.
+pub struct Shifts(SmallVec<[i64; 4]>);
+macro_rules! shifts_from {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Shifts { fn from(v: $t) -> Shifts { Shifts(SmallVec::from_iter([v as i64])) } }
+        impl<const N: usize> From<[$t; N]> for Shifts { fn from(v: [$t; N]) -> Shifts { Shifts(v.iter().map(|&v| v as i64).collect()) } }
+        impl From<&[$t]> for Shifts { fn from(v: &[$t]) -> Shifts { Shifts(v.iter().map(|&v| v as i64).collect()) } }
+    )*};
+}
+shifts_from!(i32, i64, isize);
 
 impl Tensor {
     /// Same elements in other dims; one may be -1 and is worked out.
@@ -162,17 +172,35 @@ impl Tensor {
         let _c = call("t");
         if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
     }
-    /// A dim moved to another place.
+    /// Dims moved to other places, the rest staying in order.
     #[track_caller]
-    pub fn movedim(&self, from: isize, to: isize) -> Tensor {
+    pub fn movedim(&self, from: impl Into<Axes>, to: impl Into<Axes>) -> Tensor {
         let _c = call("movedim");
+        let (from, to) = (from.into(), to.into());
         self.seen(|x| {
             let rank = x.shape().len();
-            let (f, t) = (shape::axis("movedim", from, rank)?, shape::axis("movedim", to, rank)?);
-            let mut axes: Vec<usize> = (0..rank).filter(|a| *a != f).collect();
-            axes.insert(t, f);
-            Ok(x.permute(&axes))
+            let (f, t) = (from.in_order("movedim", rank)?, to.in_order("movedim", rank)?);
+            if f.len() != t.len() {
+                return fail!("movedim", "{} dims to {} places", f.len(), t.len());
+            }
+            let mut rest = (0..rank).filter(|a| !f.contains(a));
+            let source = |i: usize| match t.iter().position(|p| *p == i) {
+                Some(p) => f[p],
+                None => rest.next().unwrap_or(i),
+            };
+            Ok(x.permute(&(0..rank).map(source).collect::<Vec<_>>()))
         })
+    }
+    /// Turned a quarter, `times` over, from the first of two dims towards the second.
+    #[track_caller]
+    pub fn rot90(&self, times: isize, dim1: isize, dim2: isize) -> Tensor {
+        let _c = call("rot90");
+        match times.rem_euclid(4) {
+            0 => self.flip([dim1, dim2]).flip([dim1, dim2]),
+            1 => self.flip(dim2).transpose(dim1, dim2),
+            2 => self.flip([dim1, dim2]),
+            _ => self.transpose(dim1, dim2).flip(dim2),
+        }
     }
     /// Reversed along axes.
     #[track_caller]
@@ -180,36 +208,6 @@ impl Tensor {
         let _c = call("flip");
         let axes = axes.into();
         self.seen(|x| Ok(x.flip(&axes.resolve("flip", x.shape().len())?)))
-    }
-    /// Padded with a value, by `(before, after)` for each dim from the first; negative amounts cut.
-    #[track_caller]
-    pub fn pad(&self, amounts: &[(isize, isize)], value: impl Into<Operand>) -> Tensor {
-        let _c = call("pad");
-        let value = value.into();
-        self.map(|x| {
-            let s = x.shape();
-            if amounts.len() != s.len() {
-                return fail!("pad", "{} pairs for shape {}", amounts.len(), show_all(s));
-            }
-            let idx = |v: isize| UOp::index(v as i64);
-            let mut inner = x.clone();
-            for (i, &(b, a)) in amounts.iter().enumerate() {
-                let drop = idx(b.min(0) + a.min(0));
-                let size = s[i].fold_add(&drop);
-                if size.bounds.0 < 0 {
-                    return fail!(
-                        "pad",
-                        "({b}, {a}) cuts more than size {} of shape {}",
-                        show(&s[i]),
-                        show_all(s)
-                    );
-                }
-                inner = cut(&inner, i, &idx((-b).max(0)), &size);
-            }
-            let before: Nodes = amounts.iter().map(|p| idx(p.0.max(0))).collect();
-            let after: Nodes = amounts.iter().map(|p| idx(p.1.max(0))).collect();
-            pad_with(&inner, &before, &after, &value)
-        })
     }
     /// A box cut out, by `(begin, end)` for each dim.
     #[track_caller]
@@ -349,6 +347,28 @@ impl Tensor {
             Ok(len) => self.split(len.div_ceil(n).max(1), dim),
         }
     }
+    /// Pieces that end before each of the places along an axis, and one of what is left; places beyond the end count
+    /// as the end.
+    #[track_caller]
+    pub fn tensor_split(&self, places: &[usize], dim: isize) -> Vec<Tensor> {
+        let _c = call("tensor_split");
+        let n = match self.along_size("tensor_split", dim) {
+            Ok(n) => n,
+            Err(e) => return vec![Tensor::failed(e); places.len() + 1],
+        };
+        let begins = std::iter::once(0).chain(places.iter().map(|p| *p.min(&n)));
+        let ends = places.iter().copied().chain([n]).map(|p| p.min(n));
+        begins.zip(ends).map(|(b, e)| self.narrow(dim, b, e.saturating_sub(b))).collect()
+    }
+    /// One tensor for each place along an axis, the axis gone.
+    #[track_caller]
+    pub fn unbind(&self, dim: isize) -> Vec<Tensor> {
+        let _c = call("unbind");
+        match self.along_size("unbind", dim) {
+            Ok(n) => (0..n).map(|i| self.narrow(dim, i, 1).squeeze(dim)).collect(),
+            Err(e) => vec![Tensor::failed(e)],
+        }
+    }
     fn along_size(&self, op: &'static str, dim: isize) -> Result<usize> {
         let x = self.uop()?;
         let a = shape::axis(op, dim, x.shape().len())?;
@@ -395,19 +415,34 @@ impl Tensor {
         }
         Tensor::cat(&tensors.iter().map(|t| t.unsqueeze(dim)).collect::<Vec<_>>(), dim)
     }
-    /// Rotated along an axis: elements that leave at the end come in at the beginning.
+    /// Rotated along axes, a shift for each: elements that leave at the end come in at the beginning. With `..` the
+    /// elements are rotated in row-major order.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([[1, 2], [3, 4]]);
+    /// assert_eq!(x.roll(1, 0).to_vec::<i32>()?, [3, 4, 1, 2]);
+    /// assert_eq!(x.roll([1, 1], [0, 1]).to_vec::<i32>()?, [4, 3, 2, 1]);
+    /// assert_eq!(x.roll(1, ..).to_vec::<i32>()?, [4, 1, 2, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[track_caller]
-    pub fn roll(&self, shift: isize, dim: isize) -> Tensor {
+    pub fn roll(&self, shifts: impl Into<Shifts>, axes: impl Into<Axes>) -> Tensor {
         let _c = call("roll");
+        let (shifts, axes) = (shifts.into().0, axes.into());
         self.map(|x| {
-            let a = shape::axis("roll", dim, x.shape().len())?;
-            let n = fixed("roll", &x.shape()[a])?;
-            if n == 0 {
-                return Ok(x.clone());
+            if axes.is_all() {
+                let [shift] = shifts[..] else {
+                    return fail!("roll", "{} shifts for all elements", shifts.len());
+                };
+                let flat = x.reshape(&[product(x.shape())]);
+                return Ok(rolled(&flat, shift, 0)?.reshape(x.shape()));
             }
-            let k = (shift as i64).rem_euclid(n);
-            let (k, rest) = (UOp::index(k), UOp::index(n - k));
-            Ok(join(&[cut(x, a, &rest, &k), cut(x, a, &UOp::index(0), &rest)], a))
+            let at = axes.in_order("roll", x.shape().len())?;
+            if at.len() != shifts.len() {
+                return fail!("roll", "{} shifts for {} axes", shifts.len(), at.len());
+            }
+            at.iter().zip(&shifts).try_fold(x.clone(), |x, (&a, &k)| rolled(&x, k, a))
         })
     }
     /// The whole repeated along each dim; more counts than dims add dims in front.
@@ -454,6 +489,61 @@ impl Tensor {
             Ok(x.reshape(&from).expand(&to).reshape(&out))
         })
     }
+    /// Each element repeated along an axis as often as `counts` (a vector, one for each) says. Computes the counts.
+    #[track_caller]
+    pub fn repeat_interleave_by(&self, counts: &Tensor, dim: isize) -> Result<Tensor> {
+        let _c = call("repeat_interleave");
+        let n = self.along_size("repeat_interleave", dim)?;
+        let shape = counts.dims()?;
+        if shape != [n] || !counts.dtype().is_int() {
+            return fail!("repeat_interleave", "counts of {} {shape:?} for {n} elements", counts.dtype());
+        }
+        let counts = counts.cast(DType::I64).to_vec::<i64>()?;
+        if let Some(bad) = counts.iter().find(|c| **c < 0) {
+            return fail!("repeat_interleave", "a count of {bad}");
+        }
+        let places: Vec<i64> =
+            counts.iter().enumerate().flat_map(|(i, &c)| std::iter::repeat_n(i as i64, c as usize)).collect();
+        let places = Tensor::from_slice(&places).to(&self.device()?);
+        let out = self.index_select(dim, &places);
+        out.check().map(|_| out)
+    }
+    /// Elements by strides over the row-major order: element `(i, j, …)` is number
+    /// `offset + i*strides[0] + j*strides[1] + …` of this. Places outside are an error.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::arange(6).as_strided(&[2, 3], &[1, 2], 0);
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 2, 4, 1, 3, 5]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn as_strided(&self, dims: &[usize], strides: &[isize], offset: usize) -> Tensor {
+        let _c = call("as_strided");
+        self.map(|x| {
+            if dims.len() != strides.len() {
+                return fail!("as_strided", "{} strides for {} dims", strides.len(), dims.len());
+            }
+            let n = fixed("as_strided", &product(x.shape()))? as i128;
+            let reach = |d: usize, s: isize| (d as i128 - 1).max(0) * s as i128;
+            let reaches = || dims.iter().zip(strides).map(|(&d, &s)| reach(d, s));
+            let (low, high) = reaches().fold((offset as i128, offset as i128), |(l, h), r| (l + r.min(0), h + r.max(0)));
+            if !dims.contains(&0) && (low < 0 || high >= n) {
+                return fail!(
+                    "as_strided",
+                    "dims {dims:?} with strides {strides:?} from {offset} reach {low}..={high} of {n} elements"
+                );
+            }
+            let dtype = if high > i32::MAX as i128 { DType::I64 } else { DType::I32 };
+            let to: Nodes = dims.iter().map(|&d| UOp::index(d as i64)).collect();
+            let mut at = crate::tensor::filled(&to, UOp::int(offset as i64, dtype));
+            for (axis, &stride) in strides.iter().enumerate() {
+                let step = UOp::iota(&to[axis], dtype).bin(Alu::Mul, &UOp::int(stride as i64, dtype));
+                at = at.bin(Alu::Add, &crate::reduce::along_axis(&step, &to, axis));
+            }
+            Ok(x.reshape(&[product(x.shape())]).gather(&at, site("as_strided")))
+        })
+    }
     /// Windows of `size` along an axis, `step` apart, as a new last dim; a view, nothing is copied.
     #[track_caller]
     pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Tensor {
@@ -466,56 +556,16 @@ impl Tensor {
             Ok(w.permute(&axes))
         })
     }
-    /// The diagonal of the last two dims, as the last dim.
-    #[track_caller]
-    pub fn diagonal(&self) -> Tensor {
-        let _c = call("diagonal");
-        self.map(|x| {
-            let s = x.shape();
-            let [.., r, k] = s else { return fail!("diagonal", "of shape {}", show_all(s)) };
-            let n = fixed("diagonal", r)?.min(fixed("diagonal", k)?);
-            let a = s.len() - 2;
-            // a square cut, flattened, read with one more than the row length
-            let sq = cut(&cut(x, a, &UOp::index(0), &UOp::index(n)), a + 1, &UOp::index(0), &UOp::index(n));
-            let mut flat: Nodes = s[..a].iter().cloned().collect();
-            flat.push(UOp::index(n * n));
-            let padded = pad_axis(&sq.reshape(&flat), a, &UOp::index(0), &UOp::index(n));
-            flat[a] = UOp::index(n);
-            flat.push(UOp::index(n + 1));
-            let d = cut(&padded.reshape(&flat), a + 1, &UOp::index(0), &UOp::index(1));
-            flat.pop();
-            Ok(d.reshape(&flat))
-        })
-    }
-    /// A square matrix with this vector on the diagonal.
-    #[track_caller]
-    pub fn diag(&self) -> Tensor {
-        let _c = call("diag");
-        self.map(|x| {
-            let [n] = x.shape() else {
-                return fail!("diag", "of shape {}, not a vector", show_all(x.shape()));
-            };
-            let n = fixed("diag", n)?;
-            let (n1, n_) = (UOp::index(n + 1), UOp::index(n));
-            let rows = pad_axis(&x.reshape(&[n_.clone(), UOp::index(1)]), 1, &UOp::index(0), &n_);
-            let flat = rows.reshape(&[n_.fold_mul(&n1)]);
-            Ok(cut(&flat, 0, &UOp::index(0), &UOp::index(n * n)).reshape(&[n_.clone(), n_]))
-        })
-    }
 }
 
-/// Padded with a value: zeros by the op, other values by a mask.
-pub(crate) fn pad_with(x: &UOp, before: &[UOp], after: &[UOp], value: &Operand) -> Result<UOp> {
-    let padded = x.pad(before, after);
-    let v = match value {
-        Operand::Number(s, _) => literal("pad", *s, x.dtype)?,
-        Operand::Tensor(t) => t.uop()?.cast(x.dtype),
-    };
-    if padded == *x || v == x.const_like(0) {
-        return Ok(padded);
+fn rolled(x: &UOp, shift: i64, axis: usize) -> Result<UOp> {
+    let n = fixed("roll", &x.shape()[axis])?;
+    if n == 0 {
+        return Ok(x.clone());
     }
-    let inside = crate::tensor::filled(x.shape(), UOp::boolean(true)).pad(before, after);
-    Ok(inside.select(&padded, &v))
+    let k = shift.rem_euclid(n);
+    let (k, rest) = (UOp::index(k), UOp::index(n - k));
+    Ok(join(&[cut(x, axis, &rest, &k), cut(x, axis, &UOp::index(0), &rest)], axis))
 }
 
 /// Nodes of one type joined along an axis: each padded to the whole, then chosen by place.

@@ -315,6 +315,10 @@ impl Axes {
         out.sort_unstable();
         Ok(out)
     }
+    /// Whether no axis is named: `..`.
+    pub(crate) fn is_all(&self) -> bool {
+        self.list.is_none()
+    }
     /// The axes as positions in the order given.
     pub(crate) fn in_order(&self, op: &'static str, rank: usize) -> Result<SmallVec<[usize; 4]>> {
         let Some(list) = &self.list else { return Ok((0..rank).collect()) };

@@ -1,13 +1,14 @@
 //! The ops of the golden files, spelled as methods of `Tensor`: a file for each family.
 
 mod core;
+mod moving;
 
 use frit::{Index, Tensor};
 use frit_reference::goldens::Case;
 
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 1] = [core::apply];
+    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 2] = [core::apply, moving::apply];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
