@@ -18,9 +18,15 @@ pub struct Buffer {
     pub memory: Memory,
 }
 
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// No buffer has this number or a larger one yet.
+pub(crate) fn next_id() -> u64 {
+    NEXT.load(Ordering::Relaxed)
+}
+
 impl Buffer {
     fn new(device: &Arc<str>, len: usize, memory: Memory) -> Buffer {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Buffer { id: NEXT.fetch_add(1, Ordering::Relaxed), len, device: device.clone(), memory }
     }
     /// Memory for `len` elements.
@@ -36,6 +42,10 @@ impl Buffer {
             Arg::Buffer(b) => (&**b as &dyn Any).downcast_ref(),
             _ => None,
         }
+    }
+    /// A node that names this memory.
+    pub(crate) fn of_memory(device: &Arc<str>, dtype: DType, memory: Memory) -> UOp {
+        Buffer::new(device, memory.len_bytes() / dtype.size().max(1), memory).into_uop(dtype)
     }
     /// A node that names this buffer.
     pub fn into_uop(self, dtype: DType) -> UOp {
@@ -101,6 +111,11 @@ pub fn element_count(value: &UOp) -> Result<usize, Error> {
 
 /// The bytes of a value, in row-major order; computes it if no one has.
 pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
+    if crate::capture::is_recording() {
+        let why =
+            "data is read while a Jit records: what it is now would be frozen; return the tensor instead";
+        return Err(Error::Graph(why.into()));
+    }
     let realised = crate::realize(std::slice::from_ref(value))?;
     let base = realised.first().and_then(contiguous_base);
     let buffer =

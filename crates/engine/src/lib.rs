@@ -7,17 +7,19 @@
 //! 3. [`plan`]: schedule, lower, render, load — once for a structure, in parallel, cached;
 //! 4. [`run`]: allocate, launch, report.
 //!
-//! Beside it: [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
+//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
 //! [`stats`] (counters), [`measure`] (compile times, for benchmarks).
 
 pub mod assign;
 pub mod buffer;
+pub mod capture;
 pub mod config;
 pub mod devices;
 pub mod error;
 pub mod measure;
 pub mod normalise;
 pub mod plan;
+pub mod program;
 pub mod realize;
 pub mod run;
 pub mod stats;

@@ -9,10 +9,16 @@ use frit_uop::spec::{self, Spec};
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An output's tensor and the caller's list.
 const HOLDERS_OF_AN_OUTPUT: usize = 2;
+
+/// Graphs with stores run one at a time: a version must not be stored twice.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static STORES: Mutex<()> = Mutex::new(());
+    STORES.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 /// Compute the outputs together. Each comes back as a view of the memory that now holds its value; nodes remember it,
 /// so whoever holds one of them computes nothing again.
@@ -24,10 +30,8 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
     if outputs.iter().any(|o| o.any(|n| n.op == Op::Copy)) {
         copy_between_devices(outputs)?;
     }
-    // graphs with stores run one at a time: a version must not be stored twice
-    static STORES: Mutex<()> = Mutex::new(());
     let has_stores = outputs.iter().any(|o| o.any(|n| n.op == Op::After && n.realized().is_none()));
-    let _guard = has_stores.then(|| STORES.lock().unwrap_or_else(|e| e.into_inner()));
+    let _guard = has_stores.then(one_at_a_time);
 
     let known = use_realized(outputs);
     let mut ready: Vec<UOp> = outputs.iter().map(|o| known[o].clone()).collect();

@@ -2,8 +2,8 @@
 
 use crate::buffer::Buffer;
 use crate::normalise::Normal;
-use crate::plan::{Call, Plan};
-use crate::{Error, config, stats};
+use crate::plan::Plan;
+use crate::{Error, capture, config, stats};
 use frit_runtime::Memory;
 use frit_schedule::BufRef;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error>
     let arena = dev.alloc(plan.schedule.arena_bytes)?;
     let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, t.len * t.dtype.size()));
     let temps = temps.collect::<Result<Vec<Memory>, _>>()?;
+    let recorded = capture::begin_run(device, &plan.schedule.temps);
     let (begin, mut total, mut done) = (Instant::now(), Duration::ZERO, (0, 0));
     for call in &plan.calls {
         let bufs =
@@ -32,10 +33,11 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error>
         if debug >= 2 {
             let time = call.kernel.loaded.time(&bufs, &vars, dims)?;
             total += time;
-            report(call, time, flops, bytes, dev.memory_stats().in_use);
+            report(&call.kernel.name, time, flops, bytes, dev.memory_stats().in_use);
         } else {
             call.kernel.loaded.launch(&bufs, &vars, dims)?;
         }
+        capture::launched(&call.kernel, &call.args, &normal.buffers, &normal.bindings, recorded);
     }
     dev.synchronize()?;
     if debug >= 1 {
@@ -58,11 +60,12 @@ fn memory<'a>(arg: BufRef, normal: &'a Normal, temps: &'a [Memory]) -> Result<&'
     }
 }
 
-fn report(call: &Call, time: Duration, flops: u64, bytes: u64, in_use: usize) {
+/// One line for people.
+pub(crate) fn report(name: &str, time: Duration, flops: u64, bytes: u64, in_use: usize) {
     let s = time.as_secs_f64().max(1e-9);
     eprintln!(
         "{:40} {:10.1} us {:8.1} GFLOP/s {:8.1} GB/s {:8.1} MB in use",
-        call.kernel.name,
+        name,
         s * 1e6,
         flops as f64 / s / 1e9,
         bytes as f64 / s / 1e9,

@@ -15,10 +15,12 @@ pub struct Stats {
     pub bytes: u64,
     /// Arithmetic operations they did.
     pub flops: u64,
+    /// Recordings made by a Jit.
+    pub captures: u64,
 }
 
 thread_local! {
-    static COUNTERS: Cell<Stats> = const { Cell::new(Stats { schedules: 0, compiles: 0, launches: 0, bytes: 0, flops: 0 }) };
+    static COUNTERS: Cell<Stats> = const { Cell::new(Stats { schedules: 0, compiles: 0, launches: 0, bytes: 0, flops: 0, captures: 0 }) };
 }
 
 /// The counters of this thread now: a thread counts what it asked for, whoever did the work.
@@ -41,6 +43,7 @@ impl std::ops::Sub for Stats {
             launches: self.launches - o.launches,
             bytes: self.bytes - o.bytes,
             flops: self.flops - o.flops,
+            captures: self.captures - o.captures,
         }
     }
 }
@@ -51,9 +54,15 @@ pub(crate) fn count_schedule() {
 pub(crate) fn count_compiles(n: u64) {
     count(|s| s.compiles += n);
 }
+pub(crate) fn count_capture() {
+    count(|s| s.captures += 1);
+}
 pub(crate) fn count_launch(bytes: u64, flops: u64) {
+    count_launches(1, bytes, flops);
+}
+pub(crate) fn count_launches(n: u64, bytes: u64, flops: u64) {
     count(|s| {
-        s.launches += 1;
+        s.launches += n;
         s.bytes += bytes;
         s.flops += flops;
     });

@@ -16,7 +16,7 @@ mod group;
 mod hazards;
 mod index;
 mod lower;
-mod memory;
+pub mod memory;
 mod order;
 mod plan;
 mod prepare;

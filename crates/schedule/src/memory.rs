@@ -7,12 +7,44 @@ use crate::{BufRef, Temp};
 /// Every temporary starts at a multiple of this.
 const ALIGN: usize = 64;
 
-/// A temporary's bytes and the kernels between which it is needed.
-struct Life {
-    temp: usize,
-    bytes: usize,
-    first: usize,
-    last: usize,
+/// Bytes that are needed from one step to another, both included.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// How many.
+    pub bytes: usize,
+    /// First step.
+    pub first: usize,
+    /// Last step.
+    pub last: usize,
+}
+
+/// Offsets at which these can live in one arena, and the arena's size: the largest first, each at the lowest place that
+/// is free during its life.
+pub fn place(lives: &[Life]) -> (Vec<usize>, usize) {
+    let mut order: Vec<usize> = (0..lives.len()).collect();
+    order.sort_by_key(|&i| (std::cmp::Reverse(lives[i].bytes), lives[i].first));
+    let (mut offsets, mut size) = (vec![0; lives.len()], 0);
+    let mut placed: Vec<(usize, usize, usize, usize)> = vec![]; // offset, end, first, last; by offset
+    for i in order {
+        let l = &lives[i];
+        let bytes = l.bytes.next_multiple_of(ALIGN).max(ALIGN);
+        let (mut offset, mut best) = (0, None::<(usize, usize)>);
+        for &(start, end, first, last) in &placed {
+            if last < l.first || first > l.last {
+                continue;
+            }
+            if start >= offset + bytes && best.is_none_or(|(gap, _)| start - offset < gap) {
+                best = Some((start - offset, offset));
+            }
+            offset = offset.max(end);
+        }
+        let offset = best.map_or(offset, |(_, o)| o);
+        offsets[i] = offset;
+        size = size.max(offset + bytes);
+        let at = placed.partition_point(|p| p.0 <= offset);
+        placed.insert(at, (offset, offset + bytes, l.first, l.last));
+    }
+    (offsets, size)
 }
 
 /// Fills [`crate::Schedule::temps`] and `arena_bytes`; temporaries are numbered by first use.
@@ -27,33 +59,17 @@ pub fn plan_memory(plan: &mut Plan) -> Result<(), Error> {
             let (dtype, len) = temps[*t as usize];
             let n = *number[*t as usize].get_or_insert_with(|| {
                 schedule.temps.push(Temp { dtype, len, offset: 0 });
-                let bytes = (len * dtype.size()).next_multiple_of(ALIGN).max(ALIGN);
-                lives.push(Life { temp: schedule.temps.len() - 1, bytes, first: k, last: k });
-                schedule.temps.len() - 1
+                lives.push(Life { bytes: len * dtype.size(), first: k, last: k });
+                lives.len() - 1
             });
             lives[n].last = k;
             *a = BufRef::Temp(n as u32);
         }
     }
-    // the largest first, each at the lowest place that is free during its life
-    lives.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.first));
-    let mut placed: Vec<(usize, usize, usize, usize)> = vec![]; // offset, end, first, last; by offset
-    for l in &lives {
-        let (mut offset, mut best) = (0, None::<(usize, usize)>);
-        for &(start, end, first, last) in &placed {
-            if last < l.first || first > l.last {
-                continue;
-            }
-            if start >= offset + l.bytes && best.is_none_or(|(gap, _)| start - offset < gap) {
-                best = Some((start - offset, offset));
-            }
-            offset = offset.max(end);
-        }
-        let offset = best.map_or(offset, |(_, o)| o);
-        schedule.temps[l.temp].offset = offset;
-        schedule.arena_bytes = schedule.arena_bytes.max(offset + l.bytes);
-        let at = placed.partition_point(|p| p.0 <= offset);
-        placed.insert(at, (offset, offset + l.bytes, l.first, l.last));
+    let (offsets, size) = place(&lives);
+    for (temp, offset) in schedule.temps.iter_mut().zip(offsets) {
+        temp.offset = offset;
     }
+    schedule.arena_bytes = size;
     Ok(())
 }

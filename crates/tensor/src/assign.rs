@@ -12,9 +12,69 @@ use crate::error::{Result, call, fail};
 use crate::index::{Basic, Index, Indices, basic, writable_places};
 use crate::operand::Operand;
 use crate::shape::{self, show_all};
-use crate::tensor::{Tensor, check_devices, expand_to, filled, is_memory};
+use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled, is_memory};
 use frit_uop::{DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, Weak};
+
+/// Tensors that were assigned to; some may still be waiting to be computed.
+static PENDING: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static WATCHED: RefCell<Option<Vec<Tensor>>> = const { RefCell::new(None) };
+}
+
+fn remember(t: &Tensor) {
+    WATCHED.with_borrow_mut(|w| {
+        if let Some(list) = w.as_mut().filter(|list| !list.iter().any(|o| o.is_same(t))) {
+            list.push(t.clone());
+        }
+    });
+    let mut pending = PENDING.lock().unwrap_or_else(|e| e.into_inner());
+    // forget the dead and the computed when there are as many as the waiting may be
+    if pending.len() >= pending.capacity() {
+        pending.retain(|w| w.upgrade().is_some_and(|i| is_pending(&Tensor(i))));
+    }
+    pending.push(Arc::downgrade(&t.0));
+}
+
+fn is_pending(t: &Tensor) -> bool {
+    t.uop().is_ok_and(|n| {
+        let mut n = &n;
+        while n.op.is_movement() {
+            n = &n.src[0];
+        }
+        n.op == Op::After && n.realized().is_none()
+    })
+}
+
+/// Compute every assignment that waits, in whatever tensor: a replay sees memory only.
+pub(crate) fn compute_pending() -> Result<()> {
+    let pending = std::mem::take(&mut *PENDING.lock().unwrap_or_else(|e| e.into_inner()));
+    let waiting: Vec<Tensor> =
+        pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_pending).collect();
+    if waiting.is_empty() { Ok(()) } else { Tensor::realize_all(&waiting.iter().collect::<Vec<_>>()) }
+}
+
+/// Run `f` and list the tensors it assigns to on this thread.
+pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> (T, Vec<Tensor>) {
+    struct Stop;
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            WATCHED.take();
+        }
+    }
+    let _stop = Stop;
+    WATCHED.set(Some(vec![]));
+    let result = f();
+    (result, WATCHED.take().unwrap_or_default())
+}
+
+/// The tensors assigned to so far.
+pub(crate) fn watched() -> Vec<Tensor> {
+    WATCHED.with_borrow(|w| w.clone().unwrap_or_default())
+}
 
 /// A value brought to the shape and type of the place it goes to.
 fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
@@ -114,6 +174,7 @@ impl Tensor {
         });
         match result {
             Ok((mine, base)) => {
+                remember(base.as_ref().map_or(self, |(b, _)| b));
                 if let Some((base, new)) = base {
                     base.set_uop(Ok(new));
                 }

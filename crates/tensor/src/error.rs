@@ -124,6 +124,18 @@ impl Drop for Call {
     }
 }
 
+/// Run a function of the user's inside an open call: errors born in it belong to its own lines.
+pub(crate) fn outside<T>(f: impl FnOnce() -> T) -> T {
+    struct Back(Option<(&'static str, &'static Location<'static>)>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let _back = Back(CURRENT.take());
+    f()
+}
+
 /// The number of the open call in the table of places that kernels can blame.
 #[track_caller]
 pub(crate) fn site(op: &'static str) -> u32 {

@@ -7,7 +7,7 @@
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
 //! `movement`, [`index`], `elementwise` (with `composite` and `trig` under it), `activation`, `reduce`, `linalg`,
 //! [`conv`], `norm`, [`loss`], `gradient`, `assign`, `bitcast`, `blob` (files and borrowed
-//! memory), [`realize`], `display`.
+//! memory), [`realize`], [`jit`], `display`.
 
 mod activation;
 mod assign;
@@ -22,6 +22,7 @@ mod elementwise;
 pub mod error;
 mod gradient;
 pub mod index;
+pub mod jit;
 mod linalg;
 pub mod loss;
 mod movement;
@@ -42,6 +43,7 @@ pub use creation::{Element, Nested};
 pub use error::{Call, Error, Result, call};
 pub use frit_uop::{DType, Scalar};
 pub use index::{Ellipsis, Index, Indices, NewAxis, step};
+pub use jit::{Bundle, Jit};
 pub use loss::{CrossEntropy, Reduction};
 pub use movement::Shifts;
 pub use operand::Operand;

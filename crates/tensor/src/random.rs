@@ -11,6 +11,7 @@ use crate::realize;
 use crate::shape::{self, Dims};
 use crate::tensor::{Tensor, expand_to, number};
 use frit_uop::{Alu, DType, UOp};
+use std::cell::RefCell;
 use std::f64::consts as c;
 use std::sync::Mutex;
 
@@ -25,20 +26,46 @@ pub fn manual_seed(seed: u64) {
     *STREAM.lock().unwrap_or_else(|e| e.into_inner()) = Stream { seed, next: 0 };
 }
 
+/// Take the next `count` elements of the stream: its seed and where they begin.
+pub(crate) fn reserve(count: u64) -> (u64, u64) {
+    let mut s = STREAM.lock().unwrap_or_else(|e| e.into_inner());
+    let at = s.next;
+    s.next = s.next.wrapping_add(count);
+    (s.seed, at)
+}
+
+/// A place in the stream as kernels read it.
+pub(crate) fn place(seed: u64, at: u64) -> Vec<u8> {
+    [at, seed].iter().flat_map(|v| v.to_ne_bytes()).collect()
+}
+
+thread_local! {
+    static WATCHED: RefCell<Option<Vec<(UOp, u64)>>> = const { RefCell::new(None) };
+}
+
+/// Run `f` and list the draws it makes on this thread: the buffer with the place, and how many elements it takes.
+pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> (T, Vec<(UOp, u64)>) {
+    struct Stop;
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            WATCHED.take();
+        }
+    }
+    let _stop = Stop;
+    WATCHED.set(Some(vec![]));
+    let result = f();
+    (result, WATCHED.take().unwrap_or_default())
+}
+
 /// The next 64 random bits for each element.
 fn bits(op: &'static str, dims: &Dims) -> Result<UOp> {
     let dims = sizes(op, dims)?;
     let n = shape::product(&dims);
     // a variable size takes its value of this time, so the stream is the same as with a number
     let Some(count) = shape::value_of(&n) else { return fail!(op, "size {} has no value", shape::show(&n)) };
-    let (seed, at) = {
-        let mut s = STREAM.lock().unwrap_or_else(|e| e.into_inner());
-        let at = s.next;
-        s.next = s.next.wrapping_add(count as u64);
-        (s.seed, at)
-    };
-    let bytes: Vec<u8> = [at, seed].iter().flat_map(|v| v.to_ne_bytes()).collect();
-    let state = realize::from_bytes(DType::U64, 2, &bytes)?;
+    let (seed, at) = reserve(count as u64);
+    let state = realize::from_bytes(DType::U64, 2, &place(seed, at))?;
+    WATCHED.with_borrow_mut(|w| w.iter_mut().for_each(|list| list.push((state.clone(), count as u64))));
     let part =
         |i: i64| expand_to(&state.shrink(&[UOp::index(i)], &[UOp::index(1)]), std::slice::from_ref(&n));
     let counter = UOp::iota(&n, DType::U64).bin(Alu::Add, &part(0));

@@ -3,5 +3,6 @@ mod assign;
 mod behaviour;
 mod errors;
 mod fusion;
+mod jit;
 mod memory;
 mod tiny;

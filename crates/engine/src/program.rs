@@ -1,0 +1,334 @@
+//! A recorded program: launches that are repeated with new inputs, and the memory they share.
+
+use crate::buffer::{Buffer, contiguous_base};
+use crate::normalise::{Bindings, normalise};
+use crate::plan::Compiled;
+use crate::{Error, config, stats};
+use frit_abi::DType;
+use frit_runtime::{Bound, Device, Memory};
+use frit_uop::{Arg, Op, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where a piece of memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Given with each call.
+    Input(usize),
+    /// Fresh with each call.
+    Output(usize),
+    /// Kept: constants and state.
+    Held(usize),
+    /// Shared by intermediates.
+    Arena { offset: usize, bytes: usize },
+}
+
+/// A kernel and where its arguments are.
+pub(crate) struct Launch {
+    pub kernel: Arc<Compiled>,
+    pub args: Vec<Place>,
+    pub vars: Vec<Var>,
+    /// All variables as they were, for extents.
+    pub frozen: Bindings,
+}
+
+/// A variable of a launch.
+pub(crate) enum Var {
+    /// Takes the value it is bound to in the shapes of the inputs.
+    Bound(Arc<str>),
+    /// Is what it was.
+    Frozen(i64),
+}
+
+/// A result.
+pub(crate) struct Output {
+    /// The result as a view of `Param` 0.
+    pub view: UOp,
+    pub bytes: usize,
+    pub dtype: DType,
+    /// Where the launches leave it: an output's own place, or elsewhere, to be copied from there.
+    pub from: Place,
+}
+
+/// What is launched again and again.
+pub struct Program {
+    device: Arc<str>,
+    dev: Arc<dyn Device>,
+    launches: Vec<Launch>,
+    steps: Vec<Bound>,
+    held: Vec<Memory>,
+    /// Holders of each kept allocation that belong to the program itself.
+    own: Vec<usize>,
+    /// Keeps the intermediates' memory.
+    arena: Memory,
+    /// (step, argument) of every use, by input and by output.
+    patches: [Vec<Vec<(usize, usize)>>; 2],
+    /// Steps whose extents or variables follow the inputs.
+    varying: Vec<usize>,
+    outputs: Vec<Output>,
+    written_inputs: Vec<usize>,
+    draws: Vec<usize>,
+    state: Vec<usize>,
+    cost: (u64, u64),
+}
+
+impl Program {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        device: Arc<str>,
+        launches: Vec<Launch>,
+        once: Vec<Launch>,
+        held: Vec<Memory>,
+        arena: usize,
+        outputs: Vec<Output>,
+        written_inputs: Vec<usize>,
+        draws: Vec<usize>,
+        state: Vec<usize>,
+        inputs: usize,
+        bindings: Bindings,
+    ) -> Result<Program, Error> {
+        let dev = frit_runtime::device(&device)?;
+        let arena = dev.alloc(arena)?;
+        let mut patches = [vec![vec![]; inputs], vec![vec![]; outputs.len()]];
+        let mut steps = vec![];
+        for (step, l) in launches.iter().enumerate() {
+            for (arg, place) in l.args.iter().enumerate() {
+                match place {
+                    Place::Input(i) => patches[0][*i].push((step, arg)),
+                    Place::Output(i) => patches[1][*i].push((step, arg)),
+                    _ => {}
+                }
+            }
+            steps.push(l.bind(&*dev, &held, &arena, &bindings)?);
+        }
+        for l in &once {
+            l.bind(&*dev, &held, &arena, &bindings)?.launch()?;
+        }
+        dev.synchronize()?;
+        let ours = || held.iter().chain(steps.iter().flat_map(Bound::buffers));
+        let own = held.iter().map(|m| ours().filter(|o| o.same_allocation(m)).count()).collect();
+        let varies = |l: &Launch| l.vars.iter().any(|v| matches!(v, Var::Bound(_)));
+        let varying = (0..launches.len()).filter(|&i| varies(&launches[i])).collect();
+        let cost =
+            launches.iter().map(|l| l.kernel.cost(&l.frozen)).fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
+        Ok(Program {
+            device,
+            dev,
+            launches,
+            steps,
+            held,
+            own,
+            arena,
+            patches,
+            varying,
+            outputs,
+            written_inputs,
+            draws,
+            state,
+            cost,
+        })
+    }
+
+    /// How many kernels a replay launches.
+    pub fn kernels(&self) -> usize {
+        self.steps.len()
+    }
+    /// Bytes of the arena that holds the intermediates.
+    pub fn arena_bytes(&self) -> usize {
+        self.arena.len_bytes()
+    }
+    /// Inputs that a replay writes to.
+    pub fn written_inputs(&self) -> &[usize] {
+        &self.written_inputs
+    }
+    /// Whether it writes to memory that outlives it.
+    fn has_state(&self) -> bool {
+        !self.state.is_empty() || !self.written_inputs.is_empty()
+    }
+    /// How many pieces of kept memory no one else holds. More than right after the capture: someone who had one was
+    /// given other memory since, and the program would not see it.
+    pub fn orphans(&self) -> usize {
+        self.held.iter().zip(&self.own).filter(|(m, own)| m.holders() <= **own).count()
+    }
+    /// Put new bytes into a random place.
+    pub fn set_draw(&self, i: usize, bytes: &[u8]) -> Result<(), Error> {
+        let Some(memory) = self.draws.get(i).and_then(|&h| self.held.get(h)) else { return Ok(()) };
+        Ok(memory.copy_in(0, bytes)?)
+    }
+
+    /// Launch everything again with these inputs, which are in memory and have the signature of those recorded.
+    pub fn replay(&mut self, inputs: &[UOp]) -> Result<Vec<UOp>, Error> {
+        let begin = Instant::now();
+        let _guard = self.has_state().then(crate::realize::one_at_a_time);
+        let memory = |n: &UOp| contiguous_base(n).and_then(Buffer::of).map(|b| b.memory.clone());
+        for (input, uses) in inputs.iter().zip(&self.patches[0]) {
+            let memory = memory(input).ok_or_else(|| Error::Graph("an input is not in memory".into()))?;
+            for &(step, arg) in uses {
+                if self.steps[step].addresses()[arg] != memory.address() || !memory.is_writable() {
+                    self.steps[step].set_buffer(arg, &memory)?;
+                }
+            }
+        }
+        let mut results: Vec<Memory> = vec![];
+        for (output, uses) in self.outputs.iter().zip(&self.patches[1]) {
+            let fresh = self.dev.alloc(output.bytes)?;
+            for &(step, arg) in uses {
+                self.steps[step].set_buffer(arg, &fresh)?;
+            }
+            results.push(fresh);
+        }
+        let mut bindings = Bindings::default();
+        if !self.varying.is_empty() {
+            bindings = crate::capture::bindings_of(inputs)?;
+            for &i in &self.varying {
+                let (vars, dims) = self.launches[i].numbers(&bindings)?;
+                self.steps[i].set_vars(&vars, dims)?;
+            }
+        }
+        self.launch_all()?;
+        for (i, output) in self.outputs.iter().enumerate() {
+            let from = match output.from {
+                Place::Output(j) if j == i => continue,
+                Place::Output(j) => results[j].clone(),
+                Place::Input(j) => {
+                    memory(&inputs[j]).ok_or_else(|| Error::Graph("an input is gone".into()))?
+                }
+                Place::Held(h) => self.held[h].clone(),
+                Place::Arena { offset, bytes } => self.arena.view(offset, bytes)?,
+            };
+            let mut bytes = vec![0; output.bytes.min(from.len_bytes())];
+            from.copy_out(0, &mut bytes)?;
+            results[i].copy_in(0, &bytes)?;
+        }
+        stats::count_launches(self.steps.len() as u64, self.cost.1, self.cost.0);
+        if config::debug()? == 1 {
+            let ms = begin.elapsed().as_secs_f64() * 1e3;
+            eprintln!("replay: {} kernels in {ms:.3} ms", self.steps.len());
+        }
+        let outputs = self.outputs.iter().zip(results);
+        outputs.map(|(o, m)| o.value(Buffer::of_memory(&self.device, o.dtype, m), &bindings)).collect()
+    }
+
+    fn launch_all(&self) -> Result<(), Error> {
+        if config::debug()? >= 2 {
+            for (step, l) in self.steps.iter().zip(&self.launches) {
+                let start = Instant::now();
+                step.launch()?;
+                self.dev.synchronize()?;
+                let (flops, bytes) = l.kernel.cost(&l.frozen);
+                crate::run::report(
+                    &l.kernel.name,
+                    start.elapsed(),
+                    flops,
+                    bytes,
+                    self.dev.memory_stats().in_use,
+                );
+            }
+            return Ok(());
+        }
+        for step in &self.steps {
+            step.launch()?;
+        }
+        Ok(self.dev.synchronize()?)
+    }
+}
+
+impl Launch {
+    /// Variables and extents for these bindings of the inputs' variables.
+    fn numbers(&self, bound: &Bindings) -> Result<(Vec<i64>, frit_abi::LaunchDims), Error> {
+        let mut all = self.frozen.clone();
+        all.extend(bound.iter().map(|(k, v)| (k.clone(), *v)));
+        let value = |v: &Var| match v {
+            Var::Frozen(n) => Ok(*n),
+            Var::Bound(name) => {
+                bound.get(name).copied().ok_or_else(|| Error::Graph(format!("variable {name} has no value")))
+            }
+        };
+        let vars = self.vars.iter().map(value).collect::<Result<Vec<i64>, _>>()?;
+        Ok((vars, self.kernel.dims(&all)?))
+    }
+
+    /// The launch with memory for its arguments; stand-ins for inputs and outputs.
+    fn bind(
+        &self,
+        dev: &dyn Device,
+        held: &[Memory],
+        arena: &Memory,
+        bindings: &Bindings,
+    ) -> Result<Bound, Error> {
+        let (vars, dims) = self.numbers(bindings)?;
+        let params = self.kernel.loaded.params().iter().filter_map(|p| match p {
+            frit_abi::Param::Buffer { dtype, len, .. } => Some(len * dtype.size()),
+            frit_abi::Param::Var { .. } => None,
+        });
+        let memory = |(place, bytes): (&Place, usize)| match *place {
+            Place::Held(h) => Ok(held[h].clone()),
+            Place::Arena { offset, bytes } => arena.view(offset, bytes),
+            Place::Input(_) | Place::Output(_) => dev.alloc(bytes),
+        };
+        let bufs = self.args.iter().zip(params).map(memory).collect::<Result<Vec<_>, _>>()?;
+        Ok(Bound::new(self.kernel.loaded.clone(), bufs, vars, dims)?)
+    }
+}
+
+impl Output {
+    /// The result in this buffer, with variables at these values.
+    fn value(&self, buffer: UOp, bindings: &Bindings) -> Result<UOp, Error> {
+        let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+        for n in self.view.toposort() {
+            match (n.op, &n.arg) {
+                (Op::Param, _) => _ = map.insert(n, buffer.clone()),
+                (Op::Variable, Arg::Var { name, .. }) => {
+                    let Some(v) = bindings.get(name) else {
+                        return Err(Error::Graph(format!(
+                            "a result depends on variable {name}, which no input has"
+                        )));
+                    };
+                    let bound = n.bind(*v);
+                    map.insert(n, bound);
+                }
+                _ => {}
+            }
+        }
+        Ok(self.view.substitute(&map))
+    }
+}
+
+/// What must be the same from call to call: the inputs without their memory, and which of them are the same memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Signature {
+    inputs: Vec<UOp>,
+    same: Vec<usize>,
+    device: Option<Arc<str>>,
+}
+
+impl Signature {
+    /// Of inputs in memory.
+    pub fn of(inputs: &[UOp]) -> Result<Signature, Error> {
+        let bases: Vec<Option<&UOp>> = inputs.iter().map(contiguous_base).collect();
+        let same = bases.iter().map(|b| bases.iter().position(|o| o == b).unwrap_or_default()).collect();
+        let normal = inputs.iter().map(|i| Ok(normalise(i)?.sink)).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Signature { inputs: normal, same, device: inputs.iter().find_map(|i| i.device()) })
+    }
+    /// The inputs, as views of parameters.
+    pub fn inputs(&self) -> &[UOp] {
+        &self.inputs
+    }
+    /// In words: `float32 (3, 4), int32 (2,)`.
+    pub fn describe(&self) -> String {
+        let shape = |n: &UOp| {
+            let dims = n.shape().iter().map(|d| d.as_int().map_or_else(|| name(d), |v| v.to_string()));
+            dims.collect::<Vec<_>>().join(", ")
+        };
+        let one = |n: &UOp| format!("{} ({})", n.dtype, shape(n));
+        self.inputs.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn name(dim: &UOp) -> String {
+    match &dim.arg {
+        Arg::Var { name, .. } => name.to_string(),
+        _ => "?".into(),
+    }
+}

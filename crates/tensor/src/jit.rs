@@ -1,0 +1,397 @@
+//! A function recorded once and replayed: what its kernels cost is what a call costs (decision 008).
+//!
+//! ```
+//! use frit_tensor::{Jit, Tensor};
+//!
+//! let total = Tensor::new([0.0f32]);
+//! let held = total.clone();
+//! let add = Jit::new(move |(x, y): (Tensor, Tensor)| {
+//!     let sum = &x + &y;
+//!     held.assign(&held + sum.sum(..));
+//!     Ok(sum)
+//! });
+//! let mut last = None;
+//! for i in 0..5 {
+//!     // the first call runs plainly, the second is recorded, the others are replayed: no one can tell
+//!     last = Some(add.call((Tensor::full([2], i), Tensor::new([10, 20])))?);
+//! }
+//! assert_eq!(last.unwrap().to_vec::<i32>()?, [14, 24]);
+//! assert_eq!(total.to_vec::<f32>()?, [170.0]);
+//! # Ok::<(), frit_tensor::Error>(())
+//! ```
+//!
+//! **What is captured.** Launches, on memory. Inputs are checked by shape, type and device and then patched in, results
+//! are fresh at each call, tensors that the function assigns to are written in place, random numbers go on, variables
+//! bound in the shapes of inputs take their new values. What depends on none of these is computed once.
+//!
+//! **What is frozen.** Everything else: numbers read from the host, branches taken, the length of a Rust loop. Reading
+//! a tensor (`item`, `to_vec`, printing) inside the function is an error while it is recorded. A tensor that the function
+//! leaves behind must be returned or assigned to one that was there before.
+//!
+//! **What is never seen.** A value changing under someone: where an assigned tensor's old value is held elsewhere, that
+//! call runs plainly.
+
+use crate::assign;
+use crate::error::{Error, Result, call, fail, outside};
+use crate::random;
+use crate::tensor::{Inner, Tensor};
+use frit_engine::capture::{self, Refusal};
+use frit_engine::program::{Program, Signature};
+use frit_uop::{Op, UOp};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Calls in a row that cannot be recorded before it is an error.
+const TRIES: u32 = 3;
+/// Signatures that a Jit remembers.
+const SIGNATURES: usize = 64;
+
+/// Tensors in some structure: what a Jit takes and gives. A tensor, a tuple, an array or a list of such, or nothing.
+pub trait Bundle: Sized {
+    /// Add its tensors to the list, in order, and say how they were arranged.
+    fn take_apart(self, into: &mut Vec<Tensor>) -> Form;
+    /// Arrange tensors again.
+    fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Self;
+}
+
+/// How tensors are arranged in a [`Bundle`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// A tensor.
+    One,
+    /// Several.
+    Many(Vec<Form>),
+}
+
+impl Form {
+    fn part(&self, i: usize) -> &Form {
+        match self {
+            Form::Many(parts) => parts.get(i).unwrap_or(&Form::One),
+            Form::One => self,
+        }
+    }
+    fn len(&self) -> usize {
+        match self {
+            Form::Many(parts) => parts.len(),
+            Form::One => 1,
+        }
+    }
+}
+
+fn missing() -> Tensor {
+    Tensor::failed(Error::elsewhere("jit", "there are fewer tensors than before"))
+}
+
+impl Bundle for Tensor {
+    fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
+        into.push(self);
+        Form::One
+    }
+    fn put_together(_: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Tensor {
+        from.next().unwrap_or_else(missing)
+    }
+}
+impl Bundle for () {
+    fn take_apart(self, _: &mut Vec<Tensor>) -> Form {
+        Form::Many(vec![])
+    }
+    fn put_together(_: &Form, _: &mut std::vec::IntoIter<Tensor>) {}
+}
+impl<B: Bundle> Bundle for Vec<B> {
+    fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
+        Form::Many(self.into_iter().map(|b| b.take_apart(into)).collect())
+    }
+    fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Vec<B> {
+        (0..form.len()).map(|i| B::put_together(form.part(i), from)).collect()
+    }
+}
+impl<B: Bundle, const N: usize> Bundle for [B; N] {
+    fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
+        Form::Many(self.into_iter().map(|b| b.take_apart(into)).collect())
+    }
+    fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> [B; N] {
+        std::array::from_fn(|i| B::put_together(form.part(i), from))
+    }
+}
+macro_rules! tuples {
+    ($(($($name:ident $i:tt),+);)*) => { $(
+        impl<$($name: Bundle),+> Bundle for ($($name,)+) {
+            fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
+                Form::Many(vec![$(self.$i.take_apart(into)),+])
+            }
+            fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Self {
+                ($($name::put_together(form.part($i), from),)+)
+            }
+        }
+    )* };
+}
+tuples! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+}
+
+type Function<I, O> = Box<dyn FnMut(I) -> Result<O> + Send>;
+
+/// A function whose launches are recorded at the second call and replayed from the third on.
+///
+/// Calls from several threads take turns.
+pub struct Jit<I, O> {
+    recorded: Mutex<Recorded<I, O>>,
+    /// The thread that is in a call, so that a function that calls its own Jit is told so.
+    caller: AtomicU64,
+    recapture: bool,
+}
+
+struct Recorded<I, O> {
+    function: Function<I, O>,
+    entries: Vec<Entry>,
+}
+
+/// What is known of one signature.
+struct Entry {
+    key: (Signature, Form),
+    tries: u32,
+    ready: Option<Ready>,
+}
+
+struct Ready {
+    program: Program,
+    output: Form,
+    state: Vec<State>,
+    /// How many elements each random draw takes from the stream.
+    draws: Vec<u64>,
+    orphans: usize,
+}
+
+/// A tensor that the function assigns to.
+struct State {
+    handle: Weak<Inner>,
+    node: UOp,
+    holders: usize,
+}
+
+impl State {
+    /// Whether the tensor is what it was at the capture and no one else sees its memory.
+    fn is_ours(&self) -> bool {
+        let Some(handle) = self.handle.upgrade() else { return true };
+        let same = Tensor(handle).uop().is_ok_and(|n| n == self.node);
+        same && holders(&self.node) <= self.holders
+    }
+}
+
+/// Handles of a view and of everything between it and its memory.
+fn holders(view: &UOp) -> usize {
+    let (mut n, mut count) = (view, view.ref_count());
+    while n.op != Op::Buffer && !n.src.is_empty() {
+        n = &n.src[0];
+        count += n.ref_count();
+    }
+    count
+}
+
+/// How far a view is from its memory.
+fn depth(view: &UOp) -> usize {
+    let (mut n, mut depth) = (view, 1);
+    while n.op != Op::Buffer && !n.src.is_empty() {
+        n = &n.src[0];
+        depth += 1;
+    }
+    depth
+}
+
+impl<I: Bundle, O: Bundle> Jit<I, O> {
+    /// A Jit of a function of tensors. It must compute the same way each time it is called.
+    pub fn new(function: impl FnMut(I) -> Result<O> + Send + 'static) -> Jit<I, O> {
+        let recorded = Recorded { function: Box::new(function), entries: vec![] };
+        Jit { recorded: Mutex::new(recorded), caller: AtomicU64::new(0), recapture: false }
+    }
+    /// Record again for inputs of another shape, type, device or arrangement, instead of refusing them.
+    pub fn recapture(mut self) -> Jit<I, O> {
+        self.recapture = true;
+        self
+    }
+    /// Forget what was recorded; the next call runs plainly.
+    pub fn reset(&self) {
+        self.lock().entries.clear();
+    }
+    /// How many kernels a replay of each recorded signature launches.
+    pub fn kernels(&self) -> Vec<usize> {
+        self.lock().entries.iter().filter_map(|e| e.ready.as_ref()).map(|r| r.program.kernels()).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Recorded<I, O>> {
+        self.recorded.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Call the function, or replay what it did.
+    #[track_caller]
+    pub fn call(&self, inputs: I) -> Result<O> {
+        let _c = call("jit");
+        let me = thread_number();
+        if self.caller.load(Ordering::Relaxed) == me {
+            return fail!("jit", "the function calls its own Jit");
+        }
+        let mut recorded = self.lock();
+        struct Leave<'a>(&'a AtomicU64);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.store(0, Ordering::Relaxed);
+            }
+        }
+        self.caller.store(me, Ordering::Relaxed);
+        let _leave = Leave(&self.caller);
+        // inside another recording its launches belong to that
+        if capture::is_recording() {
+            return outside(|| (recorded.function)(inputs));
+        }
+        let mut tensors = vec![];
+        let form = inputs.take_apart(&mut tensors);
+        Tensor::realize_all(&tensors.iter().collect::<Vec<_>>())?;
+        assign::compute_pending()?;
+        let key = (engine(Signature::of(&nodes(&tensors)?))?, form);
+        let at = recorded.find(&key, self.recapture)?;
+        recorded.call(at, tensors)
+    }
+}
+
+impl<I: Bundle, O: Bundle> Recorded<I, O> {
+    /// The entry of a signature, a new one if need be.
+    fn find(&mut self, key: &(Signature, Form), recapture: bool) -> Result<usize> {
+        if let Some(at) = self.entries.iter().position(|e| e.key == *key) {
+            return Ok(at);
+        }
+        if let Some(first) = self.entries.first().filter(|_| !recapture) {
+            let (known, given) = (first.key.0.describe(), key.0.describe());
+            return fail!(
+                "jit",
+                "recorded for inputs {known}, called with {given}; make another Jit, or `recapture` this one"
+            );
+        }
+        if self.entries.len() >= SIGNATURES {
+            self.entries.remove(0);
+        }
+        self.entries.push(Entry { key: key.clone(), tries: 0, ready: None });
+        // the first call of a signature only warms up
+        Ok(self.entries.len() - 1)
+    }
+
+    fn call(&mut self, at: usize, tensors: Vec<Tensor>) -> Result<O> {
+        let entry = &mut self.entries[at];
+        let form = entry.key.1.clone();
+        if let Some(ready) = &mut entry.ready {
+            if ready.program.orphans() > ready.orphans {
+                entry.ready = None;
+            } else if ready.can_replay(&tensors) {
+                let outputs = ready.replay(tensors)?;
+                return Ok(O::put_together(&ready.output, &mut outputs.into_iter()));
+            } else {
+                return self.plainly(&form, tensors);
+            }
+        }
+        if entry.tries == 0 {
+            entry.tries = 1;
+            return self.plainly(&form, tensors).inspect_err(|_| _ = self.entries.pop());
+        }
+        self.record(at, &form, tensors)
+    }
+
+    fn plainly(&mut self, form: &Form, tensors: Vec<Tensor>) -> Result<O> {
+        let inputs = I::put_together(form, &mut tensors.into_iter());
+        let output = outside(|| (self.function)(inputs))?;
+        let mut results = vec![];
+        let form = output.take_apart(&mut results);
+        Tensor::realize_all(&results.iter().collect::<Vec<_>>())?;
+        Ok(O::put_together(&form, &mut results.into_iter()))
+    }
+
+    fn record(&mut self, at: usize, form: &Form, tensors: Vec<Tensor>) -> Result<O> {
+        let (((result, draws), assigned), tape) = capture::record(|| {
+            assign::watch(|| {
+                random::watch(|| {
+                    let inputs = I::put_together(form, &mut tensors.clone().into_iter());
+                    let output = outside(|| (self.function)(inputs))?;
+                    let mut results = vec![];
+                    let form = output.take_apart(&mut results);
+                    let mut all: Vec<Tensor> = assign::watched();
+                    all.extend(results.iter().cloned());
+                    Tensor::realize_all(&all.iter().collect::<Vec<_>>())?;
+                    Ok((results, form))
+                })
+            })
+        });
+        let (results, output) = result?;
+        let assigned: Vec<Tensor> = assigned;
+        let entry = &mut self.entries[at];
+        let states: Vec<UOp> = draws.iter().map(|d| d.0.clone()).collect();
+        match tape.finish(&nodes(&tensors)?, &nodes(&results)?, &states) {
+            Ok(program) => {
+                drop(states);
+                let is_input = |t: &Tensor| tensors.iter().any(|i| i.is_same(t));
+                let state = assigned.iter().filter(|t| !is_input(t)).filter_map(State::of).collect();
+                let draws = draws.into_iter().map(|d| d.1).collect();
+                let orphans = program.orphans();
+                entry.ready = Some(Ready { program, output: output.clone(), state, draws, orphans });
+            }
+            Err(Refusal::Kept(why)) => {
+                entry.tries += 1;
+                if entry.tries > TRIES {
+                    return fail!("jit", "the function cannot be replayed: {why}");
+                }
+            }
+            Err(Refusal::Never(e)) => return fail!("jit", "the function cannot be recorded: {e}"),
+        }
+        Ok(O::put_together(&output, &mut results.into_iter()))
+    }
+}
+
+impl Ready {
+    /// Whether launching again writes only where no one else looks.
+    fn can_replay(&self, inputs: &[Tensor]) -> bool {
+        // the tensor itself holds the view, we do while we look, and the view holds what is below it
+        let sole = |t: &Tensor| t.uop().is_ok_and(|n| holders(&n) == depth(&n) + 1);
+        self.state.iter().all(State::is_ours)
+            && self.program.written_inputs().iter().all(|&i| inputs.get(i).is_some_and(sole))
+    }
+
+    fn replay(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        if !self.draws.is_empty() {
+            let (seed, mut at) = random::reserve(self.draws.iter().sum());
+            for (i, count) in self.draws.iter().enumerate() {
+                engine(self.program.set_draw(i, &random::place(seed, at)))?;
+                at = at.wrapping_add(*count);
+            }
+        }
+        let outputs = engine(self.program.replay(&nodes(&inputs)?))?;
+        Ok(outputs.into_iter().map(|n| Tensor::of(Ok(n))).collect())
+    }
+}
+
+impl State {
+    fn of(t: &Tensor) -> Option<State> {
+        let node = t.uop().ok()?;
+        // the tensor, and this
+        let holders = holders(&node);
+        Some(State { handle: Arc::downgrade(&t.0), node, holders })
+    }
+}
+
+fn nodes(tensors: &[Tensor]) -> Result<Vec<UOp>> {
+    tensors.iter().map(Tensor::uop).collect()
+}
+
+fn engine<T>(r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
+    r.map_err(|e| Error::of_call("jit", e.to_string()))
+}
+
+/// A number of this thread, not 0.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.with(|n| *n)
+}
