@@ -29,5 +29,5 @@ pub use layers::{
 };
 pub use mode::{is_training, training};
 pub use module::{Module, visit_field};
-pub use optim::{Adam, AdamW, Optimizer, Sgd};
+pub use optim::{Adagrad, Adam, AdamW, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use state::StateDict;

@@ -1,6 +1,6 @@
 //! Adam and AdamW, with the values torch gives.
 
-use super::{Optimizer, Params, scalar_beside};
+use super::{Optimizer, Params, bias_correction, has_params, remember, scalar_beside};
 use crate::Module;
 use frit_tensor::{Result, Tensor};
 
@@ -18,6 +18,8 @@ pub struct AdamFamily<const DECOUPLED: bool> {
     params: Params,
     m: Vec<Tensor>,
     v: Vec<Tensor>,
+    /// The largest `v` so far, with `amsgrad`.
+    largest: Vec<Tensor>,
     /// How many steps were made.
     steps: Tensor,
     beta1: f64,
@@ -36,7 +38,8 @@ impl<const DECOUPLED: bool> AdamFamily<DECOUPLED> {
         let (m, v) = (params.zeros(), params.zeros());
         let steps = scalar_beside(&params.lr_tensor, 0.0);
         let weight_decay = if DECOUPLED { 0.01 } else { 0.0 };
-        Ok(AdamFamily { params, m, v, steps, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay })
+        let (beta1, beta2, eps) = (0.9, 0.999, 1e-8);
+        Ok(AdamFamily { params, m, v, largest: Vec::new(), steps, beta1, beta2, eps, weight_decay })
     }
     /// How slowly the means of the gradient and of its square follow.
     pub fn betas(mut self, beta1: f64, beta2: f64) -> Self {
@@ -53,19 +56,15 @@ impl<const DECOUPLED: bool> AdamFamily<DECOUPLED> {
         self.weight_decay = decay;
         self
     }
-    /// 1 - beta^t, by way of `expm1`: the plain form loses four digits in float32.
-    fn bias_correction(&self, beta: f64) -> Tensor {
-        -(&self.steps * beta.ln()).expm1()
+    /// Divides by the largest mean square so far, which never falls.
+    pub fn amsgrad(mut self) -> Self {
+        self.largest = self.params.zeros();
+        self
     }
 }
 
 impl<const DECOUPLED: bool> Optimizer for AdamFamily<DECOUPLED> {
-    fn params(&self) -> &Params {
-        &self.params
-    }
-    fn params_mut(&mut self) -> &mut Params {
-        &mut self.params
-    }
+    has_params!();
     fn begin(&self) {
         self.steps.assign(&(&self.steps + 1.0));
     }
@@ -78,15 +77,21 @@ impl<const DECOUPLED: bool> Optimizer for AdamFamily<DECOUPLED> {
                 false => grad = &grad + &value * self.weight_decay,
             }
         }
-        let m = &self.m[i] + (&grad - &self.m[i]) * (1.0 - self.beta1);
-        let v = &self.v[i] * self.beta2 + grad.square() * (1.0 - self.beta2);
-        self.m[i].assign(&m);
-        self.v[i].assign(&v);
-        let rate = lr / self.bias_correction(self.beta1);
-        let scale = v.sqrt() / self.bias_correction(self.beta2).sqrt() + self.eps;
+        let m = remember(&self.m[i], &self.m[i] + (&grad - &self.m[i]) * (1.0 - self.beta1));
+        let v = remember(&self.v[i], &self.v[i] * self.beta2 + grad.square() * (1.0 - self.beta2));
+        let square = match self.largest.get(i) {
+            Some(largest) => remember(largest, largest.maximum(&v)),
+            None => v,
+        };
+        let rate = lr / bias_correction(&self.steps, self.beta1);
+        let scale = square.sqrt() / bias_correction(&self.steps, self.beta2).sqrt() + self.eps;
         value - rate * (m / scale)
     }
-    fn state(&self) -> Vec<&Tensor> {
-        self.m.iter().chain(&self.v).chain([&self.steps]).collect()
+    fn slots(&self) -> Vec<(&'static str, &[Tensor])> {
+        let all = [("exp_avg", &self.m[..]), ("exp_avg_sq", &self.v), ("max_exp_avg_sq", &self.largest)];
+        all.into_iter().filter(|(_, tensors)| !tensors.is_empty()).collect()
+    }
+    fn steps(&self) -> Option<&Tensor> {
+        Some(&self.steps)
     }
 }

@@ -4,6 +4,7 @@ mod derive;
 mod goldens;
 mod layers;
 mod optim;
+mod optim_goldens;
 mod safetensors;
 mod state;
 
