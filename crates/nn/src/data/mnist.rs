@@ -1,6 +1,6 @@
-//! The MNIST digits.
+//! The MNIST digits, and data sets in the same format (Fashion-MNIST).
 
-use super::idx;
+use super::{Dataset, idx};
 use frit_tensor::{Error, Result, Tensor};
 use std::path::Path;
 
@@ -26,10 +26,14 @@ impl Mnist {
     pub fn test() -> Result<Mnist> {
         Mnist::open(&super::find("mnist")?, "t10k")
     }
-    /// `{part}-images-idx3-ubyte.gz` and `{part}-labels-idx1-ubyte.gz` of a folder.
+    /// `{part}-images-idx3-ubyte` and `{part}-labels-idx1-ubyte` of a folder, gzipped (`.gz`) or not: those of
+    /// Fashion-MNIST have the same names.
     pub fn open(folder: &Path, part: &str) -> Result<Mnist> {
-        let images_path = folder.join(format!("{part}-images-idx3-ubyte.gz"));
-        let labels_path = folder.join(format!("{part}-labels-idx1-ubyte.gz"));
+        let path = |name: &str| {
+            let plain = folder.join(format!("{part}-{name}-ubyte"));
+            if plain.is_file() { plain } else { plain.with_extension("gz") }
+        };
+        let (images_path, labels_path) = (path("images-idx3"), path("labels-idx1"));
         let images = idx::read(&images_path)?;
         let labels = idx::read(&labels_path)?;
         let fail =
@@ -60,16 +64,18 @@ impl Mnist {
     #[track_caller]
     pub fn batch(&self, samples: &[usize]) -> Result<(Tensor, Tensor)> {
         let _c = frit_tensor::call("batch");
-        if let Some(i) = samples.iter().find(|i| **i >= self.len()) {
-            return Err(Error::new("batch", format!("sample {i} of {}", self.len())));
-        }
-        let size = self.rows * self.cols;
-        let pixels = samples.iter().flat_map(|i| &self.images[i * size..(i + 1) * size]);
-        let images: Vec<f32> = pixels.map(|p| *p as f32 / 255.0).collect();
-        let labels: Vec<i32> = samples.iter().map(|i| self.labels[*i] as i32).collect();
-        let images = Tensor::from_vec(images, [samples.len(), 1, self.rows, self.cols]);
-        let labels = Tensor::from_slice(&labels);
-        images.check().and(labels.check()).map(|()| (images, labels))
+        super::images_and_labels(&self.images, &self.labels, [1, self.rows, self.cols], samples)
+    }
+}
+
+impl Dataset for Mnist {
+    /// As [`Mnist::batch`].
+    type Batch = (Tensor, Tensor);
+    fn len(&self) -> usize {
+        self.labels.len()
+    }
+    fn batch(&self, samples: &[usize]) -> Result<(Tensor, Tensor)> {
+        Mnist::batch(self, samples)
     }
 }
 
