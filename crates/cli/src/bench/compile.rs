@@ -6,6 +6,9 @@ use frit::engine::measure;
 use frit::nn::*;
 use frit::*;
 
+/// Kernels of the recorded program that measures a launch.
+const CHAIN: usize = 64;
+
 /// Build a graph with `outputs` on the NULL device, then time every stage to rendered code.
 fn compile(outputs: impl Fn() -> Result<Vec<Tensor>>) -> Result<Line> {
     let start = measure::thread_time();
@@ -102,9 +105,20 @@ pub fn benches() -> Vec<Bench> {
         Bench::new("launch_add", || {
             let (a, b) = (Tensor::ones([16]).contiguous(), Tensor::ones([16]).contiguous());
             Tensor::realize_all(&[&a, &b])?;
-            let line = super::time(|| (&a + &b).realize().map(|_| ()))?;
-            let us = line.ms * 1e3;
-            Ok(line.with("us", us))
+            let one = Jit::new(|(a, b): (Tensor, Tensor)| Ok(a + b));
+            let many =
+                Jit::new(|(a, b): (Tensor, Tensor)| Ok((0..CHAIN).fold(a, |a, _| (a + &b).contiguous())));
+            let repeat = |jit: &Jit<(Tensor, Tensor), Tensor>| {
+                let call = || jit.call((a.clone(), b.clone())).map(|_| ());
+                (0..3).try_for_each(|_| call())?;
+                super::time(|| (0..CHAIN).try_for_each(|_| call()))
+            };
+            let plain = super::time(|| (&a + &b).realize().map(|_| ()))?;
+            let (call, chain) = (repeat(&one)?, repeat(&many)?);
+            // one kernel more or less in a recorded program; a call of a program of one kernel; a kernel not recorded
+            let us = (chain.ms - call.ms) * 1e3 / (CHAIN * (CHAIN - 1)) as f64;
+            let line = Line::new(us / 1e3).with("us", us).with("call_us", call.ms * 1e3 / CHAIN as f64);
+            Ok(line.with("plain_us", plain.ms * 1e3))
         }),
     ]
 }
