@@ -6,7 +6,7 @@
 use crate::buffer::{Buffer, contiguous_base};
 use crate::normalise::{Bindings, normalise};
 use crate::plan::Compiled;
-use crate::program::{Launch, Output, Place, Program, Var};
+use crate::program::{Launch, Output, Parts, Place, Program, Var};
 use crate::{Error, stats};
 use frit_abi::Param;
 use frit_runtime::Memory;
@@ -325,19 +325,9 @@ impl Tape {
         });
         let state = state.collect();
         stats::count_capture();
-        Program::new(
-            device,
-            launches,
-            once,
-            held,
-            arena,
-            results,
-            written_inputs,
-            draws,
-            state,
-            ins.len(),
-            bound,
-        )
+        let (outputs, inputs) = (results, ins.len());
+        let parts = Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, draws };
+        Program::new(parts, &once, &bound)
     }
 
     fn bytes(&self, piece: usize) -> usize {

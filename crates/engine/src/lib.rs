@@ -7,7 +7,7 @@
 //! 3. [`plan`]: schedule, lower, render, load — once for a structure, in parallel, cached;
 //! 4. [`run`]: allocate, launch, report.
 //!
-//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
+//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
 //! [`stats`] (counters), [`measure`] (compile times, for benchmarks).
 
 pub mod assign;
@@ -20,6 +20,7 @@ pub mod measure;
 pub mod normalise;
 pub mod plan;
 pub mod program;
+pub mod program_file;
 pub mod realize;
 pub mod run;
 pub mod stats;

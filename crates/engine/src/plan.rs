@@ -8,7 +8,7 @@ use frit_runtime::Loaded;
 use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Arg, Linear, UOp, text};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -34,6 +34,8 @@ pub struct Call {
 pub struct Compiled {
     /// For people.
     pub name: Arc<str>,
+    /// What it was made from.
+    pub ast: UOp,
     /// On the device.
     pub loaded: Arc<dyn Loaded>,
     /// Variables in the order of its arguments.
@@ -46,7 +48,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    fn new(linear: &Linear, loaded: Arc<dyn Loaded>) -> Compiled {
+    fn new(ast: UOp, linear: &Linear, loaded: Arc<dyn Loaded>) -> Compiled {
         let special = |prefix: &str, i: usize| {
             let name = format!("{prefix}{i}");
             let found = linear.specials.iter().find(|s| matches!(&s.arg, Arg::Name(n) if **n == *name));
@@ -58,6 +60,7 @@ impl Compiled {
         });
         Compiled {
             name: linear.name.clone(),
+            ast,
             loaded,
             vars: vars.collect(),
             grid: ["gidx", "lidx"].map(|p| std::array::from_fn(|i| special(p, i))),
@@ -166,7 +169,8 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
         let (k, mb) = (schedule.kernels.len(), schedule.arena_bytes as f64 / 1e6);
         eprintln!("schedule: {k} kernels, {mb:.1} MB of temporaries, {ms:.1} ms");
     }
-    let kernels = load_kernels(&schedule, device)?;
+    let asts: Vec<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
+    let kernels = load_kernels(&asts, device)?;
     let calls = schedule.kernels.iter().zip(kernels).map(|(k, kernel)| Call { kernel, args: k.args.clone() });
     let plan = Arc::new(Plan { calls: calls.collect(), schedule });
     lock(&PLANS).insert(key, plan.clone());
@@ -190,18 +194,16 @@ fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
     Ok(())
 }
 
-/// The kernels of a schedule, in order: those not known yet are lowered in parallel and loaded together.
-fn load_kernels(schedule: &Schedule, device: &Arc<str>) -> Result<Vec<Arc<Compiled>>, Error> {
+/// The kernels of these graphs, in order: those not known yet are lowered in parallel and loaded together.
+pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Compiled>>, Error> {
     let (dev, seed) = (frit_runtime::device(device)?, CHAOS.get());
     let mut known: FxHashMap<UOp, Arc<Compiled>> = FxHashMap::default();
     let mut missing: Vec<UOp> = vec![];
-    for k in &schedule.kernels {
-        if known.contains_key(&k.ast) || missing.contains(&k.ast) {
-            continue;
-        }
-        match lock(&KERNELS).get(&(k.ast.clone(), device.clone(), seed)) {
-            Some(c) => _ = known.insert(k.ast.clone(), c),
-            None => missing.push(k.ast.clone()),
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    for ast in asts.iter().filter(|a| seen.insert(a)) {
+        match lock(&KERNELS).get(&(ast.clone(), device.clone(), seed)) {
+            Some(c) => _ = known.insert(ast.clone(), c),
+            None => missing.push(ast.clone()),
         }
     }
     let render = renderer(device);
@@ -210,7 +212,7 @@ fn load_kernels(schedule: &Schedule, device: &Arc<str>) -> Result<Vec<Arc<Compil
     let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
     for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
-        let compiled = Arc::new(Compiled::new(linear, loaded?));
+        let compiled = Arc::new(Compiled::new(ast.clone(), linear, loaded?));
         if config::debug()? >= 6 {
             let text = compiled.loaded.disassembly().unwrap_or_else(|e| e.to_string());
             eprintln!("machine code of {}:\n{text}", compiled.name);
@@ -218,7 +220,7 @@ fn load_kernels(schedule: &Schedule, device: &Arc<str>) -> Result<Vec<Arc<Compil
         lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());
         known.insert(ast, compiled);
     }
-    Ok(schedule.kernels.iter().map(|k| known[&k.ast].clone()).collect())
+    Ok(asts.iter().map(|ast| known[ast].clone()).collect())
 }
 
 /// Program to source or bytecode.

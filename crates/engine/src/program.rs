@@ -51,13 +51,27 @@ pub(crate) struct Output {
     pub from: Place,
 }
 
+/// A program as it is written down: what a file of one holds.
+pub(crate) struct Parts {
+    pub device: Arc<str>,
+    pub launches: Vec<Launch>,
+    /// Memory that is kept.
+    pub held: Vec<Memory>,
+    /// Bytes shared by intermediates.
+    pub arena: usize,
+    pub outputs: Vec<Output>,
+    pub inputs: usize,
+    pub written_inputs: Vec<usize>,
+    /// Kept memory that is written by the launches, and that holds places in the random stream.
+    pub state: Vec<usize>,
+    pub draws: Vec<usize>,
+}
+
 /// What is launched again and again.
 pub struct Program {
-    device: Arc<str>,
+    pub(crate) parts: Parts,
     dev: Arc<dyn Device>,
-    launches: Vec<Launch>,
     steps: Vec<Bound>,
-    held: Vec<Memory>,
     /// Holders of each kept allocation that belong to the program itself.
     own: Vec<usize>,
     /// Keeps the intermediates' memory.
@@ -66,33 +80,17 @@ pub struct Program {
     patches: [Vec<Vec<(usize, usize)>>; 2],
     /// Steps whose extents or variables follow the inputs.
     varying: Vec<usize>,
-    outputs: Vec<Output>,
-    written_inputs: Vec<usize>,
-    draws: Vec<usize>,
-    state: Vec<usize>,
     cost: (u64, u64),
 }
 
 impl Program {
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn new(
-        device: Arc<str>,
-        launches: Vec<Launch>,
-        once: Vec<Launch>,
-        held: Vec<Memory>,
-        arena: usize,
-        outputs: Vec<Output>,
-        written_inputs: Vec<usize>,
-        draws: Vec<usize>,
-        state: Vec<usize>,
-        inputs: usize,
-        bindings: Bindings,
-    ) -> Result<Program, Error> {
-        let dev = frit_runtime::device(&device)?;
-        let arena = dev.alloc(arena)?;
-        let mut patches = [vec![vec![]; inputs], vec![vec![]; outputs.len()]];
+    /// Bind every launch to its memory. `once` are launched now, and never again.
+    pub(crate) fn new(parts: Parts, once: &[Launch], bindings: &Bindings) -> Result<Program, Error> {
+        let dev = frit_runtime::device(&parts.device)?;
+        let arena = dev.alloc(parts.arena)?;
+        let mut patches = [vec![vec![]; parts.inputs], vec![vec![]; parts.outputs.len()]];
         let mut steps = vec![];
-        for (step, l) in launches.iter().enumerate() {
+        for (step, l) in parts.launches.iter().enumerate() {
             for (arg, place) in l.args.iter().enumerate() {
                 match place {
                     Place::Input(i) => patches[0][*i].push((step, arg)),
@@ -100,34 +98,20 @@ impl Program {
                     _ => {}
                 }
             }
-            steps.push(l.bind(&*dev, &held, &arena, &bindings)?);
+            steps.push(l.bind(&*dev, &parts.held, &arena, bindings)?);
         }
-        for l in &once {
-            l.bind(&*dev, &held, &arena, &bindings)?.launch()?;
+        for l in once {
+            l.bind(&*dev, &parts.held, &arena, bindings)?.launch()?;
         }
         dev.synchronize()?;
+        let held = &parts.held;
         let ours = || held.iter().chain(steps.iter().flat_map(Bound::buffers));
         let own = held.iter().map(|m| ours().filter(|o| o.same_allocation(m)).count()).collect();
         let varies = |l: &Launch| l.vars.iter().any(|v| matches!(v, Var::Bound(_)));
-        let varying = (0..launches.len()).filter(|&i| varies(&launches[i])).collect();
-        let cost =
-            launches.iter().map(|l| l.kernel.cost(&l.frozen)).fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-        Ok(Program {
-            device,
-            dev,
-            launches,
-            steps,
-            held,
-            own,
-            arena,
-            patches,
-            varying,
-            outputs,
-            written_inputs,
-            draws,
-            state,
-            cost,
-        })
+        let varying = (0..steps.len()).filter(|&i| varies(&parts.launches[i])).collect();
+        let costs = parts.launches.iter().map(|l| l.kernel.cost(&l.frozen));
+        let cost = costs.fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
+        Ok(Program { parts, dev, steps, own, arena, patches, varying, cost })
     }
 
     /// How many kernels a replay launches.
@@ -140,20 +124,22 @@ impl Program {
     }
     /// Inputs that a replay writes to.
     pub fn written_inputs(&self) -> &[usize] {
-        &self.written_inputs
+        &self.parts.written_inputs
     }
     /// Whether it writes to memory that outlives it.
     fn has_state(&self) -> bool {
-        !self.state.is_empty() || !self.written_inputs.is_empty()
+        !self.parts.state.is_empty() || !self.parts.written_inputs.is_empty()
     }
     /// How many pieces of kept memory no one else holds. More than right after the capture: someone who had one was
     /// given other memory since, and the program would not see it.
     pub fn orphans(&self) -> usize {
-        self.held.iter().zip(&self.own).filter(|(m, own)| m.holders() <= **own).count()
+        self.parts.held.iter().zip(&self.own).filter(|(m, own)| m.holders() <= **own).count()
     }
     /// Put new bytes into a random place.
     pub fn set_draw(&self, i: usize, bytes: &[u8]) -> Result<(), Error> {
-        let Some(memory) = self.draws.get(i).and_then(|&h| self.held.get(h)) else { return Ok(()) };
+        let Some(memory) = self.parts.draws.get(i).and_then(|&h| self.parts.held.get(h)) else {
+            return Ok(());
+        };
         Ok(memory.copy_in(0, bytes)?)
     }
 
@@ -171,7 +157,7 @@ impl Program {
             }
         }
         let mut results: Vec<Memory> = vec![];
-        for (output, uses) in self.outputs.iter().zip(&self.patches[1]) {
+        for (output, uses) in self.parts.outputs.iter().zip(&self.patches[1]) {
             let fresh = self.dev.alloc(output.bytes)?;
             for &(step, arg) in uses {
                 self.steps[step].set_buffer(arg, &fresh)?;
@@ -182,19 +168,19 @@ impl Program {
         if !self.varying.is_empty() {
             bindings = crate::capture::bindings_of(inputs)?;
             for &i in &self.varying {
-                let (vars, dims) = self.launches[i].numbers(&bindings)?;
+                let (vars, dims) = self.parts.launches[i].numbers(&bindings)?;
                 self.steps[i].set_vars(&vars, dims)?;
             }
         }
         self.launch_all()?;
-        for (i, output) in self.outputs.iter().enumerate() {
+        for (i, output) in self.parts.outputs.iter().enumerate() {
             let from = match output.from {
                 Place::Output(j) if j == i => continue,
                 Place::Output(j) => results[j].clone(),
                 Place::Input(j) => {
                     memory(&inputs[j]).ok_or_else(|| Error::Graph("an input is gone".into()))?
                 }
-                Place::Held(h) => self.held[h].clone(),
+                Place::Held(h) => self.parts.held[h].clone(),
                 Place::Arena { offset, bytes } => self.arena.view(offset, bytes)?,
             };
             let mut bytes = vec![0; output.bytes.min(from.len_bytes())];
@@ -206,13 +192,13 @@ impl Program {
             let ms = begin.elapsed().as_secs_f64() * 1e3;
             eprintln!("replay: {} kernels in {ms:.3} ms", self.steps.len());
         }
-        let outputs = self.outputs.iter().zip(results);
-        outputs.map(|(o, m)| o.value(Buffer::of_memory(&self.device, o.dtype, m), &bindings)).collect()
+        let outputs = self.parts.outputs.iter().zip(results);
+        outputs.map(|(o, m)| o.value(Buffer::of_memory(&self.parts.device, o.dtype, m), &bindings)).collect()
     }
 
     fn launch_all(&self) -> Result<(), Error> {
         if config::debug()? >= 2 {
-            for (step, l) in self.steps.iter().zip(&self.launches) {
+            for (step, l) in self.steps.iter().zip(&self.parts.launches) {
                 let start = Instant::now();
                 step.launch()?;
                 self.dev.synchronize()?;
@@ -295,12 +281,22 @@ impl Output {
     }
 }
 
+/// Everything a program needs in another process, besides the machine: see [`program_file`](crate::program_file).
+pub struct Saved {
+    /// The program.
+    pub program: Program,
+    /// What it takes.
+    pub signature: Signature,
+    /// Words of whoever saved it.
+    pub notes: Vec<u64>,
+}
+
 /// What must be the same from call to call: the inputs without their memory, and which of them are the same memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Signature {
-    inputs: Vec<UOp>,
-    same: Vec<usize>,
-    device: Option<Arc<str>>,
+    pub(crate) inputs: Vec<UOp>,
+    pub(crate) same: Vec<usize>,
+    pub(crate) device: Option<Arc<str>>,
 }
 
 impl Signature {
@@ -310,10 +306,6 @@ impl Signature {
         let same = bases.iter().map(|b| bases.iter().position(|o| o == b).unwrap_or_default()).collect();
         let normal = inputs.iter().map(|i| Ok(normalise(i)?.sink)).collect::<Result<Vec<_>, Error>>()?;
         Ok(Signature { inputs: normal, same, device: inputs.iter().find_map(|i| i.device()) })
-    }
-    /// The inputs, as views of parameters.
-    pub fn inputs(&self) -> &[UOp] {
-        &self.inputs
     }
     /// In words: `float32 (3, 4), int32 (2,)`.
     pub fn describe(&self) -> String {

@@ -36,8 +36,10 @@ use crate::error::{Error, Result, call, fail, outside};
 use crate::random;
 use crate::tensor::{Inner, Tensor};
 use frit_engine::capture::{self, Refusal};
-use frit_engine::program::{Program, Signature};
+use frit_engine::program::{Program, Saved, Signature};
+use frit_engine::program_file;
 use frit_uop::{Op, UOp};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -74,6 +76,25 @@ impl Form {
         match self {
             Form::Many(parts) => parts.len(),
             Form::One => 1,
+        }
+    }
+    /// As numbers: 0 for a tensor, else one more than how many there are, then each.
+    fn write(&self, into: &mut Vec<u64>) {
+        match self {
+            Form::One => into.push(0),
+            Form::Many(parts) => {
+                into.push(parts.len() as u64 + 1);
+                parts.iter().for_each(|p| p.write(into));
+            }
+        }
+    }
+    fn read(from: &mut std::vec::IntoIter<u64>, depth: usize) -> Option<Form> {
+        match from.next()? {
+            0 => Some(Form::One),
+            n if depth < 16 && n as usize <= from.len() + 1 => {
+                (1..n).map(|_| Form::read(from, depth + 1)).collect::<Option<_>>().map(Form::Many)
+            }
+            _ => None,
         }
     }
 }
@@ -147,7 +168,8 @@ pub struct Jit<I, O> {
 }
 
 struct Recorded<I, O> {
-    function: Function<I, O>,
+    /// None where the recording came from a file.
+    function: Option<Function<I, O>>,
     entries: Vec<Entry>,
 }
 
@@ -206,7 +228,7 @@ fn depth(view: &UOp) -> usize {
 impl<I: Bundle, O: Bundle> Jit<I, O> {
     /// A Jit of a function of tensors. It must compute the same way each time it is called.
     pub fn new(function: impl FnMut(I) -> Result<O> + Send + 'static) -> Jit<I, O> {
-        let recorded = Recorded { function: Box::new(function), entries: vec![] };
+        let recorded = Recorded { function: Some(Box::new(function)), entries: vec![] };
         Jit { recorded: Mutex::new(recorded), caller: AtomicU64::new(0), recapture: false }
     }
     /// Record again for inputs of another shape, type, device or arrangement, instead of refusing them.
@@ -221,6 +243,53 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     /// How many kernels a replay of each recorded signature launches.
     pub fn kernels(&self) -> Vec<usize> {
         self.lock().entries.iter().filter_map(|e| e.ready.as_ref()).map(|r| r.program.kernels()).collect()
+    }
+
+    /// Write the recording down: its kernels as graphs, and the memory it keeps (weights, constants, state) as it is now.
+    ///
+    /// ```
+    /// # use frit_tensor::{Jit, Tensor};
+    /// # let path = std::env::temp_dir().join(format!("frit-doc-{}.jit", std::process::id()));
+    /// let w = Tensor::new([1.0f32, 2.0]);
+    /// let f = Jit::new(move |x: Tensor| Ok(x * &w));
+    /// for _ in 0..2 {
+    ///     f.call(Tensor::ones([2]))?;
+    /// }
+    /// f.save(&path)?;
+    /// let g = Jit::<Tensor, Tensor>::load(&path)?; // in another process, say
+    /// assert_eq!(g.call(Tensor::new([3.0f32, 4.0]))?.to_vec::<f32>()?, [3.0, 8.0]);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), frit_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let _c = call("jit");
+        let recorded = self.lock();
+        let mut ready = recorded.entries.iter().filter_map(|e| Some((&e.key, e.ready.as_ref()?)));
+        let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
+            return fail!("jit", "there is not exactly one recording to save; it is made by the second call");
+        };
+        let mut notes = vec![];
+        key.1.write(&mut notes);
+        ready.output.write(&mut notes);
+        notes.extend(&ready.draws);
+        engine(program_file::save(path.as_ref(), &ready.program, &key.0, &notes))
+    }
+    /// A recording from a file, compiled for this machine. It can be replayed, not recorded again. A file that is
+    /// damaged, or was written by another version, is an error.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Jit<I, O>> {
+        let _c = call("jit");
+        let Saved { program, signature, notes } = engine(program_file::load(path.as_ref()))?;
+        let mut words = notes.into_iter();
+        let (Some(form), Some(output)) = (Form::read(&mut words, 0), Form::read(&mut words, 0)) else {
+            return fail!("jit", "{}: it does not say how its tensors are arranged", path.as_ref().display());
+        };
+        let orphans = program.orphans();
+        let ready = Ready { program, output, state: vec![], draws: words.collect(), orphans };
+        let entry = Entry { key: (signature, form), tries: TRIES, ready: Some(ready) };
+        let recorded = Mutex::new(Recorded { function: None, entries: vec![entry] });
+        Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded<I, O>> {
@@ -246,7 +315,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let _leave = Leave(&self.caller);
         // inside another recording its launches belong to that
         if capture::is_recording() {
-            return outside(|| (recorded.function)(inputs));
+            return recorded.function(inputs);
         }
         let mut tensors = vec![];
         let form = inputs.take_apart(&mut tensors);
@@ -259,6 +328,17 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
 }
 
 impl<I: Bundle, O: Bundle> Recorded<I, O> {
+    fn function(&mut self, inputs: I) -> Result<O> {
+        match &mut self.function {
+            Some(f) => outside(|| f(inputs)),
+            None => fail!(
+                "jit",
+                "it came from a file and can only be replayed; here it would have to run plainly (inside another \
+                 recording, or with an assigned input that something else holds)"
+            ),
+        }
+    }
+
     /// The entry of a signature, a new one if need be.
     fn find(&mut self, key: &(Signature, Form), recapture: bool) -> Result<usize> {
         if let Some(at) = self.entries.iter().position(|e| e.key == *key) {
@@ -301,7 +381,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
 
     fn plainly(&mut self, form: &Form, tensors: Vec<Tensor>) -> Result<O> {
         let inputs = I::put_together(form, &mut tensors.into_iter());
-        let output = outside(|| (self.function)(inputs))?;
+        let output = self.function(inputs)?;
         let mut results = vec![];
         let form = output.take_apart(&mut results);
         Tensor::realize_all(&results.iter().collect::<Vec<_>>())?;
@@ -313,7 +393,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             assign::watch(|| {
                 random::watch(|| {
                     let inputs = I::put_together(form, &mut tensors.clone().into_iter());
-                    let output = outside(|| (self.function)(inputs))?;
+                    let output = self.function(inputs)?;
                     let mut results = vec![];
                     let form = output.take_apart(&mut results);
                     let mut all: Vec<Tensor> = assign::watched();

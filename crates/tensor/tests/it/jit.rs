@@ -237,3 +237,44 @@ fn captures_that_are_dropped_leave_nothing() {
     (0..20).for_each(|_| round());
     assert!(live() <= before + 8, "{} nodes, {before} before", live());
 }
+
+fn recorded() -> (Jit<(Tensor, Tensor), (Tensor, Vec<Tensor>)>, Tensor) {
+    let total = Tensor::new([0.0f32; 3]).realize().unwrap();
+    let (held, w) = (total.clone(), Tensor::arange(3).float().realize().unwrap());
+    let jit = Jit::new(move |(x, y): (Tensor, Tensor)| {
+        held.assign(&held + &x * &w);
+        Ok((&held + &y, vec![x.sum(..), Tensor::rand([2])]))
+    });
+    for i in 0..3 {
+        jit.call((Tensor::full([3], i as f64), Tensor::ones([3]))).unwrap();
+    }
+    (jit, total)
+}
+
+#[test]
+fn a_saved_recording_goes_on_where_it_was() {
+    let path = std::env::temp_dir().join(format!("frit-jit-{}.jit", std::process::id()));
+    let (jit, _) = recorded();
+    jit.save(&path).unwrap();
+    let loaded = Jit::<(Tensor, Tensor), (Tensor, Vec<Tensor>)>::load(&path).unwrap();
+    for i in 3..6 {
+        let call = |j: &Jit<_, (Tensor, Vec<Tensor>)>| {
+            manual_seed(i as u64);
+            let (a, b) = j.call((Tensor::full([3], i as f64), Tensor::ones([3]))).unwrap();
+            (floats(&a), b.iter().map(floats).collect::<Vec<_>>())
+        };
+        assert_eq!(call(&jit), call(&loaded));
+    }
+    assert!(loaded.call((Tensor::ones([4]), Tensor::ones([3]))).is_err());
+    // a damaged file is an error, wherever it is damaged
+    let good = std::fs::read(&path).unwrap();
+    for at in (0..good.len()).step_by(7) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x41;
+        std::fs::write(&path, &bad).unwrap();
+        assert!(Jit::<(Tensor, Tensor), (Tensor, Vec<Tensor>)>::load(&path).is_err(), "byte {at}");
+        std::fs::write(&path, &good[..at]).unwrap();
+        assert!(Jit::<(Tensor, Tensor), (Tensor, Vec<Tensor>)>::load(&path).is_err(), "cut at {at}");
+    }
+    std::fs::remove_file(path).unwrap();
+}
