@@ -5,23 +5,28 @@
 //! `(&x * &w).sum(1).relu()` has no `?` in it.
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
-//! `movement`, [`index`], `elementwise` (with `composite` and `trig` under it), `activation`, `reduce`, `linalg`,
-//! [`conv`], `norm`, [`loss`], `gradient`, `assign`, `bitcast`, `blob` (files and borrowed
-//! memory), [`realize`], [`jit`], `display`.
+//! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`], `elementwise` (with `composite` and `trig` under it),
+//! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], `norm`, [`attention`], [`loss`]
+//! (with [`ctc`] and `similarity`), `gradient`, `assign`, `bitcast`, `blob` (files and borrowed memory), [`realize`],
+//! [`jit`], `display`.
 
 mod activation;
 mod assign;
+pub mod attention;
 mod bitcast;
 mod blob;
 mod composite;
 pub mod conv;
 mod creation;
+pub mod ctc;
 mod diagonal;
 mod display;
 mod elementwise;
 pub mod error;
 mod gradient;
+pub mod grid_sample;
 pub mod index;
+pub mod interpolate;
 pub mod jit;
 mod linalg;
 pub mod loss;
@@ -35,16 +40,21 @@ pub mod realize;
 mod rearrange;
 mod reduce;
 pub mod shape;
+mod similarity;
 pub mod tensor;
 mod trig;
 
+pub use attention::{Attention, Rope};
 pub use conv::Window;
 pub use creation::{Element, Nested};
+pub use ctc::Ctc;
 pub use error::{Call, Error, Result, call};
 pub use frit_uop::{DType, Scalar};
+pub use grid_sample::{GridSample, Outside};
 pub use index::{Ellipsis, Index, Indices, NewAxis, step};
+pub use interpolate::{Interpolate, Sampling};
 pub use jit::{Bundle, Jit};
-pub use loss::{CrossEntropy, Reduction};
+pub use loss::{Bce, CrossEntropy, Reduction};
 pub use movement::Shifts;
 pub use operand::Operand;
 pub use pad::PadMode;

@@ -1,5 +1,6 @@
-//! Normalisation and attention.
+//! Normalisation.
 
+use crate::conv::Window;
 use crate::creation::float_of;
 use crate::error::{Error, call};
 use crate::shape::{Axes, keepdim};
@@ -7,7 +8,7 @@ use crate::tensor::Tensor;
 use frit_uop::DType;
 
 /// At least float32, for sums of squares.
-fn wide(x: &Tensor) -> Tensor {
+pub(crate) fn wide(x: &Tensor) -> Tensor {
     let d = float_of(x.dtype());
     x.cast(if d.is_small_float() { DType::F32 } else { d })
 }
@@ -109,45 +110,28 @@ impl Tensor {
         let _c = call("instancenorm");
         self.groupnorm(self.shape()[1].get(), weight, bias, eps)
     }
-    /// Attention of queries (this: `…, L, E`) over keys and values (`…, S, E`): `softmax(q k^T / sqrt(E) + mask) v`.
-    /// A bool mask says where to look; another is added. `causal` hides later positions. Fewer key heads than query
-    /// heads (dim -3) are shared by groups of them.
+    /// Divided by the p-norm over the axes, or by `eps` where that is more.
     #[track_caller]
-    pub fn scaled_dot_product_attention(
-        &self,
-        key: &Tensor,
-        value: &Tensor,
-        mask: Option<&Tensor>,
-        causal: bool,
-    ) -> Tensor {
-        let _c = call("attention");
-        let (q, k) = (self.shape(), key.shape());
-        let mut shared = (key.clone(), value.clone());
-        if let (4.., 4.., Some(hq), Some(hk)) = (q.rank(), k.rank(), q[-3].as_int(), k[-3].as_int())
-            && hk > 0
-            && hq > hk
-            && hq % hk == 0
-        {
-            let n = (hq / hk) as usize;
-            shared = (key.repeat_interleave(n, -3), value.repeat_interleave(n, -3));
+    pub fn normalize(&self, p: f64, axes: impl Into<Axes>, eps: f64) -> Tensor {
+        let _c = call("normalize");
+        self / self.norm(p, keepdim(axes)).clamp_min(eps)
+    }
+    /// Divided by `(k + alpha * s)^beta`, `s` being the mean square over `size` neighbouring channels (dim 1), zeros
+    /// outside.
+    #[track_caller]
+    pub fn local_response_norm(&self, size: usize, alpha: f64, beta: f64, k: f64) -> Tensor {
+        let _c = call("local_response_norm");
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
         }
-        let (key, value) = shared;
-        let scale = match q[-1].value() {
-            Ok(e) => 1.0 / (e as f64).sqrt(),
-            Err(e) => return Tensor::failed(e),
-        };
-        let x = wide(self) * scale;
-        let mut scores = x.matmul(&wide(&key).t());
-        if causal {
-            let (l, s) = (Tensor::arange(&q[-2]).unsqueeze(1), Tensor::arange(&k[-2]).unsqueeze(0));
-            scores = s.le(l).where_(&scores, f64::NEG_INFINITY);
+        if self.rank() < 3 || size == 0 {
+            let m = format!("over {size} channels (dim 1) of shape {}", self.shape());
+            return Tensor::failed(Error::new("local_response_norm", m));
         }
-        match mask {
-            Some(m) if m.dtype() == DType::Bool => scores = m.where_(&scores, f64::NEG_INFINITY),
-            Some(m) => scores = scores + m,
-            None => {}
-        }
-        scores.softmax(-1).matmul(&wide(&value)).cast(float_of(self.dtype()))
+        let x = wide(self);
+        let around = Window::new().stride(1).pads(&[(size / 2, (size - 1) / 2)]);
+        let mean = x.square().movedim(1, -1).avg_pool(&[size], around).movedim(-1, 1);
+        (&x / (mean * alpha + k).pow(beta)).cast(float_of(self.dtype()))
     }
 }
 

@@ -49,6 +49,18 @@ impl Tensor {
         });
         self.check().and(done).unwrap_or_else(Tensor::failed)
     }
+    /// Channels moved into space: `(…, C r², H, W)` becomes `(…, C, H r, W r)`.
+    #[track_caller]
+    pub fn pixel_shuffle(&self, r: usize) -> Tensor {
+        let _c = call("pixel_shuffle");
+        self.rearrange("... (c i j) h w -> ... c (h i) (w j)", &[("i", r), ("j", r)])
+    }
+    /// Space moved into channels: `(…, C, H r, W r)` becomes `(…, C r², H, W)`.
+    #[track_caller]
+    pub fn pixel_unshuffle(&self, r: usize) -> Tensor {
+        let _c = call("pixel_unshuffle");
+        self.rearrange("... c (h i) (w j) -> ... (c i j) h w", &[("i", r), ("j", r)])
+    }
     /// [`Tensor::rearrange`] where the right side may have new axes, along which elements are repeated.
     ///
     /// ```

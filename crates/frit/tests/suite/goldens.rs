@@ -130,7 +130,7 @@ macro_rules! families {
         const RUN: &[&str] = &[$(stringify!($family)),*];
     };
 }
-families! { core, moving }
+families! { core, moving, neural }
 
 #[test]
 fn every_family_runs() {
