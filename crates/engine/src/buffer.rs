@@ -6,6 +6,7 @@ use frit_abi::DType;
 use frit_runtime::{Blob, Memory};
 use frit_uop::{Arg, Op, Storage, UOp};
 use std::any::Any;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -111,17 +112,47 @@ pub fn element_count(value: &UOp) -> Result<usize, Error> {
 
 /// The bytes of a value, in row-major order; computes it if no one has.
 pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
+    let realised = in_memory(value)?;
+    let mut bytes = vec![0; element_count(value)? * value.dtype.size()];
+    memory_of(&realised)?.copy_out(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes the bytes of a value, in row-major order and in small pieces. What no one has computed is computed and
+/// forgotten again.
+pub fn write(value: &UOp, out: &mut dyn Write) -> Result<io::Result<()>, Error> {
+    const PIECE: usize = 1 << 20;
+    let has_memory = contiguous_base(value).is_some() || value.realized().is_some();
+    let realised = in_memory(&if has_memory { value.clone() } else { value.contiguous() })?;
+    let memory = memory_of(&realised)?;
+    let bytes = element_count(value)? * value.dtype.size();
+    let mut piece = vec![0; bytes.min(PIECE)];
+    for at in (0..bytes).step_by(PIECE) {
+        let n = PIECE.min(bytes - at);
+        memory.copy_out(at, &mut piece[..n])?;
+        if let Err(e) = out.write_all(&piece[..n]) {
+            return Ok(Err(e));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// The value in memory, for someone who wants to see it.
+fn in_memory(value: &UOp) -> Result<UOp, Error> {
     if crate::capture::is_recording() {
         let why =
             "data is read while a Jit records: what it is now would be frozen; return the tensor instead";
         return Err(Error::Graph(why.into()));
     }
-    let realised = crate::realize(std::slice::from_ref(value))?;
-    let base = realised.first().and_then(contiguous_base);
+    let realised = crate::realize(std::slice::from_ref(value))?.into_iter().next();
+    realised.ok_or_else(|| Error::Graph("a value was not realised".into()))
+}
+
+/// The memory of a realised value, when all that was launched is done.
+fn memory_of(realised: &UOp) -> Result<&Memory, Error> {
+    let base = contiguous_base(realised);
     let buffer =
         base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
-    let mut bytes = vec![0; element_count(value)? * value.dtype.size()];
     frit_runtime::device(&buffer.device)?.synchronize()?;
-    buffer.memory.copy_out(0, &mut bytes)?;
-    Ok(bytes)
+    Ok(&buffer.memory)
 }

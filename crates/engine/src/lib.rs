@@ -25,7 +25,7 @@ pub mod realize;
 pub mod run;
 pub mod stats;
 
-pub use buffer::{from_blob, from_bytes, read};
+pub use buffer::{from_blob, from_bytes, read, write};
 pub use devices::{default_device, scope};
 pub use error::Error;
 pub use frit_runtime::Blob;

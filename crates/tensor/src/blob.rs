@@ -56,8 +56,8 @@ fn over(dtype: DType, blob: &Blob, dims: &Dims) -> Result<UOp> {
         return fail!("from_blob", "{dtype} is not a type of elements");
     }
     let dims = sizes("from_blob", dims)?;
-    let known = dims.iter().map(|d| d.as_int().and_then(|n| usize::try_from(n).ok()));
-    let bytes = known.fold(Some(size), |n, d| n?.checked_mul(d?));
+    let known = |d: &UOp| d.as_int().and_then(|n| usize::try_from(n).ok());
+    let bytes = dims.iter().try_fold(size, |n, d| n.checked_mul(known(d)?));
     if bytes != Some(blob.len()) {
         let (have, shape) = (blob.len(), show_all(&dims));
         return fail!("from_blob", "{have} bytes are not the {dtype} elements of shape {shape}");

@@ -199,6 +199,24 @@ impl Tensor {
         let x = self.uop()?;
         engine("to_bytes", frit_engine::read(&x))
     }
+    /// Writes the bytes of all elements in row-major order, in small pieces. A value that is not in memory is computed
+    /// and let go again, so a file can be larger than what is free.
+    #[track_caller]
+    pub fn write_bytes(&self, out: &mut dyn std::io::Write) -> Result<()> {
+        let _c = call("write_bytes");
+        let x = self.uop()?;
+        engine("write_bytes", frit_engine::write(&x, out))?
+            .map_err(|e| Error::of_call("write_bytes", e.to_string()))
+    }
+    /// Whether it is memory, seen through nothing but movement, elementwise operations and lookups: computing it alone
+    /// repeats no work that others may share.
+    pub fn is_pointwise(&self) -> bool {
+        let costly = |n: &UOp| {
+            let op = matches!(n.op, Op::ReduceAxis | Op::ScanAxis | Op::Scatter | Op::After | Op::Copy);
+            op && n.realized().is_none()
+        };
+        self.uop().is_ok_and(|x| !x.any(costly))
+    }
     /// All elements in row-major order, as values of any type.
     pub(crate) fn to_scalars(&self) -> Result<Vec<Scalar>> {
         let d = self.uop()?.dtype;
