@@ -4,7 +4,7 @@
 //! - [`layers`]: plain structs with a `forward`; their values and initialisations are torch's;
 //! - [`training`]: the scope in which dropout drops and BatchNorm takes statistics;
 //! - [`optim`]: from gradients to new parameters;
-//! - [`StateDict`] and [`safetensors`]: values by name, in memory and in files;
+//! - [`StateDict`], [`load`] and [`mod@state`]: values by name, in memory and in files of every common format;
 //! - [`data`]: data sets and batches.
 
 // The derive writes `::frit_nn` inside this package.
@@ -15,8 +15,7 @@ pub mod layers;
 mod mode;
 mod module;
 pub mod optim;
-pub mod safetensors;
-mod state;
+pub mod state;
 
 pub use frit_derive::Module;
 #[doc(no_inline)]
@@ -30,4 +29,4 @@ pub use layers::{
 pub use mode::{is_training, training};
 pub use module::{Module, visit_field};
 pub use optim::{Adagrad, Adam, AdamW, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd};
-pub use state::StateDict;
+pub use state::{StateDict, gguf, load, npy, safetensors, torch};

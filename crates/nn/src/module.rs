@@ -61,7 +61,7 @@ pub trait Module {
     /// error names every one that is missing, unexpected or of another shape, and then nothing is changed.
     #[track_caller]
     fn load_state_dict(&self, state: &StateDict) -> Result<()> {
-        state::load(&self.named_tensors(), state)
+        state::load_into(&self.named_tensors(), state)
     }
     /// Moves every tensor to a device.
     #[track_caller]

@@ -125,7 +125,7 @@ pub trait Optimizer {
             Some(lr) => Some(lr.double().item::<f64>()?),
             None => None,
         };
-        state::load(&named_state(self), &state)?;
+        state::load_into(&named_state(self), &state)?;
         lr.map_or(Ok(()), |lr| self.set_lr(lr))
     }
 

@@ -1,10 +1,13 @@
 //! Modules, layers, optimisers and state files, through their public interface.
 
 mod derive;
+mod files;
 mod goldens;
+mod hostile;
 mod layers;
 mod optim;
 mod optim_goldens;
+mod real;
 mod safetensors;
 mod state;
 

@@ -9,7 +9,8 @@
 //! What holds afterwards: every tensor's bytes lie inside the data and are as many as its type and shape say, and
 //! each byte of the data belongs to exactly one tensor.
 
-use super::json::{self, Value};
+use crate::state::cursor::byte_size;
+use crate::state::json::{self, Value};
 use frit_tensor::DType;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -125,7 +126,7 @@ fn read_info(value: &Value, data: usize) -> Result<Info, String> {
     if start > end || end > data {
         return Err(format!("bytes {start}..{end} are not inside the {data} bytes of data"));
     }
-    let size = shape.iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d));
+    let size = byte_size(dtype.size(), &shape);
     if size != Some(end - start) {
         let needs = size.map_or("more bytes than there are addresses".into(), |n| format!("{n} bytes"));
         return Err(format!("{dtype} of shape {shape:?} needs {needs}, the file gives {}", end - start));

@@ -1,6 +1,7 @@
-//! safetensors files: opened without reading the data, written whole.
+//! safetensors files: mapped, so that opening one reads its header only; sharded ones too; written in one pass.
 //!
-//! [`json`] and [`header`] say what is in a file and that it is true; here it becomes tensors, and tensors a file.
+//! [`header`] says what is in a file and that it is true, [`sharded`] finds the files of an index; here they become
+//! tensors, and tensors a file.
 //!
 //! ```
 //! # use frit_nn::{Linear, Module, safetensors};
@@ -14,24 +15,23 @@
 //! ```
 
 mod header;
-mod json;
+mod sharded;
 
-use crate::StateDict;
-use frit_tensor::{DType, Error, Result, Tensor};
+use super::{StateDict, create, open, tensor};
+use frit_tensor::{Blob, DType, Error, Result, Tensor};
 use header::Header;
-use memmap2::Mmap;
+pub use sharded::{Index, load_sharded};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An open file: its header is checked, its data is mapped and read when someone asks.
 ///
-/// While it is open no one should shorten the file; the operating system ends a process that reads mapped bytes which
-/// are no longer there.
+/// What must not happen to the file meanwhile is said at [`Blob`].
 pub struct SafeTensors {
-    path: PathBuf,
     header: Header,
-    map: Mmap,
+    data: Blob,
+    name: String,
 }
 
 /// One tensor of an open file, its bytes where they are mapped.
@@ -50,21 +50,21 @@ impl SafeTensors {
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<SafeTensors> {
         let path = path.as_ref();
+        open("load", path, |blob| {
+            let name = path.display().to_string();
+            SafeTensors::parse(blob).map(|file| SafeTensors { name, ..file })
+        })
+    }
+    /// A file that is in memory.
+    #[track_caller]
+    pub fn from_blob(blob: &Blob) -> Result<SafeTensors> {
         let _c = frit_tensor::call("load");
-        let open = || {
-            let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
-            if file.metadata().map_err(|e| e.to_string())?.is_dir() {
-                return Err(String::from("is a directory"));
-            }
-            // SAFETY: the map is read-only and private to this struct; that the file must not shrink under it is in
-            // the documentation of the type, as it is for every user of mapped files.
-            let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot be mapped: {e}"))?;
-            Ok((header::read(&map)?, map))
-        };
-        match open() {
-            Ok((header, map)) => Ok(SafeTensors { path: path.to_path_buf(), header, map }),
-            Err(e) => Err(Error::new("load", format!("{}: {e}", path.display()))),
-        }
+        SafeTensors::parse(blob).map_err(|e| Error::new("load", e))
+    }
+    pub(super) fn parse(blob: &Blob) -> std::result::Result<SafeTensors, String> {
+        let header = header::read(blob)?;
+        let data = blob.slice(header.data_start..blob.len()).ok_or("the header is longer than the file")?;
+        Ok(SafeTensors { header, data, name: "the file".into() })
     }
     /// The names of its tensors, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -77,27 +77,34 @@ impl SafeTensors {
     /// One tensor as it lies in the file; nothing is copied.
     pub fn view(&self, name: &str) -> Option<View<'_>> {
         let info = self.header.tensors.get(name)?;
-        let bytes = self.map.get(self.header.data_start..)?.get(info.bytes.clone())?;
+        let bytes = self.data.get(info.bytes.clone())?;
         Some(View { dtype: info.dtype, shape: &info.shape, bytes })
     }
-    /// One tensor on the default device.
+    /// One tensor on the default device; its data is read when it is used.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         let _c = frit_tensor::call("load");
-        let Some(view) = self.view(name) else {
-            return Err(Error::new("load", format!("{}: no tensor {name:?}", self.path.display())));
+        let info = self.header.tensors.get(name);
+        let slice = info.and_then(|info| Some((info, self.data.slice(info.bytes.clone())?)));
+        let Some((info, bytes)) = slice else {
+            return Err(Error::new("load", format!("{}: no tensor {name:?}", self.name)));
         };
-        let t = Tensor::from_bytes(view.dtype, view.bytes, view.shape);
+        let t = tensor(info.dtype, &bytes, &info.shape);
         t.check().map(|()| t)
+    }
+    /// Every tensor.
+    #[track_caller]
+    pub fn state(&self) -> Result<StateDict> {
+        let _c = frit_tensor::call("load");
+        self.names().map(|name| Ok((name.to_string(), self.tensor(name)?))).collect()
     }
 }
 
-/// Every tensor of a file, on the default device.
+/// Every tensor of a file, on the default device; data is read when it is used.
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
     let _c = frit_tensor::call("load");
-    let file = SafeTensors::open(path)?;
-    file.names().map(|name| Ok((name.to_string(), file.tensor(name)?))).collect()
+    SafeTensors::open(path)?.state()
 }
 
 /// Writes a file with these tensors; an existing one is replaced when all of it is written.
@@ -106,7 +113,7 @@ pub fn save(path: impl AsRef<Path>, state: &StateDict) -> Result<()> {
     save_with(path, state, &BTreeMap::new())
 }
 
-/// As [`save`], with free text in the header.
+/// As [`save`], with free text in the header. The same tensors and text give the same bytes.
 #[track_caller]
 pub fn save_with(
     path: impl AsRef<Path>,
@@ -121,31 +128,10 @@ pub fn save_with(
     }
     // Wide types first, so that every tensor is aligned to its type.
     entries.sort_by_key(|(_, dtype, _)| std::cmp::Reverse(dtype.size()));
-    let name_file = |e: String| Error::new("save", format!("{}: {e}", path.display()));
-    let header = header::write(&entries, metadata).map_err(name_file)?;
-    Tensor::realize_all(&state.values().collect::<Vec<_>>())?;
-
-    let partial = partial_path(path);
-    let write = || -> Result<()> {
-        let io = |e: std::io::Error| name_file(e.to_string());
-        let mut out = std::io::BufWriter::new(std::fs::File::create(&partial).map_err(io)?);
-        out.write_all(&header).map_err(io)?;
-        for (name, _, _) in &entries {
-            out.write_all(&state[*name].to_bytes()?).map_err(io)?;
-        }
-        out.into_inner().map_err(|e| io(e.into_error()))?.sync_all().map_err(io)?;
-        std::fs::rename(&partial, path).map_err(io)
-    };
-    write().inspect_err(|_| {
-        std::fs::remove_file(&partial).ok();
+    let named = |e: String| Error::new("save", format!("{}: {e}", path.display()));
+    let header = header::write(&entries, metadata).map_err(named)?;
+    create("save", path, state.values(), |out| {
+        out.write_all(&header).map_err(|e| named(e.to_string()))?;
+        entries.iter().try_for_each(|(name, ..)| state[*name].write_bytes(out).map_err(|e| e.within(name)))
     })
-}
-
-/// A name beside `path` that no other save uses at the same time.
-fn partial_path(path: &Path) -> PathBuf {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    path.with_file_name(name)
 }
