@@ -97,6 +97,15 @@ pub(crate) fn begin_run(device: &Arc<str>, temps: &[Temp]) -> usize {
     })
 }
 
+/// What runs now cannot be repeated.
+pub(crate) fn refuse(why: &str) {
+    TAPE.with_borrow_mut(|tape| {
+        if let Some(tape) = tape {
+            tape.refused = Some(why.into());
+        }
+    });
+}
+
 /// Write down one launch.
 pub(crate) fn launched(
     kernel: &Arc<Compiled>,
@@ -150,7 +159,7 @@ impl Tape {
         let never = |e: Error| Refusal::Never(e);
         let device = match &self.device {
             Some(d) => d.clone(),
-            None => crate::realize::device_of(&[inputs, outputs].concat()).map_err(never)?,
+            None => crate::realize::device_of(&[inputs, outputs].concat(), None).map_err(never)?,
         };
         // an input or a result may be memory that no launch touched
         let mut piece = |n: &UOp| match contiguous_base(n).and_then(Buffer::of) {

@@ -5,7 +5,7 @@
 //! 1. [`realize`]: which outputs need computing, which stores can be in place;
 //! 2. [`normalise`]: buffers become numbered parameters, bound variables become variables: the key of the plan cache;
 //! 3. [`plan`]: schedule, lower, render, load — once for a structure, in parallel, cached;
-//! 4. [`run`]: allocate, launch, report.
+//! 4. [`run`]: allocate, launch, report. A loop is a run of its own, before what uses it: [`loops`].
 //!
 //! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
 //! [`stats`] (counters), [`measure`] (compile times, for benchmarks).
@@ -16,6 +16,7 @@ pub mod capture;
 pub mod config;
 pub mod devices;
 pub mod error;
+pub mod loops;
 pub mod measure;
 pub mod normalise;
 pub mod plan;

@@ -31,7 +31,7 @@ pub struct CompileTimes {
 /// The kernels that realising the outputs would run, scheduled on this thread without any cache: for counting them and
 /// what they read and write.
 pub fn schedule(outputs: &[UOp]) -> Result<Schedule, Error> {
-    let device = device_of(outputs)?;
+    let device = device_of(outputs, None)?;
     let dev = frit_runtime::device(&device)?;
     let normal = normalise(&stores(outputs, &device)?.0)?;
     frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))
@@ -39,7 +39,7 @@ pub fn schedule(outputs: &[UOp]) -> Result<Schedule, Error> {
 
 /// Schedule, lower and render what realising the outputs would run, on this thread, without any cache.
 pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
-    let device = device_of(outputs)?;
+    let device = device_of(outputs, None)?;
     let dev = frit_runtime::device(&device)?;
     let target = dev.target();
     let mut times = CompileTimes::default();
@@ -66,7 +66,7 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
 
 /// The same with all threads: time from graph to code.
 pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
-    let device = device_of(outputs)?;
+    let device = device_of(outputs, None)?;
     let dev = frit_runtime::device(&device)?;
     let start = Instant::now();
     let schedule = schedule(outputs)?;

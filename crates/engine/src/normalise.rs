@@ -27,6 +27,21 @@ pub struct Normal {
 
 /// Take memory and values out of a graph.
 pub fn normalise(sink: &UOp) -> Result<Normal, Error> {
+    let normal = take_out(sink)?;
+    for n in normal.sink.toposort() {
+        match n.op {
+            Op::LoopIn => {
+                return Err(Error::Graph("a value of a loop's step is used outside the loop".into()));
+            }
+            Op::LoopOut => return Err(Error::Graph("a loop has not run before its results are used".into())),
+            _ => {}
+        }
+    }
+    Ok(normal)
+}
+
+/// The same for the body of a loop.
+pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     let (mut buffers, mut bindings) = (vec![], Bindings::default());
     for n in toposort(std::slice::from_ref(sink)) {

@@ -89,23 +89,23 @@ impl Compiled {
 }
 
 /// A map that forgets its older half when it is full.
-struct Bounded<K, V> {
-    map: FxHashMap<K, (V, u64)>,
+pub(crate) struct Bounded<K, V> {
+    pub(crate) map: FxHashMap<K, (V, u64)>,
     clock: u64,
     capacity: usize,
 }
 
 impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
-    fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Bounded { map: FxHashMap::default(), clock: 0, capacity }
     }
-    fn get(&mut self, k: &K) -> Option<V> {
+    pub(crate) fn get(&mut self, k: &K) -> Option<V> {
         self.clock += 1;
         let entry = self.map.get_mut(k)?;
         entry.1 = self.clock;
         Some(entry.0.clone())
     }
-    fn insert(&mut self, k: K, v: V) {
+    pub(crate) fn insert(&mut self, k: K, v: V) {
         if self.map.len() >= self.capacity {
             let mut ages: Vec<u64> = self.map.values().map(|v| v.1).collect();
             let (_, &mut median, _) = ages.select_nth_unstable(self.capacity / 2);
@@ -117,12 +117,12 @@ impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
 }
 
 /// Structure, device, and the seed of random opts.
-type Key = (UOp, Arc<str>, Option<u64>);
-type Cache<V> = LazyLock<Mutex<Bounded<Key, Arc<V>>>>;
+pub(crate) type Key = (UOp, Arc<str>, Option<u64>);
+pub(crate) type Cache<V> = LazyLock<Mutex<Bounded<Key, Arc<V>>>>;
 static PLANS: Cache<Plan> = LazyLock::new(|| Mutex::new(Bounded::new(1024)));
 static KERNELS: Cache<Compiled> = LazyLock::new(|| Mutex::new(Bounded::new(8192)));
 
-fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -145,13 +145,19 @@ pub fn with_random_opts<T>(seed: u64, f: impl FnOnce() -> T) -> T {
 
 /// Forget all plans and kernels: for measuring, and to give their memory back.
 pub fn clear_caches() {
+    crate::loops::forget();
     lock(&PLANS).map.clear();
     lock(&KERNELS).map.clear();
 }
 
+/// The key of a structure on a device, for this thread.
+pub(crate) fn key(structure: &UOp, device: &Arc<str>) -> Key {
+    (structure.clone(), device.clone(), CHAOS.get())
+}
+
 /// The plan for a normalised graph on a device.
 pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
-    let key = (sink.clone(), device.clone(), CHAOS.get());
+    let key = key(sink, device);
     if let Some(p) = lock(&PLANS).get(&key) {
         return Ok(p);
     }

@@ -3,7 +3,7 @@
 use crate::assign::{Root, make_in_place, strip_stores, version_of};
 use crate::buffer::{Buffer, contiguous_base};
 use crate::normalise::normalise;
-use crate::{Error, config, plan, run};
+use crate::{Error, config, loops, plan, run};
 use frit_uop::graph::toposort;
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Op, UOp};
@@ -26,9 +26,14 @@ pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
 /// Stores are done in place where no one else sees the old version. For that to be decided, an output has two holders
 /// by right, its tensor and the caller's list; more holders cost a copy, never a wrong value.
 pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
-    // first, for each copy is a run of its own
-    if outputs.iter().any(|o| o.any(|n| n.op == Op::Copy)) {
-        copy_between_devices(outputs)?;
+    realize_on(outputs, None)
+}
+
+/// As [`realize`]; what no buffer ties to a device is computed on this one.
+pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<Vec<UOp>, Error> {
+    // first, for each is a run of its own
+    if outputs.iter().any(|o| o.any(|n| matches!(n.op, Op::Copy | Op::Loop))) {
+        run_copies_and_loops(outputs)?;
     }
     let has_stores = outputs.iter().any(|o| o.any(|n| n.op == Op::After && n.realized().is_none()));
     let _guard = has_stores.then(one_at_a_time);
@@ -53,7 +58,7 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
         (0..results.len()).filter(|&i| contiguous_base(&results[i]).is_none()).collect();
     if !pending.is_empty() {
         let roots: Vec<UOp> = pending.iter().map(|&i| results[i].clone()).collect();
-        for (i, r) in pending.into_iter().zip(compute(&roots)?) {
+        for (i, r) in pending.into_iter().zip(compute(&roots, device)?) {
             results[i] = r;
         }
     }
@@ -100,8 +105,10 @@ fn use_realized(roots: &[UOp]) -> FxHashMap<UOp, UOp> {
     done
 }
 
-/// Compute what is copied from one device to another, and copy it; the copies are remembered where they are asked for.
-fn copy_between_devices(outputs: &[UOp]) -> Result<(), Error> {
+/// Do the copies from one device to another and the loops, with all they need; their values are remembered where they
+/// are asked for.
+fn run_copies_and_loops(outputs: &[UOp]) -> Result<(), Error> {
+    let richest = loops::richest(outputs);
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
     let mut stack: Vec<(UOp, bool)> = outputs.iter().map(|o| (o.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {
@@ -109,30 +116,40 @@ fn copy_between_devices(outputs: &[UOp]) -> Result<(), Error> {
             continue;
         }
         if expanded {
-            if let (Op::Copy, frit_uop::Arg::Device(to)) = (n.op, &n.arg) {
-                let bytes = crate::read(&n.src[0])?;
-                let len = bytes.len() / n.dtype.size();
-                n.set_realized(crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape()));
+            match (n.op, &n.arg) {
+                (Op::Copy, frit_uop::Arg::Device(to)) => {
+                    let bytes = crate::read(&n.src[0])?;
+                    let len = bytes.len() / n.dtype.size();
+                    n.set_realized(crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape()));
+                }
+                (Op::LoopOut, _) => loops::run(richest.get(&n.src[0]).unwrap_or(&n.src[0]), &n)?,
+                _ => {}
             }
         } else if seen.insert(n.clone()) {
             stack.push((n.clone(), true));
-            stack.extend(n.src.iter().map(|s| (s.clone(), false)));
+            stack.extend(n.inputs().iter().map(|s| (s.clone(), false)));
         }
     }
     Ok(())
 }
 
 /// Compute roots that are not in memory, on one device.
-fn compute(roots: &[UOp]) -> Result<Vec<UOp>, Error> {
-    let device = device_of(roots)?;
+fn compute(roots: &[UOp], device: Option<&Arc<str>>) -> Result<Vec<UOp>, Error> {
+    let device = device_of(roots, device)?;
     let (sink, results) = stores(roots, &device)?;
-    if config::spec()? > 0 {
-        spec::check(&sink, Spec::Tensor).map_err(|e| Error::Graph(e.to_string()))?;
-    }
+    check_tensors(&sink)?;
     let normal = normalise(&sink)?;
     let plan = plan::plan(&normal.sink, &device)?;
     run::run(&plan, &normal, &device)?;
     Ok(results)
+}
+
+/// A tensor graph against its spec, if that is asked for.
+pub(crate) fn check_tensors(sink: &UOp) -> Result<(), Error> {
+    if config::spec()? > 0 {
+        spec::check(sink, Spec::Tensor).map_err(|e| Error::Graph(e.to_string()))?;
+    }
+    Ok(())
 }
 
 /// A sink of stores that puts every root in memory, and the views of that memory.
@@ -149,21 +166,29 @@ pub(crate) fn stores(roots: &[UOp], device: &Arc<str>) -> Result<(UOp, Vec<UOp>)
                 continue;
             }
         }
-        let dims = root.shape();
-        let len = dims.iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1.max(0)));
-        let len = len.and_then(|n| usize::try_from(n).ok());
-        let len = len.ok_or_else(|| Error::Graph("a tensor this large does not fit in memory".into()))?;
-        let count = dims.iter().fold(UOp::index(1), |n, d| n.fold_mul(d));
-        let buffer = Buffer::alloc(device, root.dtype, len)?.into_uop(root.dtype);
-        let target = buffer.shrink(&[UOp::index(0)], &[count]).reshape(dims);
+        let len = most_elements(root.shape())?;
+        let target = seen_as(&Buffer::alloc(device, root.dtype, len)?.into_uop(root.dtype), root.shape());
         effects.push(target.store(root));
         results.push(target);
     }
     Ok((UOp::sink(effects), results))
 }
 
-/// The one device all buffers are on; the default device if there is no buffer.
-pub(crate) fn device_of(roots: &[UOp]) -> Result<Arc<str>, Error> {
+/// How many elements a tensor of these dims can have.
+pub(crate) fn most_elements(dims: &[UOp]) -> Result<usize, Error> {
+    let len = dims.iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1.max(0)));
+    let len = len.and_then(|n| usize::try_from(n).ok());
+    len.ok_or_else(|| Error::Graph("a tensor this large does not fit in memory".into()))
+}
+
+/// The first elements of flat memory as a tensor of these dims.
+pub(crate) fn seen_as(memory: &UOp, dims: &[UOp]) -> UOp {
+    let count = dims.iter().fold(UOp::index(1), |n, d| n.fold_mul(d));
+    memory.shrink(&[UOp::index(0)], &[count]).reshape(dims)
+}
+
+/// The one device all buffers are on; the `preferred` or the default device if there is no buffer.
+pub(crate) fn device_of(roots: &[UOp], preferred: Option<&Arc<str>>) -> Result<Arc<str>, Error> {
     let mut found: Option<Arc<str>> = None;
     for n in toposort(roots) {
         let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
@@ -177,5 +202,5 @@ pub(crate) fn device_of(roots: &[UOp]) -> Result<Arc<str>, Error> {
             _ => found = Some(b.device().into()),
         }
     }
-    found.map_or_else(crate::default_device, Ok)
+    found.or_else(|| preferred.cloned()).map_or_else(crate::default_device, Ok)
 }

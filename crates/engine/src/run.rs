@@ -1,62 +1,91 @@
 //! Launching a plan.
 
 use crate::buffer::Buffer;
-use crate::normalise::Normal;
+use crate::normalise::{Bindings, Normal};
 use crate::plan::Plan;
 use crate::{Error, capture, config, stats};
-use frit_runtime::Memory;
+use frit_runtime::{Device, Memory};
 use frit_schedule::BufRef;
+use frit_uop::UOp;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Run every kernel of a plan on the buffers of a graph.
 pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error> {
     let dev = frit_runtime::device(device)?;
-    let debug = config::debug()?;
-    let arena = dev.alloc(plan.schedule.arena_bytes)?;
-    let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, t.len * t.dtype.size()));
-    let temps = temps.collect::<Result<Vec<Memory>, _>>()?;
-    let recorded = capture::begin_run(device, &plan.schedule.temps);
-    let (begin, mut total, mut done) = (Instant::now(), Duration::ZERO, (0, 0));
-    for call in &plan.calls {
-        let bufs =
-            call.args.iter().map(|a| memory(*a, normal, &temps)).collect::<Result<Vec<&Memory>, _>>()?;
-        let vars = call.kernel.vars.iter().map(|v| match normal.bindings.get(v) {
-            Some(value) => Ok(*value),
-            None => Err(Error::Graph(format!("variable {v} has no value: bind it"))),
-        });
-        let vars = vars.collect::<Result<Vec<i64>, _>>()?;
-        let dims = call.kernel.dims(&normal.bindings)?;
-        let (flops, bytes) = call.kernel.cost(&normal.bindings);
-        stats::count_launch(bytes, flops);
-        done = (done.0 + flops, done.1 + bytes);
-        if debug >= 2 {
-            let time = call.kernel.loaded.time(&bufs, &vars, dims)?;
-            total += time;
-            report(&call.kernel.name, time, flops, bytes, dev.memory_stats().in_use);
-        } else {
-            call.kernel.loaded.launch(&bufs, &vars, dims)?;
-        }
-        capture::launched(&call.kernel, &call.args, &normal.buffers, &normal.bindings, recorded);
-    }
+    let begin = Instant::now();
+    let total = Ready::new(plan, &*dev)?.launch(&normal.buffers, &normal.bindings, device)?;
     dev.synchronize()?;
-    if debug >= 1 {
-        // the kernels' own times where each was waited for, else the whole run
-        let s = if debug >= 2 { total } else { begin.elapsed() }.as_secs_f64().max(1e-9);
-        let (gflops, gbps) = (done.0 as f64 / s / 1e9, done.1 as f64 / s / 1e9);
-        eprintln!("{} kernels in {:.3} ms, {gflops:.1} GFLOP/s, {gbps:.1} GB/s", plan.calls.len(), s * 1e3);
+    if config::debug()? >= 1 {
+        total.report(plan.calls.len(), begin.elapsed());
     }
     Ok(())
 }
 
-fn memory<'a>(arg: BufRef, normal: &'a Normal, temps: &'a [Memory]) -> Result<&'a Memory, Error> {
-    let missing = || Error::Graph("a kernel argument is not a buffer of its graph".into());
-    match arg {
-        BufRef::Param(i) => {
-            let node = normal.buffers.get(i as usize).ok_or_else(missing)?;
-            Buffer::of(node).map(|b| &b.memory).ok_or_else(missing)
+/// A plan with memory for its temporaries.
+pub struct Ready<'a> {
+    plan: &'a Plan,
+    dev: &'a dyn Device,
+    temps: Vec<Memory>,
+}
+
+impl<'a> Ready<'a> {
+    /// Allocate what the plan needs besides its parameters.
+    pub fn new(plan: &'a Plan, dev: &'a dyn Device) -> Result<Ready<'a>, Error> {
+        let arena = dev.alloc(plan.schedule.arena_bytes)?;
+        let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, t.len * t.dtype.size()));
+        Ok(Ready { plan, dev, temps: temps.collect::<Result<Vec<Memory>, _>>()? })
+    }
+    /// Launch every kernel, in order; `buffers` are the plan's parameters by number. Does not wait.
+    pub fn launch(&self, buffers: &[UOp], bindings: &Bindings, device: &Arc<str>) -> Result<Total, Error> {
+        let debug = config::debug()?;
+        let recorded = capture::begin_run(device, &self.plan.schedule.temps);
+        let mut total = Total::default();
+        for call in &self.plan.calls {
+            let memory = |a: &BufRef| match *a {
+                BufRef::Param(i) => buffers.get(i as usize).and_then(Buffer::of).map(|b| &b.memory),
+                BufRef::Temp(i) => self.temps.get(i as usize),
+            };
+            let missing = || Error::Graph("a kernel argument is not a buffer of its graph".into());
+            let bufs: SmallVec<[&Memory; 8]> =
+                call.args.iter().map(|a| memory(a).ok_or_else(missing)).collect::<Result<_, _>>()?;
+            let value = |v: &Arc<str>| match bindings.get(v) {
+                Some(value) => Ok(*value),
+                None => Err(Error::Graph(format!("variable {v} has no value: bind it"))),
+            };
+            let vars: SmallVec<[i64; 4]> = call.kernel.vars.iter().map(value).collect::<Result<_, _>>()?;
+            let dims = call.kernel.dims(bindings)?;
+            let (flops, bytes) = call.kernel.cost(bindings);
+            stats::count_launch(bytes, flops);
+            (total.flops, total.bytes) = (total.flops + flops, total.bytes + bytes);
+            if debug >= 2 {
+                let time = call.kernel.loaded.time(&bufs, &vars, dims)?;
+                total.time += time;
+                report(&call.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
+            } else {
+                call.kernel.loaded.launch(&bufs, &vars, dims)?;
+            }
+            capture::launched(&call.kernel, &call.args, buffers, bindings, recorded);
         }
-        BufRef::Temp(i) => temps.get(i as usize).ok_or_else(missing),
+        Ok(total)
+    }
+}
+
+/// What launches came to.
+#[derive(Clone, Copy, Default)]
+pub struct Total {
+    flops: u64,
+    bytes: u64,
+    /// The kernels' own times where each was waited for.
+    time: Duration,
+}
+
+impl Total {
+    fn report(&self, kernels: usize, whole: Duration) {
+        let s = if self.time > Duration::ZERO { self.time } else { whole }.as_secs_f64().max(1e-9);
+        let (gflops, gbps) = (self.flops as f64 / s / 1e9, self.bytes as f64 / s / 1e9);
+        eprintln!("{kernels} kernels in {:.3} ms, {gflops:.1} GFLOP/s, {gbps:.1} GB/s", s * 1e3);
     }
 }
 

@@ -10,13 +10,15 @@
 
 use crate::composite::{self, Composite, add, div, mul, neg, one, sub};
 use crate::error::{Result, call, fail};
+use crate::gradient_loop;
 use crate::index::scatter_along;
 use crate::movement::{cut, pad_axis, windows_dilated};
 use crate::realize::cut_history;
 use crate::reduce::{drop_axes, last_records, reduce_node, zeros_like};
 use crate::shape::{dim_sub, product, show_all};
 use crate::tensor::{Tensor, expand_to, filled, number};
-use frit_uop::{Alu, Arg, DType, Op, ScatterMode, UOp};
+use frit_uop::graph::toposort_outside;
+use frit_uop::{Alu, Arg, DType, Loop, Op, ScatterMode, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -107,6 +109,7 @@ fn kind(n: &UOp) -> Kind {
         | Op::Buffer
         | Op::Param
         | Op::Iota
+        | Op::LoopIn
         | Op::Detach
         | Op::Bitcast => smallvec![],
         Op::Lt
@@ -516,55 +519,91 @@ fn fit(g: Gradient, x: &UOp) -> Gradient {
     Gradient::of(expand_to(&g, x.shape()))
 }
 
-/// Gradients of `root` with respect to targets; `None` where it does not depend on one.
-fn differentiate(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
-    let order = root.toposort();
+/// The gradients on their way, of what has been reached.
+#[derive(Default)]
+struct Way {
+    grads: FxHashMap<UOp, Gradient>,
+    /// Connected, if only by zeros.
+    touched: FxHashSet<UOp>,
+}
+
+impl Way {
+    fn reach(&mut self, x: &UOp, g: Option<Gradient>) {
+        self.touched.insert(x.clone());
+        let Some(g) = g else { return };
+        let g = fit(g, x);
+        let sum = match self.grads.get(x) {
+            Some(have) => Gradient::of(add(&have.sum(), &g.sum())),
+            None => g,
+        };
+        self.grads.insert(x.clone(), sum);
+    }
+    /// Through a loop: all its results at once, once all of them have been met.
+    fn through(&mut self, l: &Loop, leads: &FxHashMap<UOp, bool>) -> Result<()> {
+        let leads = |x: &UOp| x.dtype.is_float() && leads.get(x).copied().unwrap_or(false);
+        let wanted: Vec<bool> = l.inputs().iter().map(leads).collect();
+        let of: Vec<Option<UOp>> =
+            (0..l.results().len()).map(|i| self.grads.get(&l.out(i)).map(|g| g.sum())).collect();
+        let found = gradient_loop::gradients(l, &of, &wanted)?;
+        for ((x, wanted), g) in l.inputs().iter().zip(wanted).zip(found) {
+            if wanted {
+                self.reach(x, g.map(Gradient::of));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gradients of what `roots` (with the gradients of something with respect to each) make up, with respect to targets;
+/// `None` where nothing depends on one.
+pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
+    let order = toposort_outside(&roots.iter().map(|r| r.0.clone()).collect::<Vec<_>>());
     let is_target = |n: &UOp| targets.iter().any(|t| t == n || n.realized() == Some(t));
     let mut kinds: FxHashMap<UOp, Kind> = FxHashMap::default();
     let mut leads: FxHashMap<UOp, bool> = FxHashMap::default();
-    for n in order.iter().filter(|n| n.dtype.is_float() && n.try_shape().is_some()) {
-        let k = kind(n);
-        let on_the_way = k.inputs(n).iter().any(|s| leads.get(*s).copied().unwrap_or(false));
-        leads.insert(n.clone(), on_the_way || is_target(n));
-        if on_the_way {
-            kinds.insert(n.clone(), k);
+    for n in &order {
+        let led = |x: &UOp| leads.get(x).copied().unwrap_or(false);
+        if matches!(n.op, Op::Loop | Op::LoopOut) {
+            let on_the_way = n.inputs().iter().any(led);
+            leads.insert(n.clone(), on_the_way || is_target(n));
+        } else if n.dtype.is_float() && n.try_shape().is_some() {
+            let k = kind(n);
+            let on_the_way = k.inputs(n).into_iter().any(led);
+            leads.insert(n.clone(), on_the_way || is_target(n));
+            if on_the_way {
+                kinds.insert(n.clone(), k);
+            }
         }
     }
-    let mut grads: FxHashMap<UOp, Gradient> = FxHashMap::default();
-    // connected, if only by zeros
-    let mut touched: FxHashSet<UOp> = FxHashSet::from_iter([root.clone()]);
-    grads.insert(root.clone(), Gradient::of(seed.clone()));
-    for n in order.iter().rev() {
-        if !touched.contains(n) {
+    let mut way = Way::default();
+    for (root, seed) in roots {
+        way.reach(root, Some(Gradient::of(seed.clone())));
+    }
+    for n in order.iter().rev().filter(|n| n.op == Op::Loop || n.dtype.is_float()) {
+        if !way.touched.contains(n) {
             continue;
         }
+        let led = |x: &UOp| leads.get(x).copied().unwrap_or(false);
+        if let Some(l) = Loop::of(n) {
+            way.through(&l, &leads)?;
+        } else if n.op == Op::LoopOut && led(&n.src[0]) {
+            way.touched.insert(n.src[0].clone());
+        }
         let Some(k) = kinds.get(n) else { continue };
-        let g = grads.get(n).cloned();
-        let found = match &g {
-            Some(g) => k.gradients(n, g)?,
+        let found = match way.grads.get(n).cloned() {
+            Some(g) => k.gradients(n, &g)?,
             None => SmallVec::new(),
         };
-        for (i, x) in k.inputs(n).into_iter().enumerate() {
-            if !leads.get(x).copied().unwrap_or(false) {
-                continue;
-            }
-            touched.insert(x.clone());
-            if let Some(Some(gx)) = found.get(i) {
-                let gx = fit(gx.clone(), x);
-                let sum = match grads.get(x) {
-                    Some(have) => Gradient::of(add(&have.sum(), &gx.sum())),
-                    None => gx,
-                };
-                grads.insert(x.clone(), sum);
-            }
+        for (i, x) in k.inputs(n).into_iter().enumerate().filter(|(_, x)| led(x)) {
+            way.reach(x, found.get(i).cloned().flatten());
         }
     }
     let of = |t: &UOp| {
         let mut total: Option<UOp> = None;
         let mut connected = false;
         for n in order.iter().filter(|n| *n == t || n.realized() == Some(t)) {
-            connected |= touched.contains(n);
-            if let Some(g) = grads.get(n) {
+            connected |= way.touched.contains(n);
+            if let Some(g) = way.grads.get(n) {
                 total = Some(total.map_or(g.sum(), |t| add(&t, &g.sum())));
             }
         }
@@ -635,7 +674,7 @@ impl Tensor {
         if let Some(t) = nodes.iter().find(|t| !t.dtype.is_float()) {
             return fail!("gradient", "with respect to {} values; only floats have gradients", t.dtype);
         }
-        let found = differentiate(&root, &seed, &nodes)?;
+        let found = differentiate(&[(root.clone(), seed)], &nodes)?;
         found
             .into_iter()
             .zip(&nodes)

@@ -7,8 +7,8 @@
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
 //! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`], `elementwise` (with `composite` and `trig` under it),
 //! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], `norm`, [`attention`], [`loss`]
-//! (with [`ctc`] and `similarity`), `gradient`, `assign`, `bitcast`, `blob` (files and borrowed memory), [`realize`],
-//! [`jit`], `display`.
+//! (with [`ctc`] and `similarity`), `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops), `assign`,
+//! `bitcast`, `blob` (files and borrowed memory), [`realize`], [`jit`], `display`.
 
 mod activation;
 mod assign;
@@ -16,6 +16,7 @@ pub mod attention;
 mod bitcast;
 mod blob;
 mod composite;
+mod control;
 pub mod conv;
 mod creation;
 pub mod ctc;
@@ -24,6 +25,8 @@ mod display;
 mod elementwise;
 pub mod error;
 mod gradient;
+mod gradient_loop;
+mod gradient_rules;
 pub mod grid_sample;
 pub mod index;
 pub mod interpolate;

@@ -209,22 +209,22 @@ impl Tensor {
     /// Running sum along an axis.
     #[track_caller]
     pub fn cumsum(&self, dim: isize) -> Tensor {
-        self.scan("cumsum", Alu::Add, dim)
+        self.running("cumsum", Alu::Add, dim)
     }
     /// Running product along an axis.
     #[track_caller]
     pub fn cumprod(&self, dim: isize) -> Tensor {
-        self.scan("cumprod", Alu::Mul, dim)
+        self.running("cumprod", Alu::Mul, dim)
     }
     /// Running maximum along an axis, and where it was found: the last of equals; int32.
     #[track_caller]
     pub fn cummax(&self, dim: isize) -> (Tensor, Tensor) {
-        (self.scan("cummax", Alu::Max, dim), self.scan_places("cummax", Alu::Max, dim))
+        (self.running("cummax", Alu::Max, dim), self.scan_places("cummax", Alu::Max, dim))
     }
     /// Running minimum along an axis, and where it was found: the last of equals; int32.
     #[track_caller]
     pub fn cummin(&self, dim: isize) -> (Tensor, Tensor) {
-        (self.scan("cummin", Alu::Min, dim), self.scan_places("cummin", Alu::Min, dim))
+        (self.running("cummin", Alu::Min, dim), self.scan_places("cummin", Alu::Min, dim))
     }
     /// Running log(sum(exp(x))) along an axis.
     #[track_caller]
@@ -237,7 +237,7 @@ impl Tensor {
         })
     }
     #[track_caller]
-    fn scan(&self, op: &'static str, alu: Alu, dim: isize) -> Tensor {
+    fn running(&self, op: &'static str, alu: Alu, dim: isize) -> Tensor {
         let _c = call(op);
         self.map(|x| {
             if x.shape().is_empty() && matches!(dim, 0 | -1) {

@@ -71,6 +71,17 @@ pub enum ScatterMode {
     Combine(Alu),
 }
 
+/// What a loop is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LoopArg {
+    /// How many values go from one step to the next.
+    pub carries: u32,
+    /// One more than the highest level of the loops in its body; 0 where there is none.
+    pub level: u32,
+    /// Empty, or the name under which it has a gradient of its own.
+    pub name: Arc<str>,
+}
+
 /// Memory behind a `Buffer` node. Dropping the last node that names it frees it.
 pub trait Storage: Send + Sync + std::any::Any {
     /// Identity: two storages are the same memory exactly when their ids are equal.
@@ -140,12 +151,21 @@ pub enum Arg {
     },
     /// `Index`: how many consecutive elements.
     Lanes(u32),
-    /// `Lane`: which element.
+    /// `Lane`, `LoopOut`: which one.
     Lane(u32),
     /// `Gather`, checked `Load` and `Store`: the place in the user's program to blame for a miss.
     Site(u32),
     /// `Scatter`: duplicates, and the place to blame for a miss.
     Scatter(ScatterMode, u32),
+    /// `Loop`.
+    Loop(LoopArg),
+    /// `LoopIn`.
+    LoopIn {
+        /// The level of the loop it belongs to.
+        level: u32,
+        /// Which: carries first, then captures.
+        slot: u32,
+    },
 }
 
 impl Arg {
@@ -168,6 +188,8 @@ impl Arg {
             Arg::Lane(_) => 14,
             Arg::Site(_) => 15,
             Arg::Scatter(..) => 16,
+            Arg::Loop(_) => 17,
+            Arg::LoopIn { .. } => 18,
         }
     }
     /// The op named by a combining arg, if it has one.
@@ -204,6 +226,8 @@ impl PartialEq for Arg {
                 a == b
             }
             (Arg::Scatter(a, i), Arg::Scatter(b, j)) => a == b && i == j,
+            (Arg::Loop(a), Arg::Loop(b)) => a == b,
+            (Arg::LoopIn { level: a, slot: i }, Arg::LoopIn { level: b, slot: j }) => a == b && i == j,
             _ => false,
         }
     }
@@ -228,6 +252,8 @@ impl Hash for Arg {
             Arg::Stage { space, id } => (space, id).hash(h),
             Arg::Lanes(n) | Arg::Lane(n) | Arg::Site(n) => h.write_u32(*n),
             Arg::Scatter(m, s) => (m, s).hash(h),
+            Arg::Loop(l) => l.hash(h),
+            Arg::LoopIn { level, slot } => (level, slot).hash(h),
         }
     }
 }
@@ -251,6 +277,8 @@ impl std::fmt::Debug for Arg {
             Arg::Lane(n) => write!(f, ".{n}"),
             Arg::Site(s) => write!(f, "@{s}"),
             Arg::Scatter(m, s) => write!(f, "{m:?}@{s}"),
+            Arg::Loop(l) => write!(f, "{} carries, level {} {}", l.carries, l.level, l.name),
+            Arg::LoopIn { level, slot } => write!(f, "level {level} #{slot}"),
         }
     }
 }

@@ -11,6 +11,13 @@ impl UOp {
     pub fn toposort(&self) -> Vec<UOp> {
         toposort(std::slice::from_ref(self))
     }
+    /// What must be known before this node can be: its sources, but for the body of a loop.
+    pub fn inputs(&self) -> &[UOp] {
+        match self.op {
+            Op::Loop => self.src.split_last().map_or(&[], |(_, inputs)| inputs),
+            _ => &self.src,
+        }
+    }
     /// The node rebuilt with other sources; itself if they are the same.
     pub fn with_src(&self, src: SmallVec<[UOp; 4]>) -> UOp {
         if self.src[..] == src[..] {
@@ -64,6 +71,15 @@ impl UOp {
 
 /// Every node below the roots, sources before users, in a deterministic order.
 pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
+    sort_by(roots, |n| &n.src)
+}
+
+/// As [`toposort`], without the bodies of loops.
+pub fn toposort_outside(roots: &[UOp]) -> Vec<UOp> {
+    sort_by(roots, UOp::inputs)
+}
+
+fn sort_by(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
     let (mut order, mut seen) = (vec![], FxHashSet::default());
     let mut stack: Vec<(UOp, bool)> = roots.iter().rev().map(|r| (r.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {
@@ -71,7 +87,7 @@ pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
             order.push(n);
         } else if seen.insert(n.clone()) {
             stack.push((n.clone(), true));
-            stack.extend(n.src.iter().rev().filter(|s| !seen.contains(*s)).map(|s| (s.clone(), false)));
+            stack.extend(below(&n).iter().rev().filter(|s| !seen.contains(*s)).map(|s| (s.clone(), false)));
         }
     }
     order

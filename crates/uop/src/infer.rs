@@ -1,6 +1,7 @@
 //! What follows from a node's structure: shape, open ranges, bounds. Computed once, when the node is made.
 
 use crate::arg::{Arg, Space};
+use crate::loops::Loop;
 use crate::node::{Shape, UOp};
 use crate::op::Op;
 use frit_abi::{Alu, DType, Scalar};
@@ -73,6 +74,11 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         Op::Flip | Op::ScanAxis | Op::Scatter | Op::Contiguous | Op::Detach | Op::Copy | Op::After => {
             of(0)?.clone()
         }
+        Op::LoopIn => src.iter().cloned().collect(),
+        Op::LoopOut => match arg {
+            Arg::Lane(i) => Loop::of(src.first()?)?.out_shape(*i as usize)?,
+            _ => return None,
+        },
         Op::Index => match arg {
             Arg::Lanes(w) => smallvec![UOp::index(*w as i64)],
             // one index per dim for a staged value, all scalar or all of one vector shape
@@ -86,7 +92,7 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
             s
         }
         Op::Lane => of(0)?.get(1..)?.iter().cloned().collect(),
-        Op::Store | Op::End | Op::Sink | Op::Barrier => return None,
+        Op::Store | Op::End | Op::Sink | Op::Barrier | Op::Loop => return None,
         _ => broadcast(src)?,
     })
 }

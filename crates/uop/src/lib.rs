@@ -10,6 +10,7 @@ pub mod eval;
 pub mod graph;
 pub mod infer;
 pub mod linear;
+pub mod loops;
 pub mod node;
 pub mod op;
 pub mod promote;
@@ -20,8 +21,9 @@ pub mod spec;
 pub mod symbolic;
 pub mod text;
 
-pub use arg::{Arg, Axes, AxisKind, RangeArg, ScatterMode, Space, Storage};
+pub use arg::{Arg, Axes, AxisKind, LoopArg, RangeArg, ScatterMode, Space, Storage};
 pub use frit_abi::{Alu, DType, Scalar};
 pub use linear::{Linear, Step};
+pub use loops::Loop;
 pub use node::{Node, Shape, UOp};
 pub use op::{Op, OpSet};

@@ -34,6 +34,9 @@
 //! | `Contiguous` | x | | x, materialised in row-major order |
 //! | `Detach` | x | | x, opaque to gradients |
 //! | `Copy` | x | `Device` | x on another device |
+//! | `Loop` | count, inits…, captures…, body | `Loop` | `body(i, carry) -> (carry', y)` count times; the body is a `Sink` over `LoopIn`s and the iteration's `Variable` |
+//! | `LoopIn` | dims… | `LoopIn` | in the body of a loop of that level: its carries, then its captures |
+//! | `LoopOut` | loop | `Lane(i)` | the last carries, then the ys stacked along a new first axis |
 //! | *effects* | | | |
 //! | `Store` | target, value [, gate] | `None`/`Site` | tensor: target is a view of a buffer; kernel: an `Index` or a register `Define` |
 //! | `After` | x, deps… | | x, but only once deps are done; ranges among deps put it inside those loops |
@@ -72,6 +75,7 @@ macro_rules! ops {
 ops! {
     Const, Invalid, Variable, Bind, Buffer, Param, Define, Range, Special,
     Iota, Reshape, Permute, Expand, Pad, Shrink, Flip, ReduceAxis, ScanAxis, Gather, Scatter, Contiguous, Detach, Copy,
+    Loop, LoopIn, LoopOut,
     Store, After, End, Sink, Barrier,
     Index, Load,
     Reduce, Scan, Stage,

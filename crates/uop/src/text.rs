@@ -11,7 +11,7 @@
 //! One line a node, sources before users, the root last. Constants stand where they are used: `4` is an index,
 //! `4:int32` and `true` say their type. Buffers print but do not parse: memory has no text.
 
-use crate::arg::{Arg, AxisKind, RangeArg, ScatterMode, Space};
+use crate::arg::{Arg, AxisKind, LoopArg, RangeArg, ScatterMode, Space};
 use crate::node::UOp;
 use crate::op::Op;
 use frit_abi::{Alu, DType, Scalar};
@@ -99,6 +99,8 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Lanes(n) | Arg::Lane(n) | Arg::Site(n) => n.to_string(),
         Arg::Scatter(ScatterMode::Set, s) => format!("Set {s}"),
         Arg::Scatter(ScatterMode::Combine(o), s) => format!("{o:?} {s}"),
+        Arg::Loop(l) => format!("{} {} {}", l.carries, l.level, l.name).trim_end().into(),
+        Arg::LoopIn { level, slot } => format!("{level} {slot}"),
     }
 }
 
@@ -204,7 +206,7 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
         }
         Op::Stage => Arg::Stage { space: space(word(0)?)?, id: parse_num(word(1)?)? },
         Op::Index => Arg::Lanes(parse_num(word(0)?)?),
-        Op::Lane => Arg::Lane(parse_num(word(0)?)?),
+        Op::Lane | Op::LoopOut => Arg::Lane(parse_num(word(0)?)?),
         Op::Gather | Op::Load | Op::Store => Arg::Site(parse_num(word(0)?)?),
         Op::Scatter => {
             let mode = match word(0)? {
@@ -213,6 +215,12 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
             };
             Arg::Scatter(mode, parse_num(word(1)?)?)
         }
+        Op::Loop => Arg::Loop(LoopArg {
+            carries: parse_num(word(0)?)?,
+            level: parse_num(word(1)?)?,
+            name: w.get(2).copied().unwrap_or("").into(),
+        }),
+        Op::LoopIn => Arg::LoopIn { level: parse_num(word(0)?)?, slot: parse_num(word(1)?)? },
         Op::Buffer => return Err("a buffer is memory and has no text".into()),
         _ => return Err(format!("{} takes no arg", op.name())),
     })

@@ -8,6 +8,7 @@
 //! symbolic     lengths that are bound late
 //! assignment   random writes against a plain model
 //! programs     random programs against the evaluator
+//! loops        steps described once, their gradients
 //! derivatives  second derivatives against finite differences
 //! threads      many at once
 //! errors       messages word for word
@@ -22,6 +23,7 @@ mod errors;
 mod evaluator;
 mod fusion;
 mod goldens;
+mod loops;
 mod memory;
 mod ops;
 mod programs;

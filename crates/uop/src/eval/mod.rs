@@ -18,7 +18,8 @@ pub use array::Array;
 pub use value::{Value, apply};
 
 use crate::arg::{Arg, ScatterMode};
-use crate::graph::toposort;
+use crate::graph::toposort_outside;
+use crate::loops::Loop;
 use crate::node::UOp;
 use crate::op::Op;
 use array::{for_each_coordinate, place};
@@ -119,17 +120,20 @@ struct Evaluator<'a> {
     contents: FxHashMap<UOp, Rc<Vec<Value>>>,
     /// Which elements of its buffer a view is made of.
     views: FxHashMap<UOp, Rc<Array<Option<usize>>>>,
+    /// The results of the loops.
+    loops: FxHashMap<UOp, Vec<Rc<Array<Value>>>>,
 }
 
 impl<'a> Evaluator<'a> {
     fn new(inputs: &'a Inputs<'a>, roots: &[UOp]) -> Self {
-        let order = toposort(roots);
+        let order = toposort_outside(roots);
         let mut uses: FxHashMap<UOp, usize> = FxHashMap::default();
-        for n in order.iter().flat_map(|n| n.src.iter()).chain(roots) {
+        for n in order.iter().flat_map(|n| n.inputs().iter()).chain(roots) {
             *uses.entry(n.clone()).or_default() += 1;
         }
         let (values, logs, contents) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Evaluator { inputs, order, uses, values, logs, contents, views: FxHashMap::default() }
+        let (views, loops) = (FxHashMap::default(), FxHashMap::default());
+        Evaluator { inputs, order, uses, values, logs, contents, views, loops }
     }
 
     fn run(&mut self) -> Result<(), EvalError> {
@@ -141,13 +145,19 @@ impl<'a> Evaluator<'a> {
                     self.logs.insert(node.clone(), log);
                 }
                 Op::Sink | Op::End => {}
+                Op::Loop => {
+                    let results = self.run_loop(&node)?;
+                    self.loops.insert(node.clone(), results);
+                }
+                // given from outside
+                Op::LoopIn if self.values.contains_key(&node) => {}
                 _ => {
                     let value = self.node(&node)?;
                     self.values.insert(node.clone(), value);
                 }
             }
             // what no one will ask for again is let go; dims are small and views may ask for them later
-            for s in node.src.iter().filter(|s| !s.shape().is_empty()) {
+            for s in node.inputs().iter().filter(|s| !s.shape().is_empty()) {
                 if let Some(uses) = self.uses.get_mut(s) {
                     *uses -= 1;
                     if *uses == 0 {
@@ -191,6 +201,11 @@ impl<'a> Evaluator<'a> {
                 let values = self.contents_before(n)?;
                 Array { shape: vec![values.len()], values: (*values).clone() }
             }
+            (Op::LoopOut, Arg::Lane(i)) => {
+                let results = n.src.first().and_then(|l| self.loops.get(l));
+                let found = results.and_then(|r| r.get(*i as usize));
+                return found.cloned().ok_or_else(|| wrong(n, "is not a result of its loop"));
+            }
             (Op::Contiguous | Op::Detach | Op::Copy, _) => return self.source(n, 0),
             (Op::After, _) => return self.version(n),
             (Op::Iota, _) => {
@@ -218,6 +233,36 @@ impl<'a> Evaluator<'a> {
             },
         };
         Ok(Rc::new(array))
+    }
+
+    /// What a loop makes, step by step.
+    fn run_loop(&self, n: &UOp) -> Result<Vec<Rc<Array<Value>>>, EvalError> {
+        let l = Loop::of(n).ok_or_else(|| wrong(n, "is not a loop"))?;
+        let count = self.dims(n, 0, 1)?[0];
+        let mut inputs = l.inputs().iter().map(|i| self.value(i)).collect::<Result<Vec<_>, _>>()?;
+        let (carries, step) = (l.carries(), l.variable());
+        let mut ys: Vec<Vec<Rc<Array<Value>>>> = vec![vec![]; l.results().len() - carries];
+        for i in 0..count {
+            let variable = |v: &UOp| if *v == step { Some(i as i64) } else { (self.inputs.variable)(v) };
+            let leaves = Inputs { buffer: self.inputs.buffer, variable: &variable };
+            let mut body = Evaluator::new(&leaves, l.results());
+            body.values.extend(inputs.iter().enumerate().map(|(slot, v)| (l.input(slot), v.clone())));
+            body.run()?;
+            let mut made = l.results().iter().map(|r| body.value(r)).collect::<Result<Vec<_>, _>>()?;
+            ys.iter_mut().zip(made.drain(carries..)).for_each(|(all, y)| all.push(y));
+            inputs.splice(..carries, made);
+        }
+        let mut results = inputs[..carries].to_vec();
+        for (k, all) in ys.into_iter().enumerate() {
+            let mut shape = vec![count];
+            match all.first() {
+                Some(y) => shape.extend(&y.shape),
+                None => shape.extend(l.results()[carries + k].shape().iter().map(|d| d.bounds.1 as usize)),
+            }
+            let values = all.iter().flat_map(|y| y.values.iter().copied()).collect();
+            results.push(Rc::new(Array { shape, values }));
+        }
+        Ok(results)
     }
 
     /// A movement op on any kind of element.

@@ -144,7 +144,7 @@ fn choices_fold() {
     check(&c.select(&x, &x), &x);
     check(&c.select(&UOp::boolean(true), &UOp::boolean(false)), &c);
     check(&c.select(&c.select(&x, &y), &y), &c.select(&x, &y));
-    check(&c.select(&d.select(&x, &y), &y), &c.and_(&d).select(&x, &y));
+    check(&c.select(&d.select(&x, &y), &y), &simplify(&c.and_(&d)).select(&x, &y));
     check(&c.and_(&lt(&x, 5)), &c);
     check(&c.and_(&not(&c)), &UOp::boolean(false));
     check(&c.or_(&not(&lt(&x, 2))), &UOp::boolean(true));

@@ -1,0 +1,15 @@
+//! Functions whose gradient is better taken from their results than from the steps that made them.
+
+use crate::tensor::Tensor;
+
+/// From inputs, results and the gradients of the results (`None` where nothing depends on one): the gradients of the
+/// inputs.
+pub(crate) type Rule = fn(&[Tensor], &[Tensor], &[Option<Tensor>]) -> Vec<Option<Tensor>>;
+
+/// Every named function.
+const RULES: &[(&str, Rule)] = &[];
+
+/// The rule of a named loop.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    RULES.iter().find(|(n, _)| *n == name).map(|(_, r)| *r)
+}
