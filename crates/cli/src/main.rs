@@ -11,6 +11,8 @@ usage:
   frit devices                 devices this machine has, and what is known of them
   frit bench [NAME...]         run the benchmarks whose names contain one of NAME (all without); a JSON line each
   frit bench --list            list the names
+  frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
+                               what is found is kept in FRIT_CACHE/tuned and used from then on
   frit --version
 
 environment:
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["bench", ref names @ ..] => bench::run(names),
+        ["tune", file] => tune(file, "4"),
+        ["tune", file, width] => tune(file, width),
         [other, ..] => Err(format!("there is no command '{other}'; see frit --help")),
     };
     match result {
@@ -49,6 +53,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn tune(file: &str, width: &str) -> Result<(), String> {
+    let width: usize = width.parse().map_err(|_| format!("{width} is not a number of states"))?;
+    frit::engine::search::tune(file.as_ref(), width, |i, n, name, tuned| {
+        println!("{i:4}/{n} {name:40} {tuned}")
+    })
+    .map_err(|e| e.to_string())
 }
 
 fn devices() {

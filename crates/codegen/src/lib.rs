@@ -145,16 +145,22 @@ fn checking() -> bool {
     *ON
 }
 
+/// A kernel with these opts applied, to be looked at and continued.
+pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
+    let sink = ranges::ranges(ast, &mut Ctx::new(target, Opts::List(&[])))?;
+    let mut plan = Plan::new(&sink, target)?;
+    opts.iter().try_for_each(|o| plan.apply(o))?;
+    Ok(plan)
+}
+
 /// Every opt that is legal as the first one.
 pub fn legal_opts(ast: &UOp, target: &Target) -> Result<Vec<Opt>, Error> {
-    let sink = ranges::ranges(ast, &mut Ctx::new(target, Opts::List(&[])))?;
-    Ok(Plan::new(&sink, target)?.legal())
+    Ok(plan(ast, target, &[])?.legal())
 }
 
 /// At most `count` legal opts, one after the other, chosen by a seed: for tests and as a start for search.
 pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Result<Vec<Opt>, Error> {
-    let sink = ranges::ranges(ast, &mut Ctx::new(target, Opts::List(&[])))?;
-    let mut plan = Plan::new(&sink, target)?;
+    let mut plan = plan(ast, target, &[])?;
     let (mut chosen, mut state) = (vec![], seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66_D1CE_4E5B);
     for _ in 0..count {
         let legal = plan.legal();

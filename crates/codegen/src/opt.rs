@@ -64,6 +64,54 @@ pub enum Opt {
     },
 }
 
+impl std::fmt::Display for Opt {
+    /// One line that parses back: `split 0 4 Upcast inner`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Opt::Split { axis, n, kind, inner } => {
+                write!(f, "split {axis} {n} {kind:?} {}", if *inner { "inner" } else { "outer" })
+            }
+            Opt::Reorder { order } => {
+                f.write_str("reorder")?;
+                order.iter().try_for_each(|a| write!(f, " {a}"))
+            }
+            Opt::Stage { operand, at, space } => write!(f, "stage {operand} {at} {space:?}"),
+            Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
+            Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Opt {
+    type Err = String;
+    fn from_str(line: &str) -> Result<Opt, String> {
+        let wrong = || format!("{line:?} is not an opt");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |i: usize| words.get(i).and_then(|w| w.parse().ok()).ok_or_else(wrong);
+        let word = |i: usize| words.get(i).copied().unwrap_or_default();
+        Ok(match word(0) {
+            "split" => {
+                let kind = AxisKind::ALL.into_iter().find(|k| format!("{k:?}") == word(3));
+                let inner = match word(4) {
+                    "inner" => true,
+                    "outer" => false,
+                    _ => return Err(wrong()),
+                };
+                Opt::Split { axis: number(1)?, n: number(2)?, kind: kind.ok_or_else(wrong)?, inner }
+            }
+            "reorder" => Opt::Reorder { order: (1..words.len()).map(number).collect::<Result<_, _>>()? },
+            "stage" => {
+                let spaces = [Space::Global, Space::Local, Space::Reg];
+                let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3));
+                Opt::Stage { operand: number(1)?, at: number(2)?, space: space.ok_or_else(wrong)? }
+            }
+            "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
+            "swap" => Opt::Swap { a: number(1)?, b: number(2)? },
+            _ => return Err(wrong()),
+        })
+    }
+}
+
 /// An axis of a kernel that is being planned.
 #[derive(Clone, Debug)]
 pub struct Axis {

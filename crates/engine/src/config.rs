@@ -4,9 +4,15 @@ use crate::Error;
 use std::sync::OnceLock;
 
 /// Every variable read here, with what it accepts and does: for help texts.
-pub const FLAGS: [(&str, &str, &str); 3] = [
+pub const FLAGS: [(&str, &str, &str); 5] = [
     ("FRIT_DEVICE", "a device name, such as CPU or INTERP", "the device tensors are made on; CPU by default"),
     ("FRIT_DEBUG", "0 to 6", "1 totals, 2 a line a kernel, 3 schedule, 4 source, 5 UOps, 6 disassembly"),
+    (
+        "FRIT_BEAM",
+        "0 to 64",
+        "search for the best opts of each kernel, so many states wide; found ones are kept",
+    ),
+    ("FRIT_BEAM_CHECK", "0 or 1", "1 compares what a search found with the kernel as it came"),
     ("FRIT_SPEC", "0, 1 or 2", "1 checks every graph against its spec, 2 also the text form's round trip"),
 ];
 
@@ -26,6 +32,18 @@ fn parse(name: &str, value: Option<&str>, max: u8) -> Result<u8, Error> {
 pub fn debug() -> Result<u8, Error> {
     static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
     number("FRIT_DEBUG", 6, &CELL)
+}
+
+/// How wide to search; 0 not at all.
+pub fn beam() -> Result<u8, Error> {
+    static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
+    number("FRIT_BEAM", 64, &CELL)
+}
+
+/// Whether what a search finds is compared with the kernel as it came.
+pub fn beam_check() -> Result<bool, Error> {
+    static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
+    Ok(number("FRIT_BEAM_CHECK", 1, &CELL)? == 1)
 }
 
 /// How much to check; always at least 1 in debug builds.

@@ -8,7 +8,7 @@
 //! 4. [`run`]: allocate, launch, report. A loop is a run of its own, before what uses it: [`loops`].
 //!
 //! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
-//! [`stats`] (counters), [`measure`] (compile times, for benchmarks).
+//! [`search`] (opts found by trying), [`stats`] (counters), [`measure`] (compile times, for benchmarks).
 
 pub mod assign;
 pub mod buffer;
@@ -24,6 +24,7 @@ pub mod program;
 pub mod program_file;
 pub mod realize;
 pub mod run;
+pub mod search;
 pub mod stats;
 
 pub use buffer::{from_blob, from_bytes, read, write};

@@ -1,7 +1,7 @@
 //! How long compiling takes: for the `compile_*` benchmarks.
 
 use crate::normalise::normalise;
-use crate::plan::{compile, renderer};
+use crate::plan::{Choice, compile, renderer};
 use crate::realize::{device_of, stores};
 use crate::{Error, config};
 use frit_schedule::Schedule;
@@ -72,8 +72,9 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let schedule = schedule(outputs)?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
-    let done =
-        crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), renderer(&device), None).map(drop));
+    let done = crate::plan::in_parallel(&asts, |ast| {
+        compile(ast, dev.target(), renderer(&device), &Choice::Heuristic).map(drop)
+    });
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())
 }

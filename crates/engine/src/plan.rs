@@ -1,9 +1,9 @@
 //! A plan: every kernel of a graph, loaded, in order, with where its arguments come from. Made once for a structure.
 
 use crate::normalise::{Bindings, eval_index};
-use crate::{Error, config, stats};
+use crate::{Error, config, search, stats};
 use frit_abi::{Kernel, LaunchDims, Target};
-use frit_codegen::Opts;
+use frit_codegen::{Opt, Opts};
 use frit_runtime::Loaded;
 use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
@@ -11,6 +11,7 @@ use frit_uop::{Arg, Linear, UOp, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::hash::Hash;
+use std::io::IsTerminal;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant;
 
@@ -48,7 +49,8 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    fn new(ast: UOp, linear: &Linear, loaded: Arc<dyn Loaded>) -> Compiled {
+    /// A kernel as it was lowered and loaded.
+    pub(crate) fn new(ast: UOp, linear: &Linear, loaded: Arc<dyn Loaded>) -> Compiled {
         let special = |prefix: &str, i: usize| {
             let name = format!("{prefix}{i}");
             let found = linear.specials.iter().find(|s| matches!(&s.arg, Arg::Name(n) if **n == *name));
@@ -213,7 +215,9 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
         }
     }
     let render = renderer(device);
-    let lowered = in_parallel(&missing, |ast| compile(ast, dev.target(), render, seed));
+    let choices = choices(&missing, device, dev.target())?;
+    let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
+    let lowered = in_parallel(&jobs, |(ast, choice)| compile(ast, dev.target(), render, choice));
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
@@ -229,6 +233,38 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     Ok(asts.iter().map(|ast| known[ast].clone()).collect())
 }
 
+/// Where the opts of a kernel come from.
+pub enum Choice {
+    /// From the heuristic.
+    Heuristic,
+    /// From a seed: legal ones.
+    Random(u64),
+    /// From a search.
+    List(Vec<Opt>),
+}
+
+/// How each kernel is to be compiled: searched for, if that is asked for; as an earlier search found, if there is one.
+fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choice>, Error> {
+    let width = config::beam()? as usize;
+    let mut all = vec![];
+    for (i, ast) in asts.iter().enumerate() {
+        all.push(match (CHAOS.get(), search::remembered(ast, target)) {
+            (Some(seed), _) => Choice::Random(seed),
+            (None, Some(opts)) => Choice::List(opts),
+            (None, None) if width > 0 => {
+                let tuned = search::search(ast, device, width)?;
+                search::remember(ast, target, &tuned.opts);
+                if config::debug()? >= 1 || std::io::stderr().is_terminal() {
+                    eprintln!("search {} of {}: {tuned}", i + 1, asts.len());
+                }
+                Choice::List(tuned.opts)
+            }
+            (None, None) => Choice::Heuristic,
+        });
+    }
+    Ok(all)
+}
+
 /// Program to source or bytecode.
 pub type Renderer = fn(&Linear, &Target) -> Result<Kernel, frit_render::Error>;
 
@@ -237,21 +273,27 @@ pub fn renderer(device: &str) -> Renderer {
     if device.starts_with("INTERP") { frit_render::bytecode::render } else { frit_render::c::render }
 }
 
-/// Lower and render one kernel, with random opts if there is a seed.
+/// Lower and render one kernel.
 pub fn compile(
     ast: &UOp,
     target: &Target,
     render: Renderer,
-    seed: Option<u64>,
+    choice: &Choice,
 ) -> Result<(Linear, Kernel), Error> {
     let debug = config::debug()?;
     let error = |message: String| Error::Compile { kernel: kernel_name(ast).into(), message };
-    let random =
-        seed.map(|s| frit_codegen::random_opts(ast, target, s ^ ast.structural_hash(), 4)).transpose();
-    let random = random.map_err(|e| error(e.to_string()))?;
-    let opts = random.as_ref().map_or(Opts::Heuristic, |list| Opts::List(list));
-    let linear =
-        frit_codegen::lower(ast, target, opts).map_err(|e| error(format!("{e} (opts {random:?})")))?;
+    let random = match choice {
+        Choice::Random(seed) => {
+            let seed = seed ^ ast.structural_hash();
+            Some(frit_codegen::random_opts(ast, target, seed, 4).map_err(|e| error(e.to_string()))?)
+        }
+        _ => None,
+    };
+    let opts = match (choice, &random) {
+        (Choice::List(list), _) | (_, Some(list)) => Opts::List(list),
+        _ => Opts::Heuristic,
+    };
+    let linear = frit_codegen::lower(ast, target, opts).map_err(|e| error(format!("{e} (opts {opts:?})")))?;
     if debug >= 5 {
         eprintln!("program {}:", linear.name);
         for step in &linear.steps {

@@ -147,3 +147,18 @@ fn errors_name_what_is_wrong() {
     let message = realize(&[table.gather(&idx, site)]).unwrap_err().to_string();
     assert!(message.starts_with("gather at") && message.contains("engine.rs"), "{message}");
 }
+
+#[test]
+fn a_search_finds_legal_opts_that_compute_the_same() {
+    // the interpreter has no compiler to wait for
+    let (n, device) = (16, std::sync::Arc::<str>::from("INTERP"));
+    let a = floats(&device, &ramp(n * n)).reshape(&dims(&[16, 1, 16])).expand(&dims(&[16, 16, 16]));
+    let b = floats(&device, &ramp(n * n)).reshape(&dims(&[1, 16, 16])).expand(&dims(&[16, 16, 16]));
+    let c = (&a * &b).reduce_axes(Alu::Add, &[2]).reshape(&dims(&[16, 16]));
+    let schedule = frit_engine::measure::schedule(std::slice::from_ref(&c)).unwrap();
+    let ast = &schedule.kernels[0].ast;
+    let tuned = frit_engine::search::search(ast, &device, 1).unwrap();
+    assert!(tuned.tried > 8 && tuned.after <= tuned.before, "{tuned}");
+    let target = frit_runtime::device("INTERP").unwrap().target().clone();
+    assert!(frit_codegen::plan(ast, &target, &tuned.opts).is_ok());
+}

@@ -166,3 +166,18 @@ fn a_kernel_that_no_target_dimension_holds_is_an_error() {
     let error = lower(&sink, &Target::interp_gpu(), Opts::List(&[])).unwrap_err();
     assert!(error.to_string().contains("gidx"), "{error}");
 }
+
+#[test]
+fn an_opt_is_a_line_that_parses_back() {
+    let target = Target::interp_gpu();
+    for ast in [matmul(8, 16, 4), conv(1, 2, 4, 6, 3)] {
+        for opt in frit_codegen::legal_opts(&ast, &target).unwrap() {
+            assert_eq!(opt.to_string().parse::<Opt>(), Ok(opt));
+        }
+    }
+    for line in
+        ["", "split", "split 0 4 Sideways inner", "split 0 4 Upcast", "reorder x", "stage 0", "tile 1 2"]
+    {
+        assert!(line.parse::<Opt>().is_err(), "{line}");
+    }
+}
