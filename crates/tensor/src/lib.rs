@@ -6,9 +6,9 @@
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
 //! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`], `elementwise` (with `composite` and `trig` under it),
-//! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], `norm`, [`attention`], [`loss`]
-//! (with [`ctc`] and `similarity`), `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops), `assign`,
-//! `bitcast`, `blob` (files and borrowed memory), [`realize`], [`jit`], `display`.
+//! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], [`fft`], `norm`, [`attention`],
+//! [`loss`] (with [`ctc`] and `similarity`), `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops),
+//! `assign`, `bitcast`, `blob` (files and borrowed memory), [`realize`], [`jit`], `display`.
 
 mod activation;
 mod assign;
@@ -24,6 +24,7 @@ mod diagonal;
 mod display;
 mod elementwise;
 pub mod error;
+pub mod fft;
 mod gradient;
 mod gradient_loop;
 mod gradient_rules;
@@ -52,6 +53,7 @@ pub use conv::Window;
 pub use creation::{Element, Nested};
 pub use ctc::Ctc;
 pub use error::{Call, Error, Result, call};
+pub use fft::{Fft, FftNorm, Stft};
 pub use frit_uop::{DType, Scalar};
 pub use grid_sample::{GridSample, Outside};
 pub use index::{Ellipsis, Index, Indices, NewAxis, step};

@@ -130,7 +130,7 @@ macro_rules! families {
         const RUN: &[&str] = &[$(stringify!($family)),*];
     };
 }
-families! { core, moving, neural }
+families! { core, moving, neural, spectral }
 
 #[test]
 fn every_family_runs() {

@@ -3,14 +3,15 @@
 mod core;
 mod moving;
 mod neural;
+mod spectral;
 
 use frit::{Index, Tensor};
 use frit_reference::goldens::Case;
 
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 3] =
-        [core::apply, moving::apply, neural::apply];
+    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 4] =
+        [core::apply, moving::apply, neural::apply, spectral::apply];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
