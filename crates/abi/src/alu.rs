@@ -86,4 +86,8 @@ impl AluSet {
     pub const fn or(self, o: AluSet) -> AluSet {
         AluSet(self.0 | o.0)
     }
+    /// This set less another.
+    pub const fn without(self, o: AluSet) -> AluSet {
+        AluSet(self.0 & !o.0)
+    }
 }

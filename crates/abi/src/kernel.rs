@@ -33,6 +33,9 @@ pub enum Code {
     C(String),
     /// The interpreter's bytecode.
     Bytecode(std::sync::Arc<crate::bytecode::Program>),
+    /// Machine code that refers to nothing outside itself; the entry is its first byte. On x86-64 it follows the System V
+    /// calling convention, whatever the operating system's is.
+    Native(std::sync::Arc<[u8]>),
     /// Nothing: the NULL device runs no code, the text is kept for measuring.
     Null(String),
 }

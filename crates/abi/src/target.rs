@@ -30,6 +30,41 @@ pub struct Target {
     pub float_ops: AluSet,
     /// Operations the machine has on integers and bools; the others are decomposed.
     pub int_ops: AluSet,
+    /// The instructions that machine code may use; compilers of source have their own idea.
+    pub isa: Isa,
+}
+
+/// Which instructions machine code may use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Isa {
+    /// None: kernels are source or bytecode.
+    Portable,
+    /// Every x86-64.
+    Sse2,
+    /// With FMA, F16C, BMI1 and BMI2.
+    Avx2,
+    /// F, BW, DQ and VL, and all of [`Isa::Avx2`].
+    Avx512,
+}
+
+impl Isa {
+    /// Its short name: `sse2`, `avx2`, `avx512`; `portable`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Sse2 => "sse2",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+    /// Bytes of its widest vector, and how many vector registers it has.
+    pub const fn vectors(self) -> (usize, usize) {
+        match self {
+            Isa::Portable | Isa::Sse2 => (16, 16),
+            Isa::Avx2 => (32, 16),
+            Isa::Avx512 => (64, 32),
+        }
+    }
 }
 
 /// The shape of a GPU-like launch.
@@ -87,6 +122,29 @@ impl Target {
         }
     }
 
+    /// A CPU whose machine code uses these instructions, with a pool of `threads`.
+    pub fn native(isa: Isa, threads: usize, caches: [usize; 3]) -> Target {
+        use DType::*;
+        let (vector_bytes, registers) = isa.vectors();
+        // the baseline rounds a product before it adds, and has no rounding to whole numbers
+        const LATER: AluSet = AluSet::of(&[Alu::MulAcc, Alu::Trunc, Alu::Floor, Alu::Round]);
+        Target {
+            name: format!("x86-64-{}", isa.name()),
+            threads,
+            vector_bytes,
+            vector_access_bytes: vector_bytes,
+            registers,
+            caches,
+            grid: None,
+            int64: true,
+            storage: DTypeSet::of(&crate::dtype::ALL),
+            arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
+            float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
+            int_ops: BASIC_INT,
+            isa,
+        }
+    }
+
     /// The interpreter posing as a CPU: scalar and vector values, one thread axis.
     pub fn interp() -> Target {
         let all = crate::dtype::ALL;
@@ -103,6 +161,7 @@ impl Target {
             arithmetic: DTypeSet::of(&all),
             float_ops: AluSet::of(&Alu::ALL),
             int_ops: AluSet::of(&Alu::ALL),
+            isa: Isa::Portable,
         }
     }
     /// The interpreter posing as a GPU: blocks, local memory, barriers, scalar arithmetic, aligned vector access.

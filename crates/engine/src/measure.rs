@@ -56,7 +56,7 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
         let linear = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
         let linear = linear.map_err(|e| error(e.to_string()))?;
         let lowered = thread_time();
-        renderer(&device)(&linear, target).map_err(|e| error(e.to_string()))?;
+        renderer(&device, target)(&linear, target).map_err(|e| error(e.to_string()))?;
         times.lower += lowered - start;
         times.render += thread_time() - lowered;
     }
@@ -73,7 +73,7 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
     let done = crate::plan::in_parallel(&asts, |ast| {
-        compile(ast, dev.target(), renderer(&device), &Choice::Heuristic).map(drop)
+        compile(ast, dev.target(), renderer(&device, dev.target()), &Choice::Heuristic).map(drop)
     });
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())

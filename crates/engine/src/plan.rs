@@ -2,6 +2,7 @@
 
 use crate::normalise::{Bindings, eval_index};
 use crate::{Error, config, search, stats};
+use frit_abi::target::Isa;
 use frit_abi::{Kernel, LaunchDims, Target};
 use frit_codegen::{Opt, Opts};
 use frit_runtime::Loaded;
@@ -214,7 +215,7 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
             None => missing.push(ast.clone()),
         }
     }
-    let render = renderer(device);
+    let render = renderer(device, dev.target());
     let choices = choices(&missing, device, dev.target())?;
     let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
     let lowered = in_parallel(&jobs, |(ast, choice)| compile(ast, dev.target(), render, choice));
@@ -269,8 +270,12 @@ fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choic
 pub type Renderer = fn(&Linear, &Target) -> Result<Kernel, frit_render::Error>;
 
 /// The renderer of a device.
-pub fn renderer(device: &str) -> Renderer {
-    if device.starts_with("INTERP") { frit_render::bytecode::render } else { frit_render::c::render }
+pub fn renderer(device: &str, target: &Target) -> Renderer {
+    match target.isa {
+        _ if device.starts_with("INTERP") => frit_render::bytecode::render,
+        Isa::Portable => frit_render::c::render,
+        _ => frit_render::x86::render,
+    }
 }
 
 /// Lower and render one kernel.
@@ -305,7 +310,7 @@ pub fn compile(
         match &kernel.code {
             frit_abi::Code::C(source) => eprintln!("{source}"),
             frit_abi::Code::Bytecode(program) => eprintln!("{program}"),
-            frit_abi::Code::Null(_) => {}
+            frit_abi::Code::Native(_) | frit_abi::Code::Null(_) => {}
         }
     }
     Ok((linear, kernel))

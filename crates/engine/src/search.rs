@@ -96,7 +96,7 @@ pub fn remember(ast: &UOp, target: &Target, opts: &[Opt]) {
 /// Search for the best opts of a kernel, at most `width` states in a round.
 pub fn search(ast: &UOp, device: &Arc<str>, width: usize) -> Result<Tuned, Error> {
     let dev = frit_runtime::device(device)?;
-    let mut bench = Bench::new(ast, &*dev, renderer(device))?;
+    let mut bench = Bench::new(ast, &*dev, renderer(device, dev.target()))?;
     let (_, heuristic) = frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, &mut |_, _| {})
         .map_err(|e| Error::Schedule(e.to_string()))?;
     let mut seen: FxHashSet<Vec<Opt>> = FxHashSet::default();

@@ -11,7 +11,7 @@
 
 use crate::Error;
 use frit_abi::bytecode::{Hardware, Instr, Kind, Memory, Place, Program, Reg};
-use frit_abi::{Alu, Code, DType, Kernel, Param, Target};
+use frit_abi::{Alu, Code, DType, Kernel, Target};
 use frit_uop::{Arg, Linear, Op, Space, Step, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -37,22 +37,9 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
     Ok(Kernel {
         name: program.name.clone(),
         code: Code::Bytecode(Arc::new(program)),
-        params: params(linear),
+        params: crate::params(linear),
         scratch,
     })
-}
-
-/// Buffers by slot, then variables.
-fn params(linear: &Linear) -> Vec<Param> {
-    let buffers = linear.params.iter().zip(&linear.written).map(|(p, &written)| {
-        let len = if let Arg::Param { len, .. } = p.arg { len } else { 0 };
-        Param::Buffer { dtype: p.dtype, len, written }
-    });
-    let vars = linear.vars.iter().map(|v| match &v.arg {
-        Arg::Var { name, .. } => Param::Var { name: name.to_string() },
-        _ => Param::Var { name: String::new() },
-    });
-    buffers.chain(vars).collect()
 }
 
 struct Writer<'a> {

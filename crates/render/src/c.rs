@@ -26,7 +26,7 @@ mod prelude;
 
 use crate::Error;
 use expr::Val;
-use frit_abi::{Code, DType, Kernel, Param, Target};
+use frit_abi::{Code, DType, Kernel, Target};
 use frit_uop::{Arg, Linear, Op, Space, Step, UOp};
 use prelude::{Prelude, mask, scalar};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -65,15 +65,10 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
         identifier(&linear.name),
         w.body
     );
-    let buffers = linear.params.iter().zip(&linear.written).map(|(p, &written)| {
-        let len = if let Arg::Param { len, .. } = p.arg { len } else { 0 };
-        Param::Buffer { dtype: p.dtype, len, written }
-    });
-    let vars = linear.vars.iter().map(|v| Param::Var { name: var_name(v).into() });
     Ok(Kernel {
         name: identifier(&linear.name),
         code: Code::C(source),
-        params: buffers.chain(vars).collect(),
+        params: crate::params(linear),
         scratch,
     })
 }
@@ -82,10 +77,6 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
 fn identifier(name: &str) -> String {
     let s: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if s.starts_with(|c: char| c.is_ascii_alphabetic()) { s } else { format!("k_{s}") }
-}
-
-fn var_name(v: &UOp) -> &str {
-    if let Arg::Var { name, .. } = &v.arg { name } else { "" }
 }
 
 /// The memory an address is in, through `After`.
@@ -201,7 +192,7 @@ impl Writer<'_> {
         }
         for (i, v) in self.linear.vars.iter().enumerate() {
             let (t, name) = (self.prelude.ty(v.dtype, 1), format!("n{i}"));
-            self.line(format!("{t} {name} = ({t})vars[{i}]; // {}", identifier(var_name(v))));
+            self.line(format!("{t} {name} = ({t})vars[{i}]; // {}", identifier(crate::var_name(v))));
             self.values.insert(v.clone(), Val::scalar(name, v.dtype));
         }
         let mut scratch = 0usize;

@@ -2,12 +2,14 @@
 //!
 //! - [`bytecode`]: the interpreter's program, one instruction per step.
 //! - [`c`]: C for the system's compiler.
+//! - [`x86`]: machine code for x86-64.
 
 pub mod bytecode;
 pub mod c;
+pub mod x86;
 
-use frit_abi::DType;
-use frit_uop::Op;
+use frit_abi::{DType, Param};
+use frit_uop::{Arg, Linear, Op, UOp};
 
 /// Why a linear program cannot be written for a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,3 +56,18 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// A kernel's parameters: buffers, then variables.
+fn params(linear: &Linear) -> Vec<Param> {
+    let buffers = linear.params.iter().zip(&linear.written).map(|(p, &written)| {
+        let len = if let Arg::Param { len, .. } = p.arg { len } else { 0 };
+        Param::Buffer { dtype: p.dtype, len, written }
+    });
+    let vars = linear.vars.iter().map(|v| Param::Var { name: var_name(v).into() });
+    buffers.chain(vars).collect()
+}
+
+/// The name of a `Variable`.
+fn var_name(v: &UOp) -> &str {
+    if let Arg::Var { name, .. } = &v.arg { name } else { "" }
+}

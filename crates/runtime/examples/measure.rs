@@ -4,6 +4,7 @@
 //! cargo run --release -p frit-runtime --example measure
 //! ```
 
+use frit_abi::target::Isa;
 use frit_abi::{Code, DType, Kernel, LaunchDims, Param};
 use frit_runtime::cpu::pool::Pool;
 use frit_runtime::cpu::{Config, Cpu};
@@ -55,14 +56,16 @@ fn report(name: &str, time: Duration) {
 fn main() -> Result<(), Error> {
     let dims = |thread_extent| LaunchDims { global: [1; 3], local: [1; 3], thread_extent };
     let dir = std::env::temp_dir().join(format!("frit-measure-{}", std::process::id()));
-    let cpu = Cpu::new(Config { threads: 2, cc: None, cache: CacheSetting::Off });
+    let cpu = Cpu::new(Config { threads: 2, isa: Isa::Portable, cc: None, cache: CacheSetting::Off });
     eprintln!("{}", cpu.describe());
 
     let one = matmul("matmul", 256);
     report("compile_50_lines", median(9, || _ = cpu.load(&one)));
     let many: Vec<Kernel> = (1..=32).map(|i| matmul(&format!("m{i}"), 16 * i)).collect();
     report("compile_32_kernels", median(3, || _ = cpu.load_all(&many)));
-    let cached = || Cpu::new(Config { threads: 2, cc: None, cache: CacheSetting::At(dir.clone()) });
+    let cached = || {
+        Cpu::new(Config { threads: 2, isa: Isa::Portable, cc: None, cache: CacheSetting::At(dir.clone()) })
+    };
     let warm = cached();
     warm.load(&one)?;
     report("load_from_cache", median(99, || _ = warm.load(&one)));

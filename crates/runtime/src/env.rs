@@ -3,6 +3,7 @@
 //! An empty value is the same as none.
 
 use crate::Error;
+use frit_abi::target::Isa;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -18,12 +19,22 @@ pub struct Flag {
 }
 
 /// Every variable read here.
-pub const FLAGS: [Flag; 4] = [THREADS, CC, CACHE, INTERP_SEED];
+pub const FLAGS: [Flag; 6] = [THREADS, CPU, ISA, CC, CACHE, INTERP_SEED];
 
 const THREADS: Flag = Flag {
     name: "FRIT_THREADS",
     accepts: "a number of threads from 1 to 1024",
     about: "threads that a CPU kernel may use; the cores of the machine by default",
+};
+const CPU: Flag = Flag {
+    name: "FRIT_CPU",
+    accepts: "native or c",
+    about: "how CPU kernels are made: machine code in process, or C for a compiler; c by default",
+};
+const ISA: Flag = Flag {
+    name: "FRIT_ISA",
+    accepts: "sse2, avx2 or avx512",
+    about: "the most that native CPU kernels may use; what the machine has by default",
 };
 const CC: Flag = Flag {
     name: "FRIT_CC",
@@ -53,6 +64,12 @@ pub enum CacheSetting {
 /// `FRIT_THREADS`, or the number of cores.
 pub fn threads() -> Result<usize, Error> {
     parse_threads(read(&THREADS).as_deref())
+}
+
+/// `FRIT_CPU` and `FRIT_ISA`: the instructions of machine code, at most `machine`; `Portable` for C.
+pub fn isa(machine: Isa) -> Result<Isa, Error> {
+    let most = parse_isa(read(&ISA).as_deref())?;
+    Ok(if is_native(read(&CPU).as_deref())? { most.min(machine) } else { Isa::Portable })
 }
 
 /// `FRIT_CC`, if set.
@@ -96,6 +113,21 @@ fn parse_threads(value: Option<&OsStr>) -> Result<usize, Error> {
     n.ok_or_else(|| invalid(&THREADS, value))
 }
 
+fn is_native(value: Option<&OsStr>) -> Result<bool, Error> {
+    match value.map(|v| (v, v.to_str().unwrap_or(""))) {
+        None => Ok(false),
+        Some((_, "native")) => Ok(true),
+        Some((_, "c")) => Ok(false),
+        Some((v, _)) => Err(invalid(&CPU, v)),
+    }
+}
+
+fn parse_isa(value: Option<&OsStr>) -> Result<Isa, Error> {
+    let Some(value) = value else { return Ok(Isa::Avx512) };
+    let all = [Isa::Sse2, Isa::Avx2, Isa::Avx512];
+    all.into_iter().find(|i| value == i.name()).ok_or_else(|| invalid(&ISA, value))
+}
+
 fn invalid(flag: &Flag, value: &OsStr) -> Error {
     let (name, accepts) = (flag.name.into(), flag.accepts.into());
     Error::Env { name, value: value.to_string_lossy().into_owned(), accepts }
@@ -116,5 +148,17 @@ mod tests {
         }
         assert_eq!(parse_threads(Some(" 3 ".as_ref())), Ok(3));
         assert!(parse_threads(None).unwrap() >= 1);
+    }
+    #[test]
+    fn a_bad_instruction_set_or_compiler_is_named() {
+        let message = parse_isa(Some("mmx".as_ref())).unwrap_err().to_string();
+        assert_eq!(message, "FRIT_ISA=mmx is not valid: expected sse2, avx2 or avx512");
+        let message = is_native(Some("llvm".as_ref())).unwrap_err().to_string();
+        assert_eq!(message, "FRIT_CPU=llvm is not valid: expected native or c");
+        assert_eq!(parse_isa(Some("avx2".as_ref())), Ok(Isa::Avx2));
+        assert_eq!(
+            (is_native(Some("native".as_ref())), is_native(Some("c".as_ref()))),
+            (Ok(true), Ok(false))
+        );
     }
 }

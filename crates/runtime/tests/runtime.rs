@@ -1,5 +1,6 @@
 //! The room from outside: kernels written by hand in C, compiled, cached, loaded, launched and failed.
 
+use frit_abi::target::Isa;
 use frit_abi::{Code, DType, Kernel, LaunchDims, Param};
 use frit_runtime::cache::{DEFAULT_LIMIT, DiskCache, Key};
 use frit_runtime::cpu::elf::Object;
@@ -42,7 +43,7 @@ fn dims(thread_extent: i64) -> LaunchDims {
 }
 
 fn cpu(threads: usize) -> Cpu {
-    Cpu::new(Config { threads, cc: None, cache: CacheSetting::Off })
+    Cpu::new(Config { threads, isa: Isa::Portable, cc: None, cache: CacheSetting::Off })
 }
 
 fn floats(device: &dyn Device, values: &[f32]) -> Memory {
@@ -347,7 +348,9 @@ fn malformed_objects_are_errors() {
 
 #[test]
 fn a_missing_compiler_says_what_was_looked_for() {
-    let none = |cc: &str| Cpu::new(Config { threads: 1, cc: Some(cc.into()), cache: CacheSetting::Off });
+    let none = |cc: &str| {
+        Cpu::new(Config { threads: 1, isa: Isa::Portable, cc: Some(cc.into()), cache: CacheSetting::Off })
+    };
     let message = none("/nonexistent/cc").load(&add("add", 1)).err().unwrap().to_string();
     assert!(message.contains("FRIT_CC=/nonexistent/cc"), "{message}");
     let message = none("/bin/false").load(&add("add", 1)).err().unwrap().to_string();
@@ -400,7 +403,12 @@ fn nothing_is_left_in_the_temporary_directory() {
 #[test]
 fn a_cached_kernel_needs_no_second_compilation() {
     let dir = TempDir::new("cached");
-    let config = || Config { threads: 1, cc: None, cache: CacheSetting::At(dir.0.join("deep/cache")) };
+    let config = || Config {
+        threads: 1,
+        isa: Isa::Portable,
+        cc: None,
+        cache: CacheSetting::At(dir.0.join("deep/cache")),
+    };
     let cache = dir.0.join("deep/cache");
     let run = |cpu: &Cpu| {
         let (out, x) = (floats(cpu, &[0.0; 16]), floats(cpu, &[4.0; 16]));
@@ -451,7 +459,7 @@ fn a_cache_that_others_could_write_to_or_that_is_no_directory_is_not_used() {
     let file = dir.0.join("file");
     fs::write(&file, "x").unwrap();
     assert!(refused(file.clone()) && refused(file.join("below")) && refused("/proc/frit".into()));
-    let cpu = Cpu::new(Config { threads: 1, cc: None, cache: CacheSetting::At(file) });
+    let cpu = Cpu::new(Config { threads: 1, isa: Isa::Portable, cc: None, cache: CacheSetting::At(file) });
     assert!(cpu.load(&add("add", 16)).is_ok(), "the program goes on without");
 }
 

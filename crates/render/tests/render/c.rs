@@ -62,7 +62,7 @@ fn linear(name: &str, steps: Vec<Step>) -> Linear {
 }
 
 /// The steps of straight-line code that ends in these stores.
-fn straight(stores: &[UOp]) -> Vec<Step> {
+pub fn straight(stores: &[UOp]) -> Vec<Step> {
     let leaf = |n: &UOp| {
         matches!(n.op, Op::Const | Op::Param | Op::Define | Op::Index | Op::After | Op::Range | Op::Variable)
     };
@@ -108,7 +108,7 @@ fn run(name: &str, text: &str) -> Vec<String> {
 }
 
 /// 12 accumulators of 16 lanes: rows of A times two vectors of B, K steps.
-fn micro_kernel(k: i64) -> Linear {
+pub fn micro_kernel(k: i64) -> Linear {
     let lanes = 16;
     let (c, a, b) = (
         UOp::param(0, 6 * 32, DType::F32),
@@ -176,7 +176,7 @@ int main(void) {{
 }
 
 /// Values of a type that are likely to go wrong.
-fn special(d: DType) -> Vec<Scalar> {
+pub fn special(d: DType) -> Vec<Scalar> {
     let floats = [
         0.0,
         -0.0,
@@ -315,7 +315,7 @@ fn check(
 }
 
 /// Every pair of special values, in two columns whose length is a multiple of 64.
-fn pairs(d: DType) -> (Vec<Scalar>, Vec<Scalar>) {
+pub fn pairs(d: DType) -> (Vec<Scalar>, Vec<Scalar>) {
     let s = special(d);
     let mut all: Vec<(Scalar, Scalar)> = s.iter().flat_map(|&a| s.iter().map(move |&b| (a, b))).collect();
     all.resize(all.len().next_multiple_of(64), all[0]);

@@ -5,3 +5,5 @@ mod bytecode;
 mod c;
 mod c_memory;
 mod faults;
+#[cfg(target_arch = "x86_64")]
+mod x86;

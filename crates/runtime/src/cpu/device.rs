@@ -2,12 +2,13 @@
 
 use super::allocator::Allocator;
 use super::compiler::{Compiler, Source};
-use super::image::{Image, LoadedImage};
+use super::image::LoadedImage;
 use super::pool::{self, Pool};
-use super::{scratch, target};
+use super::{native, scratch, target};
 use crate::cache::{self, DiskCache};
 use crate::env::{self, CacheSetting};
 use crate::{Blob, Bound, Device, Error, Loaded, Memory, MemoryStats};
+use frit_abi::target::Isa;
 use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
 use std::ffi::{OsString, c_void};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ const UNKNOWN: u64 = u64::MAX;
 pub struct Config {
     /// Threads that a kernel may use.
     pub threads: usize,
+    /// The instructions of machine code; `Portable` for kernels in C.
+    pub isa: Isa,
     /// The C compiler; `None` finds one.
     pub cc: Option<OsString>,
     /// Where compiled kernels are kept.
@@ -33,7 +36,8 @@ pub struct Config {
 impl Config {
     /// What the environment asks for.
     pub fn from_env() -> Result<Config, Error> {
-        Ok(Config { threads: env::threads()?, cc: env::cc(), cache: env::cache() })
+        let isa = env::isa(target::machine())?;
+        Ok(Config { threads: env::threads()?, isa, cc: env::cc(), cache: env::cache() })
     }
 }
 
@@ -53,7 +57,7 @@ pub fn open() -> Result<Arc<dyn Device>, Error> {
 impl Cpu {
     /// A device of its own; those with the same number of threads share them.
     pub fn new(config: Config) -> Cpu {
-        let target = target::detect(config.threads.max(1));
+        let target = target::detect(config.threads.max(1), config.isa);
         let cache = Arc::new(DiskCache::new(config.cache, cache::DEFAULT_LIMIT));
         let processes = std::thread::available_parallelism().map_or(1, |n| n.get());
         let compiler = Compiler::new(config.cc, cache, processes, &target.name);
@@ -69,10 +73,11 @@ impl Cpu {
         &self.pool
     }
 
-    fn finish(&self, kernel: &Kernel, image: Image) -> Result<Arc<dyn Loaded>, Error> {
+    fn finish(&self, kernel: &Kernel, image: LoadedImage) -> Result<Arc<dyn Loaded>, Error> {
         let Kernel { name, params, scratch, .. } = kernel.clone();
-        let (image, pool, pace) = (image.load()?, self.pool.clone(), AtomicU64::new(UNKNOWN));
-        Ok(Arc::new(CpuKernel { name, params, scratch, image, pool, pace }))
+        let (pool, pace, is_native) =
+            (self.pool.clone(), AtomicU64::new(UNKNOWN), matches!(kernel.code, Code::Native(_)));
+        Ok(Arc::new(CpuKernel { name, params, scratch, image, is_native, pool, pace }))
     }
 }
 
@@ -81,6 +86,9 @@ impl Device for Cpu {
         "CPU"
     }
     fn describe(&self) -> String {
+        if self.target.isa != Isa::Portable {
+            return format!("{}, {} threads", self.target.name, self.target.threads);
+        }
         let compiler = self.compiler.describe().unwrap_or_else(|e| e.to_string());
         format!("{}, {} threads, {compiler}", self.target.name, self.target.threads)
     }
@@ -104,7 +112,11 @@ impl Device for Cpu {
         loaded.unwrap_or_else(|| Err(Error::compiler(&kernel.name, "the compiler lost it")))
     }
     fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Loaded>, Error>> {
-        let source = |k: &'_ Kernel| matches!(k.code, Code::C(_));
+        let codes = kernels.iter().filter_map(|k| match &k.code {
+            Code::Native(bytes) => Some(&**bytes),
+            _ => None,
+        });
+        let mut loaded = native::load(&codes.collect::<Vec<_>>()).map(|l| l.into_iter());
         let sources: Vec<Source> = kernels
             .iter()
             .filter_map(|k| match &k.code {
@@ -113,9 +125,15 @@ impl Device for Cpu {
             })
             .collect();
         let mut images = self.compiler.compile(&sources).into_iter();
-        let load = |k: &Kernel| match source(k).then(|| images.next()).flatten() {
-            Some(image) => self.finish(k, image?),
-            None => Err(Error::compiler(&k.name, "the CPU takes C source")),
+        let load = |k: &Kernel| {
+            let image = match (&k.code, &mut loaded) {
+                (Code::C(_), _) => images.next().map(|i| i?.load()),
+                (Code::Native(_), Ok(l)) => l.next().map(Ok),
+                (Code::Native(_), Err(e)) => Some(Err(e.clone())),
+                _ => None,
+            };
+            let image = image.ok_or_else(|| Error::compiler(&k.name, "the CPU takes machine code or C"))?;
+            self.finish(k, image?)
         };
         kernels.iter().map(load).collect()
     }
@@ -130,12 +148,20 @@ const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());
 /// What the ABI says a kernel is.
 type Entry = unsafe extern "C" fn(*const *mut c_void, *const i64, *mut c_void, *mut u32, i64, i64);
 
+/// The same for machine code of ours.
+#[cfg(target_arch = "x86_64")]
+type NativeEntry = unsafe extern "sysv64" fn(*const *mut c_void, *const i64, *mut c_void, *mut u32, i64, i64);
+/// No machine code is written for this machine.
+#[cfg(not(target_arch = "x86_64"))]
+type NativeEntry = Entry;
+
 /// A kernel in executable memory.
 struct CpuKernel {
     name: String,
     params: Vec<Param>,
     scratch: usize,
     image: LoadedImage,
+    is_native: bool,
     pool: Arc<Pool>,
     /// Picoseconds that one index of the thread axis takes, averaged over the last launches.
     pace: AtomicU64,
@@ -179,20 +205,20 @@ impl CpuKernel {
         // SAFETY: `Image::load` checked that the entry lies in executable memory; the compiler put a function there that
         // follows the kernel ABI.
         let entry: Entry = unsafe { std::mem::transmute(self.image.entry()) };
+        // SAFETY: as above; which of the two conventions it follows is known from what it was made of.
+        let native: NativeEntry = unsafe { std::mem::transmute(self.image.entry()) };
         let run = |begin: i64, end: i64| {
             let call = |scratch: *mut u8| {
+                let (bufs, vars, scratch, status) =
+                    (addresses.as_ptr().cast(), vars.as_ptr(), scratch.cast(), status.as_ptr());
                 // SAFETY: the kernel gets what its ABI asks for: as many buffers and variables as it has parameters,
                 // each buffer at least as large as stated and reachable from here, scratch of this thread, a status
                 // word. Everything outlives the call. Kernels are made by our own compiler to stay inside.
                 unsafe {
-                    entry(
-                        addresses.as_ptr().cast(),
-                        vars.as_ptr(),
-                        scratch.cast(),
-                        status.as_ptr(),
-                        begin,
-                        end,
-                    )
+                    match self.is_native {
+                        true => native(bufs, vars, scratch, status, begin, end),
+                        false => entry(bufs, vars, scratch, status, begin, end),
+                    }
                 }
             };
             if scratch::with_scratch(self.scratch, call).is_none() {

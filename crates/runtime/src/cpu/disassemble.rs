@@ -1,37 +1,38 @@
-//! Machine code as text, through the system's `objdump`: for `FRIT_DEBUG=6` only.
+//! Machine code as text: for `FRIT_DEBUG=6` only.
 
 use crate::Error;
-use crate::sys::ScratchFile;
-use std::io::Write;
-use std::process::Command;
+use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter, Mnemonic};
 
-/// A listing of x86-64 code; an error that says so where there is no `objdump`.
+/// A line for each instruction of x86-64 code up to its return; constants may stand behind it.
 pub fn disassemble(code: &[u8]) -> Result<String, Error> {
-    let failed = |why: String| Error::Device(format!("no disassembly: {why}"));
-    let scratch = ScratchFile::create().map_err(|e| failed(e.to_string()))?;
-    scratch.file().write_all(code).map_err(|e| failed(e.to_string()))?;
-    let mut command = Command::new("objdump");
-    command
-        .args(["-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel", "--no-show-raw-insn"])
-        .arg(scratch.path());
-    let output = command.output().map_err(|e| failed(format!("objdump: {e}")))?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string()));
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Error::Device("no disassembly: this is not x86-64".into()));
     }
-    // the lines that are instructions: an address, a colon, the rest
-    let text = String::from_utf8_lossy(&output.stdout);
-    let is_instruction =
-        |l: &&str| l.trim_start().split_once(':').is_some_and(|(a, _)| u64::from_str_radix(a, 16).is_ok());
-    Ok(text.lines().filter(is_instruction).map(|l| format!("{}\n", l.trim_end())).collect())
+    let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+    let mut formatter = IntelFormatter::new();
+    formatter.options_mut().set_first_operand_char_index(10);
+    let (mut text, mut line, mut i) = (String::new(), String::new(), Instruction::default());
+    // code may go on behind a return that is jumped over
+    let mut furthest = 0;
+    while decoder.can_decode() {
+        decoder.decode_out(&mut i);
+        line.clear();
+        formatter.format(&i, &mut line);
+        text += &format!("{:6x}:  {line}\n", i.ip());
+        furthest = furthest.max(i.near_branch_target());
+        if i.mnemonic() == Mnemonic::Ret && furthest <= i.ip() {
+            break;
+        }
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_return_is_a_return() {
-        match super::disassemble(&[0xc3]) {
-            Ok(text) => assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["0:", "ret"]),
-            Err(e) => assert!(e.to_string().contains("objdump"), "{e}"),
-        }
+    #[cfg(target_arch = "x86_64")]
+    fn a_return_is_a_return_and_what_is_behind_it_is_not_code() {
+        let text = super::disassemble(&[0xc3, 0xff, 0xff]).unwrap();
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["0:", "ret"]);
     }
 }

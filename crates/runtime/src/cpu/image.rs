@@ -11,6 +11,7 @@
 use super::libcalls;
 use crate::Error;
 use crate::sys::CodePages;
+use std::sync::Arc;
 
 /// Code ends at a multiple of this.
 pub const PAGE: usize = 4096;
@@ -48,12 +49,16 @@ pub enum Place {
 
 /// A kernel in executable memory.
 pub struct LoadedImage {
-    pages: CodePages,
+    pages: Arc<CodePages>,
     entry: usize,
     code: usize,
 }
 
 impl LoadedImage {
+    /// The code between two places of pages it shares; its first byte is the entry.
+    pub(super) fn part(pages: Arc<CodePages>, entry: usize, code: usize) -> LoadedImage {
+        LoadedImage { pages, entry, code }
+    }
     /// The address of the kernel's first instruction, valid as long as this lives.
     pub fn entry(&self) -> usize {
         self.pages.address() + self.entry
@@ -88,7 +93,7 @@ impl Image {
         };
         let pages = CodePages::build(self.bytes.len(), self.code, fill)
             .map_err(|e| Error::Object(format!("no executable memory: {e}")))?;
-        Ok(LoadedImage { pages, entry: self.entry, code: self.code })
+        Ok(LoadedImage { pages: Arc::new(pages), entry: self.entry, code: self.code })
     }
 
     /// Whether every offset lies where it must.

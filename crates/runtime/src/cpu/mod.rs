@@ -1,4 +1,4 @@
-//! The CPU: C source -> compiler -> object -> image -> executable pages, launched on a pool of threads.
+//! The CPU: machine code, or C source -> compiler -> object -> image, in executable pages, launched on a pool of threads.
 
 pub mod allocator;
 pub mod compiler;
@@ -7,6 +7,7 @@ pub mod disassemble;
 pub mod elf;
 pub mod image;
 pub mod libcalls;
+pub mod native;
 pub mod pool;
 pub mod scratch;
 pub mod target;

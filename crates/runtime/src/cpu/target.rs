@@ -1,12 +1,15 @@
 //! What this machine's cores can do.
 
-use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet};
+use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet, Isa};
 use frit_abi::{DType, Target};
 
-/// The target of C kernels on this machine with a pool of `threads`.
-pub fn detect(threads: usize) -> Target {
+/// The target of kernels on this machine with a pool of `threads`: machine code, or C where `isa` is `Portable`.
+pub fn detect(threads: usize, isa: Isa) -> Target {
     use DType::*;
-    let (isa, vector_bytes, registers) = isa();
+    if isa != Isa::Portable {
+        return Target::native(isa, threads, caches());
+    }
+    let (isa, vector_bytes, registers) = compiled();
     Target {
         name: format!("c-{}", isa),
         threads,
@@ -20,7 +23,29 @@ pub fn detect(threads: usize) -> Target {
         arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
         float_ops: BASIC_FLOAT,
         int_ops: BASIC_INT,
+        isa: Isa::Portable,
     }
+}
+
+/// The most that machine code can use here.
+#[cfg(target_arch = "x86_64")]
+pub fn machine() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2");
+    match (avx2, has_avx512()) {
+        (true, true) => Isa::Avx512,
+        (true, false) => Isa::Avx2,
+        _ => Isa::Sse2,
+    }
+}
+
+/// The most that machine code can use here: nothing is written for this machine.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn machine() -> Isa {
+    Isa::Portable
 }
 
 /// Whether there are vectors of 64 bytes, with the extensions that every machine but the first had.
@@ -41,7 +66,7 @@ pub fn has_avx512() -> bool {
 
 /// Name of the instruction set, bytes of its widest vector, number of vector registers.
 #[cfg(target_arch = "x86_64")]
-fn isa() -> (&'static str, usize, usize) {
+fn compiled() -> (&'static str, usize, usize) {
     if has_avx512() {
         ("x86-64-avx512", 64, 32)
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -53,7 +78,7 @@ fn isa() -> (&'static str, usize, usize) {
 
 /// Name of the instruction set, bytes of its widest vector, number of vector registers.
 #[cfg(not(target_arch = "x86_64"))]
-fn isa() -> (&'static str, usize, usize) {
+fn compiled() -> (&'static str, usize, usize) {
     (std::env::consts::ARCH, 16, 32)
 }
 
@@ -119,8 +144,10 @@ mod tests {
 
     #[test]
     fn the_target_of_this_machine_makes_sense() {
-        let t = detect(3);
+        let t = detect(3, Isa::Portable);
         assert!(t.name.starts_with("c-") && t.threads == 3 && t.vector_bytes.is_power_of_two());
+        let native = detect(2, machine());
+        assert_eq!((native.isa, native.threads), (machine(), 2));
         assert_eq!(parse_size("2048K"), Some(2 << 20));
         assert_eq!(
             (parse_size("x"), parse_size(""), parse_size("99999999999999999999K")),

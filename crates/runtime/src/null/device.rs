@@ -14,7 +14,10 @@ pub struct Null {
 
 /// The device for the registry: it poses as this machine's CPU.
 pub fn open() -> Result<Arc<dyn Device>, Error> {
-    Ok(Arc::new(Null::new(cpu::target::detect(crate::env::threads()?))))
+    Ok(Arc::new(Null::new(cpu::target::detect(
+        crate::env::threads()?,
+        crate::env::isa(cpu::target::machine())?,
+    ))))
 }
 
 impl Null {

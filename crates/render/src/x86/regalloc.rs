@@ -1,0 +1,395 @@
+//! Virtual registers -> the machine's, by linear scan.
+//!
+//! A register lives from its first write to its last use; one that lives across the start of a loop and is used inside
+//! lives to the loop's end. Where too many live at once, the one that is used least for how long it lives goes to the
+//! frame (a constant is made again at each use instead), its uses become registers of their own that live for one
+//! instruction, and allocation starts over.
+
+use super::encode::{ARGS, RAX, RCX, RDX};
+use super::ir::{Base, Class, Def, Fold, Inst, Kind, Mem, Opd, Program, Reg, Size};
+use super::table;
+use frit_abi::target::Isa;
+use rustc_hash::FxHashMap;
+
+/// Which register of its file each virtual register has.
+pub struct Assignment {
+    numbers: Vec<u8>,
+    /// General registers in use, a bit each.
+    pub used_general: u32,
+    /// Vector registers in use.
+    pub used_vector: u32,
+}
+
+impl Assignment {
+    /// The number of a virtual register's machine register.
+    pub fn number(&self, r: Reg) -> u8 {
+        self.numbers[r.0 as usize]
+    }
+}
+
+/// Rounds of spilling before giving up; three are more than any kernel has needed.
+const ROUNDS: usize = 12;
+const NONE: u8 = u8::MAX;
+
+/// Drop what no one uses, then give every register a place; code that moves registers to and from the frame is put in.
+pub fn allocate(program: &mut Program, isa: Isa) -> Result<Assignment, String> {
+    drop_unused(program);
+    for _ in 0..ROUNDS {
+        let lives = Lives::of(program);
+        match lives.scan(program, isa) {
+            Ok(assignment) => return Ok(assignment),
+            Err(spilled) => spill(program, &spilled),
+        }
+    }
+    Err("its values do not fit the registers".into())
+}
+
+/// Remove instructions whose result is never read.
+fn drop_unused(program: &mut Program) {
+    let mut reads = vec![0u32; program.regs.len()];
+    // what modifies a register reads it, for no one else
+    let mut own = vec![0u32; program.regs.len()];
+    for inst in &program.insts {
+        inst.each(|r, is_read| reads[r.0 as usize] += is_read as u32);
+        if let (Def::Modify, Some(d)) = (inst.def, inst.defines()) {
+            own[d.0 as usize] += 1;
+        }
+    }
+    let mut keep = vec![true; program.insts.len()];
+    for (i, inst) in program.insts.iter().enumerate().rev() {
+        let Some(d) = inst.defines().filter(|_| inst.is_pure()) else { continue };
+        if reads[d.0 as usize] == own[d.0 as usize] {
+            keep[i] = false;
+            own[d.0 as usize] -= (inst.def == Def::Modify) as u32;
+            inst.each(|r, is_read| reads[r.0 as usize] -= is_read as u32);
+        }
+    }
+    let mut at = 0..keep.len();
+    program.insts.retain(|_| at.next().is_some_and(|i| keep[i]));
+}
+
+/// From where to where each register lives, and how much it is used. An instruction reads at twice its number and
+/// writes just after.
+struct Lives {
+    from: Vec<u32>,
+    to: Vec<u32>,
+    weight: Vec<f32>,
+    /// A register that it would be good to share.
+    hint: Vec<Option<Reg>>,
+    /// The general registers that instructions take for themselves, and when.
+    taken: Vec<(u8, u32, u32)>,
+}
+
+impl Lives {
+    fn of(program: &Program) -> Lives {
+        let n = program.regs.len();
+        let mut l = Lives {
+            from: vec![u32::MAX; n],
+            to: vec![0; n],
+            weight: vec![0.0; n],
+            hint: vec![None; n],
+            taken: vec![],
+        };
+        let loops = loops(&program.insts);
+        let (mut open, mut next_loop): (Vec<(u32, u32)>, usize) = (vec![], 0);
+        for (i, inst) in program.insts.iter().enumerate() {
+            let at = 2 * i as u32;
+            match inst.kind {
+                Kind::LoopBegin => {
+                    open.push(loops[next_loop]);
+                    next_loop += 1;
+                }
+                Kind::LoopEnd => _ = open.pop(),
+                Kind::Arg(k) => l.taken.push((ARGS[k as usize], 0, at)),
+                Kind::Div { .. } => l.taken.extend([(RAX, at, at), (RDX, at, at)]),
+                Kind::ShiftCl(_) => l.taken.push((RCX, at, at)),
+                _ => {}
+            }
+            let often = 8f32.powi(open.len().min(8) as i32);
+            inst.each(|r, is_read| {
+                let (k, when) = (r.0 as usize, if is_read { at } else { at + 1 });
+                l.weight[k] += often;
+                l.from[k] = l.from[k].min(when);
+                l.to[k] = l.to[k].max(when);
+                // the outermost loop that it comes into from outside
+                if let Some((_, end)) = open.iter().find(|(begin, _)| l.from[k] < *begin) {
+                    l.to[k] = l.to[k].max(*end);
+                }
+            });
+            if let Some(d) = inst.defines() {
+                // a result that no one reads still takes a register for a moment
+                l.to[d.0 as usize] = l.to[d.0 as usize].max(at + 1);
+            }
+            if let (Kind::Move, [Opd::Reg(to, _), Opd::Reg(from, _)]) = (inst.kind, &inst.ops[..]) {
+                l.hint[to.0 as usize].get_or_insert(*from);
+                l.hint[from.0 as usize].get_or_insert(*to);
+            }
+        }
+        l
+    }
+
+    /// Give out registers in the order in which lives begin; or say which must go to memory.
+    fn scan(&self, program: &Program, isa: Isa) -> Result<Assignment, Vec<Reg>> {
+        let mut order: Vec<u32> =
+            (0..program.regs.len() as u32).filter(|&r| self.from[r as usize] != u32::MAX).collect();
+        order.sort_by_key(|&r| (self.from[r as usize], r));
+        let mut numbers = vec![NONE; program.regs.len()];
+        let mut active: [Vec<u32>; 3] = [vec![], vec![], vec![]];
+        let mut spilled = vec![];
+        for &r in &order {
+            let (k, class) = (r as usize, program.regs[r as usize].class);
+            let live = &mut active[class as usize];
+            live.retain(|&a| self.to[a as usize] >= self.from[k]);
+            let mut free = all(class, isa);
+            for &a in live.iter() {
+                free &= !(1 << numbers[a as usize]);
+            }
+            let allowed = if class == Class::Int { !self.conflicts(k) } else { u32::MAX };
+            let number = match self.pick(k, free & allowed, &numbers) {
+                Some(n) => n,
+                None => {
+                    // whoever is worth least among those in the way goes to memory
+                    let worth = |r: u32| self.worth(program, r);
+                    let other = live
+                        .iter()
+                        .copied()
+                        .filter(|&a| allowed >> numbers[a as usize] & 1 == 1)
+                        .min_by(|a, b| worth(*a).total_cmp(&worth(*b)));
+                    match other.filter(|&o| worth(o) < worth(r)) {
+                        Some(o) => {
+                            spilled.push(Reg(o));
+                            live.retain(|&a| a != o);
+                            numbers[o as usize]
+                        }
+                        None => {
+                            spilled.push(Reg(r));
+                            continue;
+                        }
+                    }
+                }
+            };
+            numbers[k] = number;
+            live.push(r);
+        }
+        if !spilled.is_empty() {
+            return Err(spilled);
+        }
+        let used = |class: Class| {
+            let of = |r: &&u32| program.regs[**r as usize].class == class;
+            order.iter().filter(of).fold(0u32, |m, &r| m | 1 << numbers[r as usize])
+        };
+        let divided = self.taken.iter().filter(|t| t.1 != 0).fold(0, |m, t| m | 1 << t.0);
+        let (used_general, used_vector) = (used(Class::Int) | divided, used(Class::Vec));
+        Ok(Assignment { numbers, used_general, used_vector })
+    }
+
+    /// General registers that something else takes while `k` lives.
+    fn conflicts(&self, k: usize) -> u32 {
+        let (from, to) = (self.from[k], self.to[k]);
+        self.taken.iter().filter(|(_, a, b)| from <= *b && *a <= to).fold(0, |m, t| m | 1 << t.0)
+    }
+    /// One of the free ones: the register that a copy would like, else the first.
+    fn pick(&self, k: usize, free: u32, numbers: &[u8]) -> Option<u8> {
+        let liked = self.hint[k].map(|h| numbers[h.0 as usize]).filter(|&n| n != NONE && free >> n & 1 == 1);
+        liked.or_else(|| (free != 0).then(|| free.trailing_zeros() as u8))
+    }
+    /// What it would cost to have it in memory, for each moment it lives.
+    fn worth(&self, program: &Program, r: u32) -> f32 {
+        let k = r as usize;
+        let info = &program.regs[k];
+        if info.pinned {
+            return f32::INFINITY;
+        }
+        let cheap = if info.remake.is_some() { 0.5 } else { 1.0 };
+        cheap * self.weight[k] / (self.to[k] - self.from[k] + 1) as f32
+    }
+}
+
+/// The registers of a file, a bit each.
+fn all(class: Class, isa: Isa) -> u32 {
+    match (class, isa) {
+        (Class::Int, _) => 0x7fff,
+        (Class::Mask, _) => 0xfe, // k0 means no mask
+        (Class::Vec, Isa::Avx512) => u32::MAX,
+        (Class::Vec, _) => 0xffff,
+    }
+}
+
+/// Where each loop begins and ends, in the order in which they begin.
+fn loops(insts: &[Inst]) -> Vec<(u32, u32)> {
+    let (mut all, mut open): (Vec<(u32, u32)>, Vec<usize>) = (vec![], vec![]);
+    for (i, inst) in insts.iter().enumerate() {
+        match inst.kind {
+            Kind::LoopBegin => {
+                open.push(all.len());
+                all.push((2 * i as u32, 0));
+            }
+            Kind::LoopEnd => {
+                if let Some(o) = open.pop() {
+                    all[o].1 = 2 * i as u32;
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Put registers in the frame: every use gets a register of its own that is loaded before, or stored after.
+fn spill(program: &mut Program, spilled: &[Reg]) {
+    let mut homes: FxHashMap<Reg, Home> = FxHashMap::default();
+    for &r in spilled {
+        let home = match program.regs[r.0 as usize].remake.clone() {
+            Some(inst) => Home::Made(inst),
+            None => {
+                let bytes = program.regs[r.0 as usize].size.bytes().max(8);
+                Home::Frame(program.slot(bytes))
+            }
+        };
+        homes.insert(r, home);
+    }
+    let old = std::mem::take(&mut program.insts);
+    let mut new = Vec::with_capacity(old.len() + 8 * spilled.len());
+    for mut inst in old {
+        let mut touched: Vec<(Reg, bool)> = vec![];
+        inst.each(|r, is_read| {
+            if homes.contains_key(&r) {
+                match touched.iter_mut().find(|t| t.0 == r) {
+                    Some(t) => t.1 |= is_read,
+                    None => touched.push((r, is_read)),
+                }
+            }
+        });
+        if touched.is_empty() {
+            new.push(inst);
+            continue;
+        }
+        let mut after = vec![];
+        let mut gone = false;
+        for (r, is_read) in touched {
+            let is_written = inst.defines() == Some(r);
+            let home = &homes[&r];
+            if let (Home::Made(_), true) = (home, is_written) {
+                gone = true; // it is made where it is used
+                break;
+            }
+            if let (true, false, Some(m)) = (is_read, is_written, home.as_operand(inst.fold))
+                && fold(&mut inst, r, m)
+            {
+                continue;
+            }
+            let info = program.regs[r.0 as usize].clone();
+            let t = program.reg(info.class, info.size);
+            program.regs[t.0 as usize].pinned = true;
+            rename(&mut inst, r, t);
+            if is_read {
+                new.push(home.load(t, info.class, info.size));
+            }
+            if let (true, Home::Frame(m)) = (is_written, home) {
+                after.push(store(t, info.class, info.size, *m));
+            }
+        }
+        if !gone {
+            new.push(inst);
+            new.extend(after);
+        }
+    }
+    program.insts = new;
+}
+
+/// Where a spilled value is.
+enum Home {
+    Frame(Mem),
+    Made(Inst),
+}
+
+impl Home {
+    /// As an operand in memory of an instruction that takes this, if it is one.
+    fn as_operand(&self, fold: Fold) -> Option<Opd> {
+        let Home::Made(i) = self else {
+            let Home::Frame(m) = self else { return None };
+            return (fold != Fold::No).then_some(Opd::Mem(*m));
+        };
+        match (i.kind, &i.ops[..], fold) {
+            (Kind::Row(table::MOVUPS, _), [_, Opd::Mem(m)], Fold::Whole | Fold::Splat(_)) => {
+                Some(Opd::Mem(*m))
+            }
+            (Kind::Row(table::MOVSS | table::MOVSD, _), [_, Opd::Mem(m)], Fold::Scalar) => Some(Opd::Mem(*m)),
+            (Kind::Row(table::PBROADCASTD, _), [_, Opd::Mem(m)], Fold::Splat(4)) => Some(Opd::Splat(*m)),
+            (Kind::Row(table::PBROADCASTQ, _), [_, Opd::Mem(m)], Fold::Splat(8)) => Some(Opd::Splat(*m)),
+            _ => None,
+        }
+    }
+    fn load(&self, t: Reg, class: Class, size: Size) -> Inst {
+        match self {
+            Home::Made(i) => {
+                let mut i = i.clone();
+                if let Some(Opd::Reg(r, _)) = i.ops.first_mut() {
+                    *r = t;
+                }
+                i
+            }
+            Home::Frame(m) => {
+                let kind = match class {
+                    Class::Int => Kind::Plain(iced_x86::Code::Mov_r64_rm64),
+                    Class::Mask => Kind::Plain(iced_x86::Code::VEX_Kmovq_kr_km64),
+                    Class::Vec => Kind::Row(table::MOVUPS, size),
+                };
+                let size = if class == Class::Int { Size::Q } else { size };
+                let ops = [Opd::Reg(t, size), Opd::Mem(*m)].into_iter().collect();
+                Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No }
+            }
+        }
+    }
+}
+
+fn store(t: Reg, class: Class, size: Size, m: Mem) -> Inst {
+    let kind = match class {
+        Class::Int => Kind::Plain(iced_x86::Code::Mov_rm64_r64),
+        Class::Mask => Kind::Plain(iced_x86::Code::VEX_Kmovq_m64_kr),
+        Class::Vec => Kind::Row(table::MOVUPS_TO, size),
+    };
+    let size = if class == Class::Int { Size::Q } else { size };
+    let ops = [Opd::Mem(m), Opd::Reg(t, size)].into_iter().collect();
+    Inst { kind, ops, def: Def::Nothing, mask: None, fold: Fold::No }
+}
+
+/// Use memory in place of a register, if the instruction takes it there and names the register nowhere else.
+fn fold(inst: &mut Inst, r: Reg, m: Opd) -> bool {
+    let mut count = 0;
+    inst.each(|x, _| count += (x == r) as u32);
+    if count != 1 || inst.ops.iter().any(|o| matches!(o, Opd::Mem(_) | Opd::Splat(_))) {
+        return false;
+    }
+    let last = inst.ops.iter().rposition(|o| matches!(o, Opd::Reg(..)));
+    let Some(at) = last.filter(|&at| at > 0 && matches!(inst.ops[at], Opd::Reg(x, _) if x == r)) else {
+        return false;
+    };
+    inst.ops[at] = m;
+    true
+}
+
+fn rename(inst: &mut Inst, from: Reg, to: Reg) {
+    let change = |r: &mut Reg| {
+        if *r == from {
+            *r = to;
+        }
+    };
+    for o in inst.ops.iter_mut() {
+        match o {
+            Opd::Reg(r, _) => change(r),
+            Opd::Mem(m) | Opd::Splat(m) => {
+                if let Base::Reg(r) = &mut m.base {
+                    change(r);
+                }
+                if let Some((r, _)) = &mut m.index {
+                    change(r);
+                }
+            }
+            Opd::Imm(..) => {}
+        }
+    }
+    if let Some((m, _)) = &mut inst.mask {
+        change(m);
+    }
+}

@@ -1,0 +1,241 @@
+//! Who uses what where, found in one walk before selection.
+
+use super::select::{is_real, register};
+use frit_abi::Target;
+use frit_abi::target::Isa;
+use frit_uop::{Arg, Linear, Op, Step, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+/// The answers.
+pub struct Uses {
+    /// For each value: the step it is computed at and the steps that use it.
+    of: FxHashMap<UOp, (usize, SmallVec<[usize; 2]>)>,
+    /// The block of each step, and which steps open a loop without a loop inside.
+    block: Vec<usize>,
+    innermost: FxHashSet<usize>,
+    /// Values that are computed straight into a register variable.
+    into: FxHashMap<UOp, UOp>,
+    /// Loads of register variables that need no copy.
+    aliases: FxHashSet<UOp>,
+    /// Loads that their only user makes.
+    folded: FxHashSet<UOp>,
+    /// Scalar loads that are only used in every lane of a vector.
+    spread: FxHashSet<UOp>,
+}
+
+impl Uses {
+    /// Of a program.
+    pub fn of(linear: &Linear, target: &Target) -> Uses {
+        let steps = &linear.steps;
+        let mut u = Uses {
+            of: FxHashMap::default(),
+            block: vec![0; steps.len()],
+            innermost: FxHashSet::default(),
+            into: FxHashMap::default(),
+            aliases: FxHashSet::default(),
+            folded: FxHashSet::default(),
+            spread: FxHashSet::default(),
+        };
+        let ends = u.blocks(steps);
+        u.collect(steps);
+        let mut stores: FxHashMap<&UOp, Vec<usize>> = FxHashMap::default(); // of each register variable
+        let mut writes: Vec<usize> = vec![]; // to memory
+        for (at, step) in steps.iter().enumerate() {
+            if let Step::Do(n) = step
+                && n.op == Op::Store
+            {
+                match register(n) {
+                    Some(d) => stores.entry(d).or_default().push(at),
+                    None => writes.push(at),
+                }
+            }
+        }
+        u.find_aliases(steps, &stores, &ends);
+        u.find_targets(steps, &stores);
+        u.find_loads(steps, &writes, target);
+        u
+    }
+
+    /// Number the blocks; gives the step that closes each loop, by the one that opens it.
+    fn blocks(&mut self, steps: &[Step]) -> FxHashMap<usize, usize> {
+        let (mut open, mut next, mut ends): (Vec<(usize, usize)>, usize, _) =
+            (vec![(0, usize::MAX)], 1, FxHashMap::default());
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Open(_) => {
+                    if let Some((_, opened)) = open.last() {
+                        self.innermost.remove(opened);
+                    }
+                    self.block[at] = open.last().map_or(0, |o| o.0);
+                    open.push((next, at));
+                    self.innermost.insert(at);
+                    next += 1;
+                }
+                Step::Close(_) => {
+                    if let Some((_, opened)) = open.pop() {
+                        ends.insert(opened, at);
+                    }
+                    self.block[at] = open.last().map_or(0, |o| o.0);
+                }
+                Step::Do(_) => self.block[at] = open.last().map_or(0, |o| o.0),
+            }
+        }
+        ends
+    }
+    fn collect(&mut self, steps: &[Step]) {
+        for (at, step) in steps.iter().enumerate() {
+            let mut seen: Vec<&UOp> = vec![];
+            match step {
+                Step::Do(n) => {
+                    self.of.entry(n.clone()).or_default().0 = at;
+                    seen.extend(n.src.iter());
+                }
+                Step::Open(r) => seen.extend(r.src.iter()),
+                Step::Close(_) => {}
+            }
+            while let Some(s) = seen.pop() {
+                match s.op {
+                    // these are not steps: what they use, their user uses
+                    Op::Index => seen.extend(s.src.iter()),
+                    Op::After => seen.push(&s.src[0]),
+                    Op::Const | Op::Param | Op::Define | Op::Range | Op::Variable => {}
+                    _ => self.of.entry(s.clone()).or_default().1.push(at),
+                }
+            }
+        }
+    }
+
+    /// A load of a variable needs no copy if the variable keeps its value up to the last use.
+    fn find_aliases(
+        &mut self,
+        steps: &[Step],
+        stores: &FxHashMap<&UOp, Vec<usize>>,
+        ends: &FxHashMap<usize, usize>,
+    ) {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Do(n) = step else { continue };
+            let Some(d) = register(n).filter(|_| n.op == Op::Load) else { continue };
+            // indices are looked through, so what they are made of may be used later than it seems
+            if n.lanes() == 1 && !is_real(n.dtype) {
+                continue;
+            }
+            let last = self.of.get(n).and_then(|u| u.1.iter().max().copied()).unwrap_or(at);
+            // what is used in a loop further in is used until that loop ends
+            let until = (at..last)
+                .filter(|i| matches!(steps[*i], Step::Open(_)))
+                .filter_map(|i| ends.get(&i).copied())
+                .fold(last, |a, b| if b > last { a.max(b) } else { a });
+            // a store that is itself the last use reads before it writes, unless it comes round again
+            let changed =
+                |s: &Vec<usize>| s.iter().any(|&s| s > at && (s < until || s == last && until > last));
+            if !stores.get(d).is_some_and(changed) {
+                self.aliases.insert(n.clone());
+            }
+        }
+    }
+
+    /// A value whose only use is a store to a variable is computed there, if no one reads the variable in between.
+    fn find_targets(&mut self, steps: &[Step], stores: &FxHashMap<&UOp, Vec<usize>>) {
+        let mut reads: FxHashMap<&UOp, Vec<usize>> = FxHashMap::default();
+        for step in steps {
+            let Step::Do(n) = step else { continue };
+            if let Some(d) = register(n).filter(|_| n.op == Op::Load && self.aliases.contains(n)) {
+                let users = self.of.get(n).map(|u| u.1.clone()).unwrap_or_default();
+                reads.entry(d).or_default().extend(users);
+            }
+        }
+        for (d, stores) in stores {
+            for &at in stores {
+                let Step::Do(store) = &steps[at] else { continue };
+                let value = &store.src[1];
+                let Some((made, users)) = self.of.get(value) else { continue };
+                let same = users.len() == 1 && *made < at && self.block[*made] == self.block[at];
+                let is_plain = value.op.is_elementwise() && value.lanes() == lanes_of(d);
+                let between = |v: &usize| *v > *made && *v < at;
+                let is_read = reads.get(d).is_some_and(|r| r.iter().any(between));
+                // a load in between would see the new value
+                let is_loaded = steps[*made..at]
+                    .iter()
+                    .any(|s| matches!(s, Step::Do(n) if n.op == Op::Load && register(n) == Some(d)));
+                if same && is_plain && !is_read && !is_loaded && !stores.iter().any(between) {
+                    self.into.insert(value.clone(), (*d).clone());
+                }
+            }
+        }
+    }
+
+    /// Loads that are part of the instruction that uses them, and scalars that are loaded into every lane.
+    fn find_loads(&mut self, steps: &[Step], writes: &[usize], target: &Target) {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Do(n) = step else { continue };
+            let plain = n.op == Op::Load && n.src.len() == 1 && n.arg == Arg::None && register(n).is_none();
+            if !plain || n.src[0].op != Op::Index || n.src[0].src[1].lanes() > 1 {
+                continue;
+            }
+            let Some((_, users)) = self.of.get(n) else { continue };
+            let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
+            let spread = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
+            let is_spread = n.lanes() == 1
+                && matches!(n.dtype.size(), 4 | 8)
+                && target.isa != Isa::Sse2
+                && !users.is_empty()
+                && users.iter().all(|i| user(i).is_some_and(spread));
+            if is_spread {
+                self.spread.insert(n.clone());
+            }
+            let [only] = users[..] else { continue };
+            let Some(u) = user(&only) else { continue };
+            let free = self.block[at] == self.block[only] && !writes.iter().any(|w| (at..only).contains(w));
+            let whole = match (n.lanes(), target.isa) {
+                (1, Isa::Avx512) if is_spread => true,
+                (1, _) => is_real(n.dtype) && u.lanes() == 1,
+                (_, Isa::Sse2) => false,
+                (w, _) => w * n.dtype.size() >= 16 && u.lanes() == w,
+            };
+            let takes = is_real(n.dtype)
+                && match u.op {
+                    Op::Add | Op::Mul => true,
+                    Op::Sub | Op::Fdiv => u.src[1] == *n && u.src[0] != *n,
+                    Op::MulAcc => u.src[2] != *n,
+                    _ => false,
+                };
+            // of two operands in memory, one is loaded first
+            let other = u.src.iter().any(|s| s != n && self.folded.contains(s));
+            if free && whole && takes && !other {
+                self.folded.insert(n.clone());
+            }
+        }
+    }
+
+    /// Whether the loop opened at this step has no other inside.
+    pub fn is_innermost(&self, step: usize) -> bool {
+        self.innermost.contains(&step)
+    }
+    /// The variable a value is computed into.
+    pub fn destination(&self, n: &UOp) -> Option<&UOp> {
+        self.into.get(n)
+    }
+    /// Whether a load of a variable needs no copy.
+    pub fn is_alias(&self, n: &UOp) -> bool {
+        self.aliases.contains(n)
+    }
+    /// Whether a load is made by its user.
+    pub fn is_folded(&self, n: &UOp) -> bool {
+        self.folded.contains(n)
+    }
+    /// Whether a scalar load is only used in every lane.
+    pub fn is_spread(&self, n: &UOp) -> bool {
+        self.spread.contains(n)
+    }
+    /// Whether a value is used by a step for the last time, in the block it was computed in.
+    pub fn dies_at(&self, n: &UOp, step: usize) -> bool {
+        self.of.get(n).is_some_and(|(made, users)| {
+            self.block[*made] == self.block[step] && users.iter().all(|u| *u <= step)
+        }) && !self.aliases.contains(n)
+    }
+}
+
+fn lanes_of(define: &UOp) -> usize {
+    if let Arg::Define { len, .. } = define.arg { len } else { 1 }
+}
