@@ -21,10 +21,11 @@ pub use frit_derive::Module;
 #[doc(no_inline)]
 pub use frit_tensor::Tensor;
 pub use layers::{
-    BatchNorm, Bilinear, Conv1d, Conv2d, Conv3d, Dropout, Embedding, GroupNorm, Gru, GruCell, InstanceNorm,
-    Layer, LayerNorm, LayerNorm2d, Linear, Lstm, LstmCell, Masks, MultiheadAttention, RmsNorm, Rnn, RnnCell,
-    RnnOptions, Sequential, Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
-    TransformerEncoderLayer, TransformerOptions,
+    BatchNorm, Bilinear, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Dropout,
+    Embedding, GroupNorm, Gru, GruCell, InstanceNorm, Layer, LayerNorm, LayerNorm2d, Linear, Lstm, LstmCell,
+    Masks, MultiheadAttention, RmsNorm, Rnn, RnnCell, RnnOptions, Sequential, Transformer,
+    TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
+    TransformerOptions,
 };
 pub use mode::{is_training, training};
 pub use module::{Module, visit_field};

@@ -37,7 +37,6 @@ pub struct Conv<const N: usize> {
     pub bias: Option<Tensor>,
     #[module(skip)]
     kernel: [usize; N],
-    #[module(skip)]
     window: Window,
     #[module(skip)]
     dilation: [usize; N],
@@ -68,14 +67,9 @@ impl<const N: usize> Conv<N> {
     pub fn grouped(inputs: usize, outputs: usize, kernel: impl Into<Sizes<N>>, groups: usize) -> Conv<N> {
         let _c = frit_tensor::call(Self::NAME);
         let Sizes(kernel) = kernel.into();
-        let (weight, bias) = match check_groups(Self::NAME, inputs, outputs, groups) {
-            Ok(()) => {
-                let dims = [&[outputs, inputs / groups], &kernel[..]].concat();
-                let fan_in = dims[1..].iter().product();
-                (uniform_fan_in(&dims, fan_in), uniform_fan_in(&[outputs], fan_in))
-            }
-            Err(e) => (Tensor::failed(e.clone()), Tensor::failed(e)),
-        };
+        let per_group = |n: usize| n.checked_div(groups).unwrap_or(0);
+        let dims = [&[outputs, per_group(inputs)], &kernel[..]].concat();
+        let (weight, bias) = parameters(Self::NAME, inputs, outputs, groups, &dims);
         let window = Window::new().stride(1).groups(groups);
         Conv { weight, bias: Some(bias), kernel, window, dilation: [1; N] }
     }
@@ -111,18 +105,119 @@ impl<const N: usize> Conv<N> {
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let _c = frit_tensor::call(Self::NAME);
-        if let (Ok(()), true) = (x.check(), x.rank() != N + 2) {
-            let message = format!("expected (N, C) and {N} spatial dims, got {}", x.shape());
-            return Tensor::failed(Error::new(Self::NAME, message));
-        }
-        x.conv(&self.weight, self.bias.as_ref(), self.window.clone())
+        batched::<N>(Self::NAME, x, |x| x.conv(&self.weight, self.bias.as_ref(), self.window.clone()))
     }
 }
 
-fn check_groups(op: &'static str, inputs: usize, outputs: usize, groups: usize) -> frit_tensor::Result<()> {
-    if groups > 0 && inputs.is_multiple_of(groups) && outputs.is_multiple_of(groups) {
-        return Ok(());
+/// The transpose of a convolution over `N` spatial dims: what a convolution's gradient by its input computes.
+///
+/// ```
+/// # use frit_nn::ConvTranspose2d;
+/// # use frit_tensor::Tensor;
+/// let up = ConvTranspose2d::new(8, 3, 3).stride(2).padding(1).output_padding(1);
+/// assert_eq!(up.forward(&Tensor::zeros([1, 8, 7, 7])).shape(), [1, 3, 14, 14]);
+/// ```
+#[derive(Module)]
+pub struct ConvTranspose<const N: usize> {
+    /// (in, out / groups, kernel..)
+    pub weight: Tensor,
+    /// (out,)
+    pub bias: Option<Tensor>,
+    window: Window,
+}
+
+/// A transposed convolution over sequences.
+pub type ConvTranspose1d = ConvTranspose<1>;
+/// A transposed convolution over images.
+pub type ConvTranspose2d = ConvTranspose<2>;
+/// A transposed convolution over volumes.
+pub type ConvTranspose3d = ConvTranspose<3>;
+
+impl<const N: usize> ConvTranspose<N> {
+    const NAME: &'static str = match N {
+        1 => "conv_transpose1d",
+        2 => "conv_transpose2d",
+        3 => "conv_transpose3d",
+        _ => "conv_transpose",
+    };
+    /// From `inputs` channels to `outputs`, with a kernel of one size or of one for each dim.
+    #[track_caller]
+    pub fn new(inputs: usize, outputs: usize, kernel: impl Into<Sizes<N>>) -> ConvTranspose<N> {
+        let _c = frit_tensor::call(Self::NAME);
+        ConvTranspose::grouped(inputs, outputs, kernel, 1)
     }
-    let message = format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
-    Err(Error::new(op, message))
+    /// The channels in `groups` that do not see each other.
+    #[track_caller]
+    pub fn grouped(
+        inputs: usize,
+        outputs: usize,
+        kernel: impl Into<Sizes<N>>,
+        groups: usize,
+    ) -> ConvTranspose<N> {
+        let _c = frit_tensor::call(Self::NAME);
+        let per_group = |n: usize| n.checked_div(groups).unwrap_or(0);
+        let dims = [&[inputs, per_group(outputs)], &kernel.into().0[..]].concat();
+        let (weight, bias) = parameters(Self::NAME, inputs, outputs, groups, &dims);
+        ConvTranspose { weight, bias: Some(bias), window: Window::new().stride(1).groups(groups) }
+    }
+    /// How far apart the kernel is put down: one number, or one for each dim.
+    pub fn stride(self, stride: impl Into<Sizes<N>>) -> ConvTranspose<N> {
+        ConvTranspose { window: self.window.stride(stride.into().0), ..self }
+    }
+    /// Results dropped on both sides: one number, or one for each dim.
+    pub fn padding(self, padding: impl Into<Sizes<N>>) -> ConvTranspose<N> {
+        ConvTranspose { window: self.window.padding(padding.into().0), ..self }
+    }
+    /// Results added at the end: one number, or one for each dim.
+    pub fn output_padding(self, padding: impl Into<Sizes<N>>) -> ConvTranspose<N> {
+        ConvTranspose { window: self.window.output_padding(padding.into().0), ..self }
+    }
+    /// How far apart the places are that the kernel writes to: one number, or one for each dim.
+    pub fn dilation(self, dilation: impl Into<Sizes<N>>) -> ConvTranspose<N> {
+        ConvTranspose { window: self.window.dilation(dilation.into().0), ..self }
+    }
+    /// Drops the bias.
+    pub fn without_bias(mut self) -> ConvTranspose<N> {
+        self.bias = None;
+        self
+    }
+    /// (batch, in, places..) -> (batch, out, places'..)
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let _c = frit_tensor::call(Self::NAME);
+        batched::<N>(Self::NAME, x, |x| {
+            x.conv_transpose(&self.weight, self.bias.as_ref(), self.window.clone())
+        })
+    }
+}
+
+/// A weight of `dims` and a bias, within torch's bound for what goes into one result.
+fn parameters(
+    op: &'static str,
+    inputs: usize,
+    outputs: usize,
+    groups: usize,
+    dims: &[usize],
+) -> (Tensor, Tensor) {
+    if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+        let message =
+            format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
+        let failed = Tensor::failed(Error::new(op, message));
+        return (failed.clone(), failed);
+    }
+    let fan_in = dims[1..].iter().product();
+    (uniform_fan_in(dims, fan_in), uniform_fan_in(&[outputs], fan_in))
+}
+
+/// Applies `f` to (batch, C, `N` places..); a sample may come without its batch.
+fn batched<const N: usize>(op: &'static str, x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    match x.check().map(|()| x.rank()) {
+        Err(_) => x.clone(),
+        Ok(rank) if rank == N + 2 => f(x),
+        Ok(rank) if rank == N + 1 => f(&x.unsqueeze(0)).squeeze(0),
+        Ok(_) => {
+            let message = format!("expected (N, C) and {N} spatial dims, got {}", x.shape());
+            Tensor::failed(Error::new(op, message))
+        }
+    }
 }

@@ -14,7 +14,9 @@ mod transformer;
 
 pub use attention::{Masks, MultiheadAttention};
 pub use batchnorm::BatchNorm;
-pub use conv::{Conv, Conv1d, Conv2d, Conv3d, Sizes};
+pub use conv::{
+    Conv, Conv1d, Conv2d, Conv3d, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Sizes,
+};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use linear::{Bilinear, Linear};
@@ -51,6 +53,9 @@ layers!(
     Conv1d,
     Conv2d,
     Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     Dropout,
     Embedding,
     GroupNorm,
