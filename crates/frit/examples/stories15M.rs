@@ -193,7 +193,9 @@ fn main() -> Outcome<()> {
     let mut told = Vec::new();
     for place in 0..steps.unwrap_or(model.length).min(model.length) {
         let scalar = |n: usize| Tensor::from_vec([n as i32], ());
-        let next = model.next(&scalar(token), &scalar(place)).item::<i32>()? as usize;
+        let next = model.next(&scalar(token), &scalar(place));
+        Tensor::realize_all(&model.cache.iter().flatten().chain([&next]).collect::<Vec<_>>())?;
+        let next = next.item::<i32>()? as usize;
         if next == 1 || next == 2 {
             break; // the end of the text
         }
