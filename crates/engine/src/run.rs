@@ -5,7 +5,7 @@ use crate::normalise::{Bindings, Normal};
 use crate::plan::Plan;
 use crate::{Error, capture, config, stats};
 use frit_runtime::{Device, Memory};
-use frit_schedule::BufRef;
+use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -33,8 +33,14 @@ pub struct Ready<'a> {
 impl<'a> Ready<'a> {
     /// Allocate what the plan needs besides its parameters.
     pub fn new(plan: &'a Plan, dev: &'a dyn Device) -> Result<Ready<'a>, Error> {
+        let bytes = |t: &Temp| t.len * t.dtype.size();
+        if frit_runtime::env::guard()?.is_some() {
+            // each by itself, so that none can reach into another
+            let temps = plan.schedule.temps.iter().map(|t| dev.alloc(bytes(t)));
+            return Ok(Ready { plan, dev, temps: temps.collect::<Result<_, _>>()? });
+        }
         let arena = dev.alloc(plan.schedule.arena_bytes)?;
-        let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, t.len * t.dtype.size()));
+        let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, bytes(t)));
         Ok(Ready { plan, dev, temps: temps.collect::<Result<Vec<Memory>, _>>()? })
     }
     /// Launch every kernel, in order; `buffers` are the plan's parameters by number. Does not wait.

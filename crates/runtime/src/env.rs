@@ -6,6 +6,7 @@ use crate::Error;
 use frit_abi::target::Isa;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// One variable, for `--help` and the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +20,7 @@ pub struct Flag {
 }
 
 /// Every variable read here.
-pub const FLAGS: [Flag; 6] = [THREADS, CPU, ISA, CC, CACHE, INTERP_SEED];
+pub const FLAGS: [Flag; 7] = [THREADS, CPU, ISA, CC, CACHE, INTERP_SEED, GUARD];
 
 const THREADS: Flag = Flag {
     name: "FRIT_THREADS",
@@ -51,6 +52,33 @@ const INTERP_SEED: Flag = Flag {
     accepts: "a number from 0 to 18446744073709551615",
     about: "seed for the order in which the interpreter runs lanes, blocks and slices; 0 by default",
 };
+
+const GUARD: Flag = Flag {
+    name: "FRIT_GUARD",
+    accepts: "start or end",
+    about: "puts each CPU buffer's start or end at a page that cannot be touched: for tests",
+};
+
+/// Which side of a buffer lies at a page that cannot be touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// Its start.
+    Start,
+    /// Its end.
+    End,
+}
+
+/// `FRIT_GUARD`, if set.
+pub fn guard() -> Result<Option<Guard>, Error> {
+    static READ: OnceLock<Result<Option<Guard>, Error>> = OnceLock::new();
+    let parse = |value: OsString| match value.to_str() {
+        Some("start") => Ok(Guard::Start),
+        Some("end") => Ok(Guard::End),
+        _ => Err(invalid(&GUARD, &value)),
+    };
+    // asked for with every allocation
+    READ.get_or_init(|| read(&GUARD).map(parse).transpose()).clone()
+}
 
 /// Where compiled kernels are kept.
 #[derive(Clone, PartialEq, Eq, Debug)]

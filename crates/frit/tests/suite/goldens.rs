@@ -4,7 +4,7 @@
 //! Both sides round to float32 here, so what may differ is twice what the plain loops may differ from torch by.
 
 use crate::ops;
-use crate::support::{DEVICES, array, dtype, on, tensor};
+use crate::support::{DEVICES, array, child, dtype, is_child, on, tensor};
 use frit::engine::plan::with_random_opts;
 use frit::{Result, Tensor};
 use frit_reference::goldens::{self, Case};
@@ -131,6 +131,22 @@ macro_rules! families {
     };
 }
 families! { core, moving, neural, spectral }
+
+/// Every kernel of every family with its buffers at pages that cannot be touched: an access outside one ends the
+/// process.
+#[test]
+fn no_kernel_reaches_outside_its_buffers() {
+    if is_child() {
+        for family in RUN {
+            must_agree(family, "CPU", None);
+            must_agree(family, "CPU", Some(6));
+        }
+        return;
+    }
+    for side in ["start", "end"] {
+        child("goldens::no_kernel_reaches_outside_its_buffers", &[("FRIT_GUARD", side)]);
+    }
+}
 
 #[test]
 fn every_family_runs() {

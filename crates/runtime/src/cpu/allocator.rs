@@ -4,8 +4,9 @@
 //! blocks that have waited longest go back to the system first.
 
 use crate::Error;
+use crate::env::{self, Guard};
 use crate::memory::{Block, Memory, MemoryStats};
-use crate::sys::{self, ForkMutex};
+use crate::sys::{self, ForkMutex, GuardedPages};
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, VecDeque};
@@ -85,6 +86,10 @@ impl Allocator {
             in_use: shared.in_use.load(Relaxed),
         };
         let class = size_class(bytes).ok_or_else(full)?;
+        if let Some(side) = env::guard()? {
+            let pages = GuardedPages::new(bytes).ok_or_else(full)?;
+            return Ok(Memory::new(Arc::new(GuardedBlock { pages, bytes, side })));
+        }
         let cached = shared.free.lock().take(class);
         shared.allocations.fetch_add(1, Relaxed);
         let region = match cached {
@@ -237,6 +242,46 @@ impl Drop for HostBlock {
             drop(excess.take());
             excess = self.shared.free.lock().over(limit);
         }
+    }
+}
+
+/// A block of its own with a page beside it that cannot be touched, so that an access outside it does not go unseen.
+struct GuardedBlock {
+    pages: GuardedPages,
+    bytes: usize,
+    side: Guard,
+}
+
+impl GuardedBlock {
+    fn ptr(&self) -> *mut u8 {
+        match self.side {
+            Guard::Start => self.pages.start(),
+            // aligned for the widest element and no more, so that few bytes are left over
+            Guard::End => self.pages.end().wrapping_sub(self.bytes.next_multiple_of(8)),
+        }
+    }
+}
+
+// SAFETY: the pages are ours until the block is dropped, and there are at least `bytes` after `ptr`.
+unsafe impl Block for GuardedBlock {
+    fn len(&self) -> usize {
+        self.bytes
+    }
+    fn address(&self) -> u64 {
+        self.ptr() as u64
+    }
+    fn host_ptr(&self) -> Option<*mut u8> {
+        Some(self.ptr())
+    }
+    fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
+        // SAFETY: as for `HostBlock`.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr().add(offset), data.len()) };
+        Ok(())
+    }
+    fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error> {
+        // SAFETY: as for `HostBlock`.
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr().add(offset), data.as_mut_ptr(), data.len()) };
+        Ok(())
     }
 }
 

@@ -91,3 +91,23 @@ pub fn thread_time() -> std::time::Duration {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     START.get_or_init(std::time::Instant::now).elapsed()
 }
+
+/// Memory between two pages that cannot be touched: not on this system.
+pub struct GuardedPages {
+    never: std::convert::Infallible,
+}
+
+impl GuardedPages {
+    /// None here.
+    pub fn new(_bytes: usize) -> Option<GuardedPages> {
+        None
+    }
+    /// The first byte that may be touched.
+    pub fn start(&self) -> *mut u8 {
+        match self.never {}
+    }
+    /// One past the last.
+    pub fn end(&self) -> *mut u8 {
+        match self.never {}
+    }
+}

@@ -55,6 +55,53 @@ impl CodePages {
     }
 }
 
+/// Memory between two pages that cannot be touched.
+pub struct GuardedPages {
+    base: *mut libc::c_void,
+    len: usize,
+    page: usize,
+}
+
+// SAFETY: it owns its mapping; nothing in it is tied to a thread.
+unsafe impl Send for GuardedPages {}
+// SAFETY: a shared one only hands out its address.
+unsafe impl Sync for GuardedPages {}
+
+impl GuardedPages {
+    /// At least `bytes` zeroed bytes.
+    pub fn new(bytes: usize) -> Option<GuardedPages> {
+        // SAFETY: the call has no precondition.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        let inside = bytes.max(1).checked_next_multiple_of(page)?;
+        let len = inside.checked_add(2 * page)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping anywhere; its result is checked.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return None;
+        }
+        let pages = GuardedPages { base, len, page };
+        // SAFETY: the pages between the first and the last of the mapping that was just made.
+        let ok = unsafe { libc::mprotect(pages.start().cast(), inside, libc::PROT_READ | libc::PROT_WRITE) };
+        (ok == 0).then_some(pages)
+    }
+    /// The first byte that may be touched.
+    pub fn start(&self) -> *mut u8 {
+        self.base.cast::<u8>().wrapping_add(self.page)
+    }
+    /// One past the last.
+    pub fn end(&self) -> *mut u8 {
+        self.base.cast::<u8>().wrapping_add(self.len - self.page)
+    }
+}
+
+impl Drop for GuardedPages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no one uses it any more.
+        unsafe { libc::munmap(self.base, self.len) };
+    }
+}
+
 /// A file for a child process to read or write, which leaves nothing behind: it has no name in any directory.
 #[cfg(target_os = "linux")]
 pub struct ScratchFile {
