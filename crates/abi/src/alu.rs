@@ -9,12 +9,25 @@ pub enum Alu {
     Not,
     Recip,
     Sqrt,
+    Rsqrt,
     Exp2,
     Log2,
     Exp,
     Log,
+    Expm1,
+    Log1p,
+    Log10,
     Sin,
     Cos,
+    Tan,
+    Asin,
+    Acos,
+    Sinh,
+    Cosh,
+    Tanh,
+    Sigmoid,
+    Erf,
+    Erfc,
     Trunc,
     Floor,
     Round,
@@ -28,6 +41,7 @@ pub enum Alu {
     Max,
     Min,
     Pow,
+    Atan2,
     Lt,
     Eq,
     Ne,
@@ -43,11 +57,12 @@ pub enum Alu {
 
 impl Alu {
     /// All of them, in order of their numbers.
-    pub const ALL: [Alu; 34] = {
+    pub const ALL: [Alu; 48] = {
         use Alu::*;
         [
-            Neg, Not, Recip, Sqrt, Exp2, Log2, Exp, Log, Sin, Cos, Trunc, Floor, Round, Add, Sub, Mul, Fdiv,
-            Idiv, Mod, Tdiv, Max, Min, Pow, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry, Where, MulAcc,
+            Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin,
+            Acos, Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round, Add, Sub, Mul, Fdiv, Idiv, Mod,
+            Tdiv, Max, Min, Pow, Atan2, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry, Where, MulAcc,
         ]
     };
     /// How many operands it takes.

@@ -4,6 +4,7 @@
 pub mod alu;
 pub mod bytecode;
 pub mod dtype;
+pub mod elementary;
 pub mod kernel;
 pub mod scalar;
 pub mod small_float;

@@ -5,7 +5,7 @@
 //! `Min` propagate NaN. Small floats compute in float32 and round once. The interpreter and constant folding both
 //! call [`Scalar::alu`], so there is one definition; the graph evaluator is written apart from it, to check it.
 
-use crate::{Alu, DType};
+use crate::{Alu, DType, elementary};
 
 /// The value of one element. `Int` where it fits an `i64`, `Uint` only above `i64::MAX`; floats with one NaN.
 #[derive(Clone, Copy, Debug)]
@@ -289,12 +289,26 @@ fn float_alu(op: Alu, d: DType, a: &[Scalar]) -> Scalar {
         Alu::Neg => -x,
         Alu::Recip => 1.0 / x,
         Alu::Sqrt => x.sqrt(),
+        Alu::Rsqrt => 1.0 / x.sqrt(),
         Alu::Exp2 => x.exp2(),
         Alu::Log2 => x.log2(),
         Alu::Exp => x.exp(),
         Alu::Log => x.ln(),
         Alu::Sin => x.sin(),
         Alu::Cos => x.cos(),
+        Alu::Tan => x.tan(),
+        Alu::Asin => x.asin(),
+        Alu::Acos => x.acos(),
+        Alu::Atan2 => x.atan2(y),
+        Alu::Sinh => x.sinh(),
+        Alu::Cosh => x.cosh(),
+        Alu::Tanh => x.tanh(),
+        Alu::Expm1 => x.exp_m1(),
+        Alu::Log1p => x.ln_1p(),
+        Alu::Log10 => x.log10(),
+        Alu::Sigmoid => elementary::sigmoid(x),
+        Alu::Erf => elementary::erf(x),
+        Alu::Erfc => elementary::erfc(x),
         Alu::Trunc => x.trunc(),
         Alu::Floor => x.floor(),
         Alu::Round => x.round_ties_even(),
@@ -320,8 +334,8 @@ fn float_alu(op: Alu, d: DType, a: &[Scalar]) -> Scalar {
         Alu::Pow => x.powf(y),
         Alu::MulAcc if d == DType::F32 => (x as f32).mul_add(y as f32, a[2].as_f64() as f32) as f64,
         Alu::MulAcc => x.mul_add(y, a[2].as_f64()),
-        Alu::Idiv | Alu::Tdiv => (x / y).floor(),
-        Alu::Mod => x - (x / y).floor() * y,
+        Alu::Idiv | Alu::Tdiv => elementary::floor_div(x, y),
+        Alu::Mod => elementary::modulo(x, y),
         _ => x,
     };
     Scalar::float(z, d)

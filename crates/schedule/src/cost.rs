@@ -21,9 +21,10 @@ pub struct Cost {
 fn weight(op: Op) -> u32 {
     match op {
         Op::Cast | Op::Bitcast => 0,
-        Op::Fdiv | Op::Recip | Op::Sqrt | Op::Idiv | Op::Mod => 4,
-        Op::Exp | Op::Exp2 | Op::Log | Op::Log2 | Op::Sin | Op::Cos => 16,
-        Op::Pow => 32,
+        Op::Fdiv | Op::Recip | Op::Sqrt | Op::Rsqrt | Op::Idiv | Op::Mod => 4,
+        Op::Exp | Op::Exp2 | Op::Log | Op::Log2 => 16,
+        Op::Expm1 | Op::Log1p | Op::Log10 | Op::Asin | Op::Acos | Op::Tanh | Op::Sigmoid | Op::Erf => 24,
+        Op::Sin | Op::Cos | Op::Tan | Op::Sinh | Op::Cosh | Op::Erfc | Op::Pow | Op::Atan2 => 32,
         Op::Threefry => 64,
         o if o.is_elementwise() => 1,
         _ => 0,

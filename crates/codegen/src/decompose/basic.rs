@@ -1,7 +1,7 @@
 //! Fallbacks for the simplest operations, for machines that lack even those.
 
 use super::lacks;
-use super::real::{Real, fma};
+use super::real::{Pair, Real, fma};
 use frit_abi::Target;
 use frit_uop::{Alu, UOp, rules};
 
@@ -9,6 +9,7 @@ rules! { pub BASIC(target: Target);
     Max(x, y) as n        if lacks(target, n)  => extreme(x, y, true);
     Min(x, y) as n        if lacks(target, n)  => extreme(x, y, false);
     Sqrt(x) as n          if lacks(target, n)  => sqrt(x);
+    Rsqrt(x) as n         if lacks(target, n)  => rsqrt(x);
     Trunc(x) as n         if lacks(target, n)  => trunc(x);
     Floor(x) as n         if lacks(target, n)  => floor(x);
     Round(x) as n         if lacks(target, n)  => round(x);
@@ -28,24 +29,19 @@ fn negate(x: &UOp) -> UOp {
         None => x.const_like(0) - x,
     }
 }
-/// The sign of x on a magnitude.
-fn signed(f: Real, magnitude: &UOp, x: &UOp) -> UOp {
-    let sign = f.bits(x).and_(&f.i(-1 - f.int_max()));
-    f.float(&f.bits(magnitude).or_(&sign))
-}
 /// Nearest whole number, ties to even: below 2^23 (2^52) adding and taking away that much rounds.
 fn round(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (abs, big) = (f.abs(x), f.exp2(f.man));
     let whole = (&abs + &big) - &big;
-    Some(abs.lt(&big).select(&signed(f, &whole, x), x))
+    Some(abs.lt(&big).select(&f.with_sign_of(&whole, x), x))
 }
 fn trunc(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (abs, big) = (f.abs(x), f.exp2(f.man));
     let near = (&abs + &big) - &big;
     let whole = abs.lt(&near).select(&(&near - f.c(1.0)), &near);
-    Some(abs.lt(&big).select(&signed(f, &whole, x), x))
+    Some(abs.lt(&big).select(&f.with_sign_of(&whole, x), x))
 }
 fn floor(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
@@ -73,4 +69,15 @@ fn sqrt(x: &UOp) -> Option<UOp> {
     // zeros, infinity and NaN are their own roots
     let other = x.lt(&f.c(0.0)).select(&f.c(f64::NAN), x);
     Some(positive.select(&s, &other))
+}
+
+/// A step of Newton's method from `1 / sqrt(x)`, whose two roundings would show.
+fn rsqrt(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let y = f.c(1.0).bin(Alu::Fdiv, &x.un(Alu::Sqrt));
+    let Pair(p, low) = Pair::product(x, &y);
+    let rest = fma(&p.un(Alu::Neg), &y, &f.c(1.0)) - low * &y;
+    let better = fma(&(&y * f.c(0.5)), &rest, &y);
+    let positive = f.c(0.0).lt(x).and_(&x.lt(&f.c(f64::INFINITY)));
+    Some(positive.select(&better, &y))
 }

@@ -8,7 +8,7 @@
 //!
 //! For a negative dividend, `floor(x / c) = ~(~x / c)`: complement, divide a number that is not negative, complement.
 
-use super::lacks;
+use super::{float_mod, lacks};
 use frit_abi::Target;
 use frit_uop::{Alu, DType, UOp, rules};
 
@@ -21,7 +21,7 @@ rules! { pub DIVIDE(target: Target);
 fn quotient(x: &UOp, y: &UOp, target: &Target) -> Option<UOp> {
     match (x.dtype, y.as_scalar().map(|c| c.as_i128())) {
         (DType::Bool, _) => Some(x.and_(y)),
-        (d, _) if d.is_float() => Some(x.bin(Alu::Fdiv, y).un(Alu::Floor)),
+        (d, _) if d.is_float() => float_mod::quotient(x, y),
         (_, Some(0)) => Some(x.const_like(0)),
         (_, Some(1)) => Some(x.clone()),
         (_, Some(c)) if c > 0 && c & (c - 1) == 0 => {
@@ -35,7 +35,7 @@ fn quotient(x: &UOp, y: &UOp, target: &Target) -> Option<UOp> {
 fn remainder(x: &UOp, y: &UOp, target: &Target) -> Option<UOp> {
     match (x.dtype, y.as_scalar().map(|c| c.as_i128())) {
         (DType::Bool, _) => Some(x.and_(&y.un(Alu::Not))),
-        (d, _) if d.is_float() => Some(x - x.bin(Alu::Fdiv, y).un(Alu::Floor) * y),
+        (d, _) if d.is_float() => float_mod::remainder(x, y),
         (_, Some(0 | 1)) => Some(x.const_like(0)),
         (_, Some(c)) if c > 0 && c & (c - 1) == 0 => Some(x.and_(&x.const_like((c - 1) as i64))),
         (_, Some(c)) if c > 0 => match by_constant(x, c, target) {

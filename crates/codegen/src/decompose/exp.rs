@@ -1,4 +1,4 @@
-//! `Exp` and `Exp2`.
+//! `Exp`, `Exp2` and `Expm1`.
 //!
 //! ```text
 //! exp(x) = 2^n * exp(r),   n = round(x / ln2),  r = x - n*ln2  in two steps,  |r| <= ln2/2
@@ -6,15 +6,17 @@
 //!
 //! Adding 1.5 * 2^23 (2^52) rounds to an integer and leaves it in the low bits of the sum, so no conversion is needed.
 //! `2^n` is two factors, so that results below the normal range and the last ones before infinity are right.
+//! `exp(x) - 1` is `(2^n - 1) + 2^n r + 2^n (exp(r) - 1 - r)`, summed in that order, in halves.
 
 use super::lacks;
-use super::real::{Real, fma};
+use super::real::{Pair, Real, fma};
 use frit_abi::Target;
 use frit_uop::{Alu, UOp, rules};
 
 rules! { pub EXP(target: Target) for float;
     Exp(x) as n   if lacks(target, n)  => exp(x);
     Exp2(x) as n  if lacks(target, n)  => exp2(x);
+    Expm1(x) as n if lacks(target, n)  => expm1(x);
 }
 
 /// `exp(r) = 1 + r + r^2 (…)` for `|r| <= ln2 / 2`.
@@ -66,6 +68,30 @@ const EXP2_F64: [f64; 12] = [
     4.439417399008837e-10,
 ];
 
+/// `exp(r) = 1 + r + r^2 (…)`, with errors that are small beside `exp(r) - 1`.
+const EXPM1_F32: [f64; 6] = [
+    0.5,
+    0.1666666567325592,
+    0.041666481643915176,
+    0.0083334194496274,
+    0.0013933253940194845,
+    0.00019824132323265076,
+];
+const EXPM1_F64: [f64; 12] = [
+    0.5,
+    0.16666666666666666,
+    0.0416666666666667,
+    0.008333333333334523,
+    0.0013888888888864124,
+    0.000198412698365021,
+    2.4801587369287924e-05,
+    2.755732742159662e-06,
+    2.755723364005219e-07,
+    2.5045763564719422e-08,
+    2.092813601327124e-09,
+    1.7871047214932697e-10,
+];
+
 /// ln2 in two parts; the first has few enough bits that its product with any exponent is exact.
 pub fn ln2(f: Real) -> (UOp, UOp) {
     let (hi, lo) =
@@ -73,14 +99,23 @@ pub fn ln2(f: Real) -> (UOp, UOp) {
     (f.c(hi), f.c(lo))
 }
 
-/// The constant that rounds to an integer when added; its low bits are twice the bias, so that half of what they
-/// become is a biased exponent.
-fn rounder(f: Real) -> UOp {
-    f.c(f.pick(12582912.0, 6755399441055744.0) + 2.0 * f.bias as f64)
+/// The constant that rounds to an integer when added, and leaves it plus `offset` in the low bits.
+fn rounder(f: Real, offset: i64) -> UOp {
+    f.c(f.pick(12582912.0, 6755399441055744.0) + offset as f64)
 }
 
-/// `p * 2^n`, where `t` is n plus the rounder.
-fn scale(f: Real, p: &UOp, t: &UOp) -> UOp {
+/// Twice the bias: half of the low bits is a biased exponent.
+fn two_factors(f: Real) -> UOp {
+    rounder(f, 2 * f.bias)
+}
+
+/// `2^(n + offset - bias)` where t is n plus the rounder of an offset.
+fn power_of_two(f: Real, t: &UOp) -> UOp {
+    f.float(&f.bits(t).bin(Alu::Shl, &f.i(f.man)))
+}
+
+/// `p * 2^n`, where `t` is n plus the rounder for two factors.
+pub fn scale(f: Real, p: &UOp, t: &UOp) -> UOp {
     let bits = f.bits(t);
     let half = bits.bin(Alu::Shr, &f.i(1));
     let power = |e: &UOp| f.float(&e.bin(Alu::Shl, &f.i(f.man)));
@@ -94,7 +129,14 @@ fn clamp(f: Real, x: &UOp, bound: f64) -> UOp {
 
 fn exp(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
-    Some(exp_sum(f, &clamp(f, x, bound(f)), None))
+    let x = clamp(f, x, bound(f));
+    let (ln2_hi, ln2_lo) = ln2(f);
+    let magic = two_factors(f);
+    let t = fma(&x, &f.c(std::f64::consts::LOG2_E), &magic);
+    let n = magic - &t; // minus n
+    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, &x));
+    let p = f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..]));
+    Some(scale(f, &p, &t))
 }
 
 /// A power of e beyond this is infinite, below its negative zero.
@@ -102,24 +144,63 @@ pub fn bound(f: Real) -> f64 {
     f.pick(128.0, 800.0)
 }
 
-/// `exp(x + low)`, for x within [`bound`] and low much smaller.
-pub fn exp_sum(f: Real, x: &UOp, low: Option<&UOp>) -> UOp {
-    let (ln2_hi, ln2_lo) = ln2(f);
-    let magic = rounder(f);
-    let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = magic - &t; // minus n
-    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, x));
-    let r = low.map_or(r.clone(), |low| &r + low);
-    let p = f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..]));
-    scale(f, &p, &t)
-}
-
 fn exp2(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let x = clamp(f, x, f.pick(180.0, 1100.0));
-    let magic = rounder(f);
+    let magic = two_factors(f);
     let t = &x + &magic;
     let r = &x - (&t - magic);
     let p = f.poly(&r, f.pick(&EXP2_F32[..], &EXP2_F64[..]));
     Some(scale(f, &p, &t))
+}
+
+/// `exp(x)` for x so small, of either sign, that the result is a normal number.
+pub fn exp_within(f: Real, x: &UOp) -> UOp {
+    let (ln2_hi, ln2_lo) = ln2(f);
+    let magic = rounder(f, f.bias);
+    let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
+    let n = magic - &t;
+    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, x));
+    f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..])) * power_of_two(f, &t)
+}
+
+/// x as n ln2 + r: n plus the rounder, r, and `exp(r) - 1 - r`, with what rounding r lost in it.
+fn reduce(f: Real, x: &UOp, magic: &UOp) -> (UOp, UOp, UOp) {
+    let (ln2_hi, ln2_lo) = ln2(f);
+    let t = fma(x, &f.c(std::f64::consts::LOG2_E), magic);
+    let n = magic - &t; // minus n
+    let Pair(r, low) = Pair::sum(&fma(&n, &ln2_hi, x), &(n * ln2_lo));
+    let p = f.poly(&r, f.pick(&EXPM1_F32[..], &EXPM1_F64[..]));
+    let tail = fma(&(&r * &r), &p, &fma(&low, &r, &low));
+    (t, r, tail)
+}
+
+/// `exp(x + low)` for x within [`bound`] and low much smaller, with hardly more than one rounding.
+pub fn exp_sum(f: Real, x: &UOp, low: &UOp) -> UOp {
+    let (t, r, tail) = reduce(f, x, &two_factors(f));
+    let Pair(high, rest) = Pair::sum(&f.c(1.0), &r);
+    let rest = rest + tail;
+    scale(f, &(&high + fma(low, &(&high + &rest), &rest)), &t)
+}
+
+/// `exp(x)` as `2^n` times a pair: n plus the rounder for [`scale`], and the pair.
+pub fn exp_pair(f: Real, x: &UOp) -> (UOp, Pair) {
+    let (t, r, tail) = reduce(f, x, &two_factors(f));
+    let Pair(high, low) = Pair::sum(&f.c(1.0), &r);
+    (t, Pair::sum(&high, &(low + tail)))
+}
+
+fn expm1(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    // beyond these it is -1, and infinite
+    let inside = x.bin(Alu::Max, &f.c(f.pick(-20.0, -40.0))).bin(Alu::Min, &f.c(f.pick(89.0, 710.0)));
+    let (t, r, tail) = reduce(f, &inside, &rounder(f, f.bias - 1));
+    let half = power_of_two(f, &t); // of 2^n
+    let minus = f.c(-0.5);
+    let whole = &half + &minus;
+    let taken = &whole - &minus;
+    let lost = (&half - &taken) + (&minus - (&whole - &taken));
+    let Pair(sum, low) = Pair::sum(&whole, &(&half * &r));
+    let value = (sum + fma(&half, &tail, &(low + lost))) * f.c(2.0);
+    Some(f.abs(x).lt(&f.exp2(-f.man - 2)).select(x, &value))
 }

@@ -1,4 +1,4 @@
-//! `Log` and `Log2`.
+//! `Log`, `Log2`, `Log10` and `Log1p`.
 //!
 //! ```text
 //! x = 2^e * m,  m in [sqrt(1/2), sqrt(2)),  f = m - 1        log(x) = e*ln2 + log(1 + f)
@@ -16,6 +16,8 @@ use frit_uop::{Alu, UOp, rules};
 rules! { pub LOG(target: Target) for float;
     Log(x) as n   if lacks(target, n)  => log(x);
     Log2(x) as n  if lacks(target, n)  => log2(x);
+    Log10(x) as n if lacks(target, n)  => log10(x);
+    Log1p(x) as n if lacks(target, n)  => log1p(x);
 }
 
 /// `log(1 + f) = f - f^2/2 + f^3 (…)`.
@@ -86,14 +88,56 @@ fn log(x: &UOp) -> Option<UOp> {
     Some(special(f, x, &(s + (fma(&e, &ln2_lo, &low) + s_low))))
 }
 
+/// `e * step + unit * log(1 + m)`, in pairs: the logarithm to a base of `2^e * (1 + m)`. The high part of the step is so
+/// short that its product with any exponent is exact.
+fn to_base(f: Real, x: &UOp, unit: (f64, f64), step: (f64, f64)) -> UOp {
+    let (e, m) = split(f, x);
+    let Pair(l, low) = series(f, &m).times(&Pair(f.c(unit.0), f.c(unit.1)));
+    let (high, low) = match step {
+        (1.0, 0.0) => (e, low),
+        (step, rest) => (&e * f.c(step), fma(&e, &f.c(rest), &low)),
+    };
+    let Pair(s, s_low) = Pair::sum(&high, &l);
+    special(f, x, &(s + (low + s_low)))
+}
+
 fn log2(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
-    let (e, m) = split(f, x);
-    let (hi, lo) = f.pick(
+    let unit = f.pick(
         (1.4426950216293335, 1.925963033500011e-08),
         (std::f64::consts::LOG2_E, 2.0355273740931033e-17),
     );
-    let Pair(l, low) = series(f, &m).times(&Pair(f.c(hi), f.c(lo)));
-    let Pair(s, s_low) = Pair::sum(&e, &l);
-    Some(special(f, x, &(s + (low + s_low))))
+    Some(to_base(f, x, unit, (1.0, 0.0)))
+}
+
+fn log10(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let unit =
+        f.pick((0.4342944920063019, -1.0103049952192578e-08), (0.4342944819032518, 1.098319650216765e-17));
+    let step = f.pick((0.301025390625, 4.605039066518657e-06), (0.30102999566383914, 1.42050232272661e-13));
+    Some(to_base(f, x, unit, step))
+}
+
+/// `log(1 + x)`: where 1 + x is near 1, x itself is what the series takes; elsewhere what rounding 1 + x lost is
+/// brought in by the slope.
+fn log1p(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let one = f.c(1.0);
+    let u = x + &one;
+    let taken = &u - &one;
+    let lost = (x - &taken) + (&one - (&u - &taken));
+    let (e, m) = split(f, &u);
+    let near = e.eq_(&f.c(0.0));
+    let m = near.select(x, &m);
+    // lost / u by a few terms of 1 / (1 + m) = 1 - m + …; 2^-e from its bits, 0 where that is below the normal range
+    let biased = (f.i(f.bias) - e.cast(f.int)).bin(Alu::Max, &f.i(0));
+    let down = f.float(&biased.bin(Alu::Shl, &f.i(f.man)));
+    let slope = f.poly(&m, &[1.0, -1.0, 1.0, -0.9]);
+    let lost = near.select(&f.c(0.0), &(lost * down * slope));
+    let (ln2_hi, ln2_lo) = ln2(f);
+    let Pair(l, low) = series(f, &m);
+    let Pair(s, s_low) = Pair::sum(&(&e * ln2_hi), &l);
+    let value = special(f, &u, &(s + (fma(&e, &ln2_lo, &(low + lost)) + s_low)));
+    // zeros keep their sign
+    Some(f.abs(x).lt(&f.exp2(-f.man - 2)).select(x, &value))
 }

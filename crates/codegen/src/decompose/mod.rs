@@ -26,7 +26,11 @@
 
 mod basic;
 mod divide;
+mod erf;
 mod exp;
+mod float_mod;
+mod hyperbolic;
+mod inverse;
 mod log;
 mod pow;
 mod real;
@@ -52,6 +56,9 @@ static MATCHER: LazyLock<Matcher<Target>> = LazyLock::new(|| {
             &exp::EXP,
             &log::LOG,
             &trig::TRIG,
+            &inverse::INVERSE,
+            &hyperbolic::HYPERBOLIC,
+            &erf::ERF,
             &pow::POW,
             &divide::DIVIDE,
             &shift::SHIFT,

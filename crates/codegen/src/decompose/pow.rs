@@ -65,7 +65,7 @@ fn power(x: &UOp, y: &UOp) -> Option<UOp> {
     let limit = f.c(bound(f));
     let clamped = p.bin(Alu::Max, &f.c(-bound(f))).bin(Alu::Min, &limit);
     let p_low = f.abs(&p).lt(&limit).select(&p_low, &zero);
-    let magnitude = exp_sum(f, &clamped, Some(&p_low));
+    let magnitude = exp_sum(f, &clamped, &p_low);
     let magnitude = abs.eq_(&one).select(&one, &magnitude);
     // a negative base: whole exponents only, odd ones keep the sign
     let whole = y.un(Alu::Trunc).eq_(y);

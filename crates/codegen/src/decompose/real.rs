@@ -55,6 +55,11 @@ impl Real {
     pub fn abs(self, x: &UOp) -> UOp {
         self.float(&self.bits(x).and_(&self.i(self.int_max())))
     }
+    /// A magnitude with the sign of x (the sign bit, so of zeros too).
+    pub fn with_sign_of(self, magnitude: &UOp, x: &UOp) -> UOp {
+        let sign = self.bits(x).and_(&self.i(-1 - self.int_max()));
+        self.float(&self.bits(magnitude).or_(&sign))
+    }
     /// The greatest signed integer of this width: all bits but the sign.
     pub fn int_max(self) -> i64 {
         self.pick(i32::MAX as i64, i64::MAX)

@@ -1,13 +1,14 @@
-//! `Sin` and `Cos`, for every magnitude.
+//! `Sin`, `Cos` and `Tan`, for every magnitude.
 //!
 //! ```text
-//! x = q * pi/2 + r,  |r| <= pi/4        sin(x) = ± sin(r) or ± cos(r), by q mod 4
+//! x = q * pi/2 + r,  |r| <= pi/4        sin(x) = ± sin(r) or ± cos(r), by q mod 4        tan(x) = tan(r) or -1 / tan(r)
 //! ```
 //!
 //! The reduction is Payne and Hanek's in integers: of 2/pi only the bits that decide `x * 2/pi` modulo 4 and its
 //! fraction are taken (which ones, x's exponent says), three words of them, and multiplied by x's mantissa exactly. It
 //! is the same for all exponents, so there is no branch; arguments below pi/4 keep themselves as r.
 
+use super::inverse::half_pi;
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
@@ -16,6 +17,7 @@ use frit_uop::{Alu, DType, UOp, rules};
 rules! { pub TRIG(target: Target) for float;
     Sin(x) as n  if lacks(target, n)  => sin_cos(x, false);
     Cos(x) as n  if lacks(target, n)  => sin_cos(x, true);
+    Tan(x) as n  if lacks(target, n)  => tan(x);
 }
 
 /// `sin(r) = r + r z (…)`, z = r^2.
@@ -37,6 +39,34 @@ const COS_F64: [f64; 6] = [
     -2.755731421741354e-07,
     2.0875705428658164e-09,
     -1.1358749816941826e-11,
+];
+/// `tan(r) = r + r z (…)`.
+const TAN_F32: [f64; 7] = [
+    0.33333349227905273,
+    0.13332675397396088,
+    0.05405891314148903,
+    0.02128620631992817,
+    0.010827457532286644,
+    9.821332059800625e-05,
+    0.004372721537947655,
+];
+const TAN_F64: [f64; 16] = [
+    0.3333333333333333,
+    0.133333333333338,
+    0.05396825396790451,
+    0.02186948854872815,
+    0.008863235266972242,
+    0.0035921315751170353,
+    0.0014558018106785612,
+    0.000590240610103979,
+    0.00023811394778712095,
+    0.00010047810325100674,
+    3.0038596211244104e-05,
+    3.349279532300835e-05,
+    -1.7551571369105564e-05,
+    2.5177518519165948e-05,
+    -1.2331105148633813e-05,
+    4.485531903029205e-06,
 ];
 /// The binary digits of 2/pi after the point.
 const TWO_OVER_PI: [u64; 20] = [
@@ -71,13 +101,37 @@ fn word(k: i64, width: i64, zeros: i64) -> u64 {
     (0..width).fold(0, |w, j| w << 1 | bit(k * width + j))
 }
 
+/// The quadrant of |x| modulo 4 and how far |x| is from it, as a pair.
+fn reduced(f: Real, abs: &UOp) -> (UOp, Pair) {
+    let (q, Pair(far, far_low)) = reduce(f, abs);
+    let near = abs.lt(&f.c(std::f64::consts::FRAC_PI_4));
+    let r = Pair(near.select(abs, &far), near.select(&f.c(0.0), &far_low));
+    (near.select(&f.i(0), &q), r)
+}
+
+/// `tan(r + low) = high + low`; in the odd quadrants `-1 / tan`, with what the division left brought in.
+fn tan(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let abs = f.abs(x);
+    let (q, Pair(r, low)) = reduced(f, &abs);
+    let z = &r * &r;
+    let p = f.poly(&z, f.pick(&TAN_F32[..], &TAN_F64[..]));
+    let tail = fma(&(&r * &z), &p, &fma(&low, &z, &low));
+    let Pair(high, low) = Pair::sum(&r, &tail);
+    let inverse = f.c(-1.0).bin(Alu::Fdiv, &high);
+    let rest = fma(&inverse, &low, &fma(&inverse, &high, &f.c(1.0)));
+    let turned = fma(&inverse, &rest, &inverse);
+    let odd = q.and_(&f.i(1)).ne_(&f.i(0));
+    let value = f.bits(&odd.select(&turned, &high));
+    let sign = f.bits(x).and_(&f.i(-1 - f.int_max()));
+    let value = f.float(&value.bin(Alu::Xor, &sign));
+    Some(abs.lt(&f.c(f64::INFINITY)).select(&value, &f.c(f64::NAN)))
+}
+
 fn sin_cos(x: &UOp, is_cos: bool) -> Option<UOp> {
     let f = Real::of(x)?;
     let abs = f.abs(x);
-    let (q, Pair(far, far_low)) = reduce(f, &abs);
-    let near = abs.lt(&f.c(std::f64::consts::FRAC_PI_4));
-    let (r, low) = (near.select(&abs, &far), near.select(&f.c(0.0), &far_low));
-    let q = near.select(&f.i(0), &q);
+    let (q, Pair(r, low)) = reduced(f, &abs);
     let z = &r * &r;
     // 1 - z/2, what the subtraction lost, and what rounding z and r lost
     let (one, half) = (f.c(1.0), &z * f.c(0.5));
@@ -133,12 +187,7 @@ fn reduce(f: Real, x: &UOp) -> (UOp, Pair) {
     let last = lower.and_(&c((1i64 << (width - keep)) - 1)).bitcast(f.int);
     let last = last.cast(f.dtype) * f.exp2(-width) * f.exp2(-width);
     let fraction = Pair::sum(&a, &(b + last));
-    let half_pi = f.pick(
-        (1.5707963705062866, -4.371138828673793e-08),
-        (std::f64::consts::FRAC_PI_2, 6.123233995736766e-17),
-    );
-    let r = fraction.times(&Pair(f.c(half_pi.0), f.c(half_pi.1)));
-    (quadrant, r)
+    (quadrant, fraction.times(&half_pi(f)))
 }
 
 /// Words `at .. at + 4` of 2/pi, chosen by the bits of `at`, which is at most `most`.

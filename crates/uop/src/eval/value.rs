@@ -146,6 +146,21 @@ fn on_floats(op: Alu, [x, y, z]: [f64; 3]) -> Value {
         Alu::Log => x.ln(),
         Alu::Sin => x.sin(),
         Alu::Cos => x.cos(),
+        Alu::Rsqrt => x.sqrt().recip(),
+        Alu::Tan => x.tan(),
+        Alu::Asin => x.asin(),
+        Alu::Acos => x.acos(),
+        Alu::Atan2 => x.atan2(y),
+        Alu::Sinh => x.sinh(),
+        Alu::Cosh => x.cosh(),
+        Alu::Tanh => x.tanh(),
+        Alu::Expm1 => x.exp_m1(),
+        Alu::Log1p => x.ln_1p(),
+        Alu::Log10 => x.log10(),
+        Alu::Sigmoid if x > 0.0 => 1.0 / (1.0 + (-x).exp()),
+        Alu::Sigmoid => x.exp() / (1.0 + x.exp()),
+        Alu::Erf => erf(x),
+        Alu::Erfc => erfc(x),
         Alu::Trunc => x.trunc(),
         Alu::Floor => x.floor(),
         Alu::Round => x.round_ties_even(),
@@ -153,8 +168,8 @@ fn on_floats(op: Alu, [x, y, z]: [f64; 3]) -> Value {
         Alu::Sub => x - y,
         Alu::Mul => x * y,
         Alu::Fdiv => x / y,
-        Alu::Idiv | Alu::Tdiv => (x / y).floor(),
-        Alu::Mod => x - (x / y).floor() * y,
+        Alu::Idiv | Alu::Tdiv => floor_div(x, y),
+        Alu::Mod => modulo(x, y),
         Alu::Max | Alu::Min if any_nan => f64::NAN,
         Alu::Max => {
             if x < y {
@@ -174,6 +189,63 @@ fn on_floats(op: Alu, [x, y, z]: [f64; 3]) -> Value {
         Alu::MulAcc => x.mul_add(y, z),
         _ => x,
     })
+}
+
+/// By an integral taken as a sum over steps of a half: what it leaves out is below 1e-17.
+fn erfc(x: f64) -> f64 {
+    use std::f64::consts::PI;
+    if x < 0.25 {
+        return 1.0 - erf(x);
+    }
+    if x > 30.0 {
+        return 0.0;
+    }
+    let h = 0.5;
+    let term = |k: i32| (-(h * f64::from(k)).powi(2)).exp() / ((h * f64::from(k)).powi(2) + x * x);
+    let sum = term(0) + 2.0 * (1..20).map(term).sum::<f64>();
+    // the step's own period
+    let period = if x < PI / h { 2.0 / ((2.0 * PI * x / h).exp() - 1.0) } else { 0.0 };
+    h * x * (-x * x).exp() / PI * sum - period
+}
+/// By a series without cancelling, or from erfc.
+fn erf(x: f64) -> f64 {
+    if x.is_nan() || x == 0.0 {
+        return x;
+    }
+    if x.abs() > 1.0 {
+        return (1.0 - erfc(x.abs())).copysign(x);
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..40 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+/// What floor division leaves, with the divisor's sign.
+fn modulo(x: f64, y: f64) -> f64 {
+    let r = x % y;
+    if r == 0.0 {
+        0f64.copysign(y)
+    } else if r.signum() == y.signum() || r.is_nan() {
+        r
+    } else {
+        r + y
+    }
+}
+/// The whole number below the quotient; like the quotient by zero.
+fn floor_div(x: f64, y: f64) -> f64 {
+    let q = x / y;
+    if y == 0.0 || q.is_nan() {
+        return q;
+    }
+    if x.is_infinite() {
+        return f64::NAN;
+    }
+    // halves, so that nothing overflows
+    let whole = ((x / 2.0 - (x % y) / 2.0) / (y / 2.0)).round_ties_even();
+    let below = x % y != 0.0 && q.is_sign_negative();
+    if below { whole - 1.0 } else { whole.abs().copysign(q) }
 }
 
 fn on_bools(op: Alu, [x, y, z]: [bool; 3]) -> bool {

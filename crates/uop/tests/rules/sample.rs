@@ -219,7 +219,8 @@ impl Sample {
 fn is_defined(a: Alu, d: DType) -> bool {
     use Alu::*;
     match a {
-        Recip | Sqrt | Exp2 | Log2 | Exp | Log | Sin | Cos | Trunc | Floor | Round | Fdiv | Pow => {
+        Recip | Sqrt | Rsqrt | Exp2 | Log2 | Exp | Log | Expm1 | Log1p | Log10 | Sin | Cos | Tan | Asin
+        | Acos | Sinh | Cosh | Tanh | Sigmoid | Erf | Erfc | Trunc | Floor | Round | Fdiv | Pow | Atan2 => {
             d.is_float()
         }
         Not | And | Or | Xor => !d.is_float(),
