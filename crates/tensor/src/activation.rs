@@ -1,11 +1,12 @@
-//! Activation functions. None makes NaN from a finite input, in value or gradient.
+//! Activation functions. None makes NaN from a number, finite or not, in value or gradient; 16-bit types are computed
+//! in float32 and rounded once.
 
-use crate::composite;
-use crate::elementwise::widely;
+use crate::elementwise::to_float;
 use crate::error::call;
 use crate::shape::axis;
 use crate::tensor::Tensor;
 use crate::{DType, keepdim};
+use frit_uop::Alu;
 use std::f64::consts as c;
 
 impl Tensor {
@@ -34,27 +35,31 @@ impl Tensor {
     #[track_caller]
     pub fn elu(&self, alpha: f64) -> Tensor {
         let _c = call("elu");
-        let positive = self.gt(0);
-        positive.where_(self, positive.where_(0.0, self).expm1() * alpha)
+        self.widely(|x| {
+            let positive = x.gt(0);
+            positive.where_(x, positive.where_(0.0, x).expm1() * alpha)
+        })
     }
     /// elu scaled so that the slope is continuous: `max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
     #[track_caller]
     pub fn celu(&self, alpha: f64) -> Tensor {
         let _c = call("celu");
-        let positive = self.gt(0);
-        positive.where_(self, (positive.where_(0.0, self) / alpha).expm1() * alpha)
+        self.widely(|x| {
+            let positive = x.gt(0);
+            positive.where_(x, (positive.where_(0.0, x) / alpha).expm1() * alpha)
+        })
     }
     /// The self-normalising elu.
     #[track_caller]
     pub fn selu(&self) -> Tensor {
         let _c = call("selu");
-        self.elu(1.6732632423543772) * 1.0507009873554805
+        self.widely(|x| x.elu(1.6732632423543772) * 1.0507009873554805)
     }
     /// 1 / (1 + exp(-x)).
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
         let _c = call("sigmoid");
-        self.map(|x| Ok(widely(x, composite::sigmoid)))
+        self.map(|x| Ok(to_float(x).un(Alu::Sigmoid)))
     }
     /// log(sigmoid(x)).
     #[track_caller]
@@ -66,21 +71,36 @@ impl Tensor {
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
         let _c = call("softplus");
-        let negative = self.lt(0);
-        let e = negative.where_(self, -self).exp();
-        negative.where_(0.0, self) + e.log1p()
+        self.widely(|x| {
+            let negative = x.lt(0);
+            let e = negative.where_(x, -x).exp();
+            negative.where_(0.0, x) + e.log1p()
+        })
     }
     /// x / (1 + |x|).
     #[track_caller]
     pub fn softsign(&self) -> Tensor {
         let _c = call("softsign");
-        self / (self.abs() + 1.0)
+        self.widely(|x| {
+            // so far out it is 1, also of infinity
+            let x = x.clamp(-1e30, 1e30);
+            &x / (x.abs() + 1.0)
+        })
+    }
+    /// x times a function that is 0 at minus infinity and 1 at infinity, and flat beyond 1000: its argument is cut there,
+    /// so that neither the value nor the gradient is 0 times infinity.
+    #[track_caller]
+    fn gated(&self, gate: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+        self.widely(|x| {
+            let x = x.maximum(-1000.0);
+            &x * gate(&x.minimum(1000.0))
+        })
     }
     /// x * sigmoid(x).
     #[track_caller]
     pub fn silu(&self) -> Tensor {
         let _c = call("silu");
-        self * self.sigmoid()
+        self.gated(|x| x.sigmoid())
     }
     /// The same as [`Tensor::silu`].
     #[track_caller]
@@ -91,40 +111,39 @@ impl Tensor {
     #[track_caller]
     pub fn mish(&self) -> Tensor {
         let _c = call("mish");
-        self * self.softplus().tanh()
+        self.gated(|x| x.softplus().tanh())
     }
     /// x times the normal distribution function at x, exactly.
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         let _c = call("gelu");
-        self * 0.5 * ((self * c::FRAC_1_SQRT_2).erf() + 1.0)
+        self.gated(|x| (x * -c::FRAC_1_SQRT_2).erfc() * 0.5)
     }
     /// The tanh approximation of [`Tensor::gelu`].
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor {
         let _c = call("gelu_tanh");
-        // beyond 10 tanh is flat in every type, and the cube would only overflow
-        let x = self.clamp(-10.0, 10.0);
-        let inner = (&x + x.pow(3) * 0.044715) * (c::FRAC_2_SQRT_PI * c::FRAC_1_SQRT_2);
-        self * 0.5 * (inner.tanh() + 1.0)
+        // (1 + tanh(u)) / 2 is sigmoid(2u)
+        let twice = 2.0 * c::FRAC_2_SQRT_PI * c::FRAC_1_SQRT_2;
+        self.gated(|x| ((x.square() * 0.044715 + 1.0) * x * twice).sigmoid())
     }
     /// x * sigmoid(1.702 x).
     #[track_caller]
     pub fn quick_gelu(&self) -> Tensor {
         let _c = call("quick_gelu");
-        self * (self * 1.702).sigmoid()
+        self.gated(|x| (x * 1.702).sigmoid())
     }
     /// x / 6 + 1 / 2 between 0 and 1.
     #[track_caller]
     pub fn hardsigmoid(&self) -> Tensor {
         let _c = call("hardsigmoid");
-        (self / 6.0 + 0.5).clamp(0.0, 1.0)
+        self.widely(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0))
     }
     /// x * hardsigmoid(x).
     #[track_caller]
     pub fn hardswish(&self) -> Tensor {
         let _c = call("hardswish");
-        self * (self + 3.0).relu6() / 6.0
+        self.gated(|x| (x + 3.0).relu6() / 6.0)
     }
     /// Between -1 and 1.
     #[track_caller]

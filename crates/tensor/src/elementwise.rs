@@ -9,7 +9,6 @@ use crate::operand::{Operand, binary, divide, meet, pair};
 use crate::tensor::{Tensor, align, number};
 use frit_uop::promote::{self, Weak};
 use frit_uop::{Alu, DType, Scalar, UOp};
-use std::f64::consts as c;
 
 /// As the float type it works in.
 pub(crate) fn to_float(x: &UOp) -> UOp {
@@ -19,6 +18,19 @@ pub(crate) fn to_float(x: &UOp) -> UOp {
 pub(crate) fn widely(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
     let x = to_float(x);
     if x.dtype.is_small_float() { f(&x.cast(DType::F32)).cast(x.dtype) } else { f(&x) }
+}
+
+impl Tensor {
+    /// `f` computed in at least float32 and rounded once at the end.
+    #[track_caller]
+    pub(crate) fn widely(&self, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+        match self.dtype() {
+            d if d.is_small_float() => f(&self.cast(DType::F32)).cast(d),
+            d if d.is_float() => f(self),
+            DType::Void => self.clone(),
+            _ => f(&self.cast(DType::F32)),
+        }
+    }
 }
 
 macro_rules! binaries {
@@ -99,7 +111,7 @@ unaries! {
     /// Square root.
     sqrt        |x| to_float(x).un(Alu::Sqrt);
     /// 1 / sqrt(x).
-    rsqrt       |x| to_float(x).un(Alu::Sqrt).un(Alu::Recip);
+    rsqrt       |x| to_float(x).un(Alu::Rsqrt);
     /// 1 / x.
     reciprocal  |x| to_float(x).un(Alu::Recip);
     /// x².
@@ -109,25 +121,43 @@ unaries! {
     /// 2 to the x.
     exp2        |x| to_float(x).un(Alu::Exp2);
     /// e to the x, less 1, exact near zero.
-    expm1       |x| widely(x, composite::expm1);
+    expm1       |x| to_float(x).un(Alu::Expm1);
     /// Natural logarithm.
     log         |x| to_float(x).un(Alu::Log);
     /// Logarithm to base 2.
     log2        |x| to_float(x).un(Alu::Log2);
     /// Logarithm to base 10.
-    log10       |x| widely(x, |x| x.un(Alu::Log2).bin(Alu::Mul, &number(c::LOG10_2, x.dtype)));
+    log10       |x| to_float(x).un(Alu::Log10);
     /// log(1 + x), exact near zero.
-    log1p       |x| widely(x, composite::log1p);
+    log1p       |x| to_float(x).un(Alu::Log1p);
     /// Sine of radians.
     sin         |x| to_float(x).un(Alu::Sin);
     /// Cosine of radians.
     cos         |x| to_float(x).un(Alu::Cos);
     /// Tangent of radians.
-    tan         |x| widely(x, |x| x.un(Alu::Sin).bin(Alu::Fdiv, &x.un(Alu::Cos)));
+    tan         |x| to_float(x).un(Alu::Tan);
+    /// Arc sine, of |x| <= 1.
+    asin        |x| to_float(x).un(Alu::Asin);
+    /// Arc cosine, of |x| <= 1.
+    acos        |x| to_float(x).un(Alu::Acos);
+    /// Arc tangent.
+    atan        |x| { let x = to_float(x); x.bin(Alu::Atan2, &x.const_like(1)) };
+    /// Hyperbolic sine.
+    sinh        |x| to_float(x).un(Alu::Sinh);
+    /// Hyperbolic cosine.
+    cosh        |x| to_float(x).un(Alu::Cosh);
+    /// Hyperbolic tangent.
+    tanh        |x| to_float(x).un(Alu::Tanh);
+    /// Inverse hyperbolic sine.
+    asinh       |x| widely(x, composite::asinh);
+    /// Inverse hyperbolic cosine, of x >= 1.
+    acosh       |x| widely(x, composite::acosh);
+    /// Inverse hyperbolic tangent, of |x| <= 1.
+    atanh       |x| widely(x, composite::atanh);
     /// The error function.
-    erf         |x| widely(x, composite::erf);
+    erf         |x| to_float(x).un(Alu::Erf);
     /// 1 - erf(x), without cancelling.
-    erfc        |x| widely(x, composite::erfc);
+    erfc        |x| to_float(x).un(Alu::Erfc);
     /// Towards minus infinity.
     floor       |x| if x.dtype.is_float() { x.un(Alu::Floor) } else { x.clone() };
     /// Towards plus infinity.
@@ -187,17 +217,6 @@ pub(crate) fn truth(x: &UOp) -> UOp {
     if x.dtype == DType::Bool { x.clone() } else { x.ne_(&x.const_like(0)) }
 }
 
-/// Floor modulo; of floats from `fmod`, which is right for infinite divisors.
-pub(crate) fn remainder(a: &Operand, b: &Operand) -> Tensor {
-    let r = match meet("mod", a, b) {
-        Ok(d) if d.is_float() => a.tensor().fmod(b.clone()),
-        _ => return binary("mod", Alu::Mod, a, b),
-    };
-    let y = b.tensor();
-    let other = r.ne(0).logical_and(r.lt(0).logical_xor(y.lt(0)));
-    other.where_(&r + y, r)
-}
-
 /// x to a whole power by repeated squaring.
 fn powi(x: &UOp, n: u32) -> UOp {
     let (mut base, mut n, mut r) = (x.clone(), n, None::<UOp>);
@@ -229,14 +248,12 @@ impl Tensor {
         let _c = call("div");
         divide(&self.into(), &o.into())
     }
-    /// Division rounded towards minus infinity; integers stay integers and give 0 by zero.
+    /// Division rounded towards minus infinity (of floats, the exact quotient); integers stay integers and give 0 by zero.
     #[track_caller]
     pub fn floor_div(&self, o: impl Into<Operand>) -> Tensor {
         let _c = call("floor_div");
         let ab = pair("floor_div", &self.into(), &o.into(), Ok);
-        Tensor::of(ab.map(|[a, b]| {
-            if a.dtype.is_float() { a.bin(Alu::Fdiv, &b).un(Alu::Floor) } else { a.bin(Alu::Idiv, &b) }
-        }))
+        Tensor::of(ab.map(|[a, b]| a.bin(Alu::Idiv, &b)))
     }
     /// Division rounded towards zero.
     #[track_caller]
@@ -254,24 +271,30 @@ impl Tensor {
             bump.select(&q.bin(Alu::Add, &q.const_like(1)), &q)
         }))
     }
-    /// Remainder with the dividend's sign, as C's `fmod`.
+    /// Remainder with the dividend's sign, as C's `fmod`; of floats it is exact.
     #[track_caller]
     pub fn fmod(&self, o: impl Into<Operand>) -> Tensor {
         let _c = call("fmod");
-        let o = o.into();
-        let q = self.trunc_div(o.clone());
-        let r = self.minus(q.times(o.clone()));
-        if !r.dtype().is_float() {
-            return r;
-        }
-        // also by infinity
-        self.abs().lt(o.tensor().abs()).where_(self, r)
+        let ab = pair("fmod", &self.into(), &o.into(), Ok);
+        Tensor::of(ab.map(|[a, b]| {
+            let negative = |v: &UOp| v.lt(&v.const_like(0));
+            if !a.dtype.is_float() {
+                let r = a.bin(Alu::Mod, &b);
+                let across = r.ne_(&r.const_like(0)).and_(&negative(&r).ne_(&negative(&a)));
+                return across.select(&r.bin(Alu::Sub, &b), &r);
+            }
+            let magnitude = |v: &UOp| negative(v).select(&v.un(Alu::Neg), v);
+            let r = magnitude(&a).bin(Alu::Mod, &magnitude(&b));
+            let r = negative(&a).select(&r.un(Alu::Neg), &r);
+            // a zero keeps its sign
+            r.eq_(&a).select(&a, &r)
+        }))
     }
-    /// Remainder of floor division, with the divisor's sign; `a % b`.
+    /// Remainder of floor division, with the divisor's sign; of floats it is exact; `a % b`.
     #[track_caller]
     pub fn modulo(&self, o: impl Into<Operand>) -> Tensor {
         let _c = call("mod");
-        remainder(&self.into(), &o.into())
+        binary("mod", Alu::Mod, &self.into(), &o.into())
     }
     /// x to the power y. A whole number is an exact chain of multiplications.
     ///
@@ -422,78 +445,11 @@ impl Tensor {
         let _c = call("allclose");
         self.isclose(o, rtol, atol).all(..).item::<bool>()
     }
-    /// Hyperbolic sine.
-    #[track_caller]
-    pub fn sinh(&self) -> Tensor {
-        let _c = call("sinh");
-        // (m + m / (m + 1)) / 2 with m = expm1(x), in halves so that it does not overflow early
-        let a = self.abs();
-        let m = a.expm1();
-        let small = (&m + &m / (&m + 1.0)) * 0.5;
-        let h = (&a * 0.5).exp();
-        let y = a.gt(20.0).where_(&h * 0.5 * &h, small);
-        self.lt(0).where_(-&y, y)
-    }
-    /// Hyperbolic cosine.
-    #[track_caller]
-    pub fn cosh(&self) -> Tensor {
-        let _c = call("cosh");
-        let h = (self.abs() * 0.5).exp();
-        &h * 0.5 * &h + 0.5 / &h / &h
-    }
-    /// Hyperbolic tangent.
-    #[track_caller]
-    pub fn tanh(&self) -> Tensor {
-        let _c = call("tanh");
-        self.map(|x| Ok(widely(x, composite::tanh)))
-    }
-    /// Inverse hyperbolic sine.
-    #[track_caller]
-    pub fn asinh(&self) -> Tensor {
-        let _c = call("asinh");
-        let a = self.abs();
-        let big = a.log() + c::LN_2;
-        let s = a.clamp_max(1e18);
-        let y = (&s + s.square() / (1.0 + (s.square() + 1.0).sqrt())).log1p();
-        let y = a.gt(1e18).where_(big, y);
-        self.lt(0).where_(-&y, y)
-    }
-    /// Inverse hyperbolic cosine, of x >= 1.
-    #[track_caller]
-    pub fn acosh(&self) -> Tensor {
-        let _c = call("acosh");
-        let t = self - 1.0;
-        (&t + (&t * (&t + 2.0)).sqrt()).log1p()
-    }
-    /// Inverse hyperbolic tangent, of |x| < 1.
-    #[track_caller]
-    pub fn atanh(&self) -> Tensor {
-        let _c = call("atanh");
-        (self.log1p() - (-self).log1p()) * 0.5
-    }
-    /// Arc tangent.
-    #[track_caller]
-    pub fn atan(&self) -> Tensor {
-        let _c = call("atan");
-        self.map(|x| Ok(widely(x, crate::trig::atan)))
-    }
-    /// Arc sine, of |x| <= 1.
-    #[track_caller]
-    pub fn asin(&self) -> Tensor {
-        let _c = call("asin");
-        self.map(|x| Ok(widely(x, crate::trig::asin)))
-    }
-    /// Arc cosine, of |x| <= 1.
-    #[track_caller]
-    pub fn acos(&self) -> Tensor {
-        let _c = call("acos");
-        self.map(|x| Ok(widely(x, crate::trig::acos)))
-    }
     /// The angle of the point (x, this).
     #[track_caller]
     pub fn atan2(&self, x: impl Into<Operand>) -> Tensor {
         let _c = call("atan2");
         let ab = pair("atan2", &self.into(), &x.into(), |d| Ok(promote::to_float(d)));
-        Tensor::of(ab.map(|[y, x]| crate::trig::atan2(&y, &x)))
+        Tensor::of(ab.map(|[y, x]| y.bin(Alu::Atan2, &x)))
     }
 }

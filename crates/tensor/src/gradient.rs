@@ -8,7 +8,8 @@
 //! broadcast, so its gradient is a sum. Masks are `where`, never a multiplication. Ties of max and min share the
 //! gradient equally. Rounding passes a gradient of zero; comparisons, integers and `detach` end the way.
 
-use crate::composite::{self, Composite, add, div, mul, neg, one, sub};
+use crate::composite::{add, div, mul, neg, one, sub};
+use crate::derivative;
 use crate::error::{Result, call, fail};
 use crate::gradient_loop;
 use crate::index::scatter_along;
@@ -81,8 +82,6 @@ impl Gradient {
 enum Kind {
     /// By its own op, to some of its sources.
     Plain(SmallVec<[usize; 3]>),
-    /// As a function with a derivative of its own.
-    Function(UOp, &'static Composite),
     /// As windows over an axis.
     Windows(Windows),
 }
@@ -96,9 +95,6 @@ struct Windows {
 }
 
 fn kind(n: &UOp) -> Kind {
-    if let Some((x, c)) = composite::recognise(n) {
-        return Kind::Function(x, c);
-    }
     if let Some(w) = recognise_windows(n) {
         return Kind::Windows(w);
     }
@@ -137,7 +133,6 @@ fn kind(n: &UOp) -> Kind {
 impl Kind {
     fn inputs<'a>(&'a self, n: &'a UOp) -> SmallVec<[&'a UOp; 3]> {
         match self {
-            Kind::Function(x, _) => smallvec![x],
             Kind::Windows(w) => smallvec![&w.x],
             Kind::Plain(at) => {
                 let mut v: SmallVec<[&UOp; 3]> = at.iter().map(|&i| &n.src[i]).collect();
@@ -152,7 +147,6 @@ impl Kind {
     }
     fn gradients(&self, n: &UOp, g: &Gradient) -> Result<SmallVec<[Option<Gradient>; 3]>> {
         match self {
-            Kind::Function(x, c) => Ok(smallvec![Some(Gradient::of((c.gradient)(x, n, &g.sum())))]),
             Kind::Windows(w) => Ok(smallvec![Some(windows_gradient(w, g))]),
             Kind::Plain(_) if n.op.is_movement() => Ok(smallvec![Some(carry(n, g))]),
             Kind::Plain(_) if n.op == Op::Contiguous => Ok(smallvec![Some(g.clone())]),
@@ -170,7 +164,6 @@ impl Kind {
 fn rules(n: &UOp, g: &UOp) -> Result<Grads> {
     let s = |i: usize| &n.src[i];
     let zero = || g.const_like(0);
-    let ln2 = || number(std::f64::consts::LN_2, n.dtype);
     let yes = |g: UOp| -> Grads { smallvec![Some(g)] };
     let two = |a: UOp, b: UOp| -> Grads { smallvec![Some(a), Some(b)] };
     Ok(match n.op {
@@ -181,17 +174,10 @@ fn rules(n: &UOp, g: &UOp) -> Result<Grads> {
         Op::Fdiv => two(div(g, s(1)), neg(&div(&mul(g, n), s(1)))),
         Op::MulAcc => smallvec![Some(mul(g, s(1))), Some(mul(g, s(0))), Some(g.clone())],
         Op::Neg => yes(neg(g)),
-        Op::Recip => yes(neg(&mul(g, &mul(n, n)))),
-        Op::Sqrt => yes(div(g, &mul(n, &n.const_like(2)))),
-        Op::Exp => yes(mul(g, n)),
-        Op::Exp2 => yes(mul(&mul(g, n), &ln2())),
-        Op::Log => yes(div(g, s(0))),
-        Op::Log2 => yes(div(g, &mul(s(0), &ln2()))),
-        Op::Sin => yes(mul(g, &s(0).un(Alu::Cos))),
-        Op::Cos => yes(neg(&mul(g, &s(0).un(Alu::Sin)))),
         Op::Trunc | Op::Floor | Op::Round => smallvec![None],
         Op::Idiv | Op::Tdiv => smallvec![None, None],
-        Op::Mod => two(g.clone(), neg(&mul(g, &div(s(0), s(1)).un(Alu::Floor)))),
+        Op::Mod => two(g.clone(), neg(&mul(g, &s(0).bin(Alu::Idiv, s(1))))),
+        Op::Atan2 => derivative::of_angle(n, g).into_iter().map(Some).collect(),
         Op::Max => tie(g, s(0), s(1), |a, b| a.lt(b)),
         Op::Min => tie(g, s(0), s(1), |a, b| b.lt(a)),
         Op::Pow => power(n, g),
@@ -209,7 +195,10 @@ fn rules(n: &UOp, g: &UOp) -> Result<Grads> {
         Op::Gather => yes(gather(n, g)),
         Op::Scatter => scatter(n, g)?,
         Op::After => assigned(n, g)?,
-        o => return fail!("gradient", "there is no gradient through {}", o.name()),
+        o => match derivative::of_unary(n, g) {
+            Some(g) => yes(g),
+            None => return fail!("gradient", "there is no gradient through {}", o.name()),
+        },
     })
 }
 

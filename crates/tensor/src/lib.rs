@@ -20,6 +20,7 @@ mod control;
 pub mod conv;
 mod creation;
 pub mod ctc;
+mod derivative;
 mod diagonal;
 mod display;
 mod elementwise;
@@ -46,7 +47,6 @@ mod reduce;
 pub mod shape;
 mod similarity;
 pub mod tensor;
-mod trig;
 
 pub use attention::{Attention, Rope};
 pub use conv::Window;

@@ -145,7 +145,7 @@ mod flip {
     #[track_caller]
     pub fn rem(a: Operand, b: Operand) -> Tensor {
         let _c = call("mod");
-        crate::elementwise::remainder(&a, &b)
+        binary("mod", Alu::Mod, &a, &b)
     }
     #[track_caller]
     pub fn div(a: Operand, b: Operand) -> Tensor {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! |x| < 1:    erf(x) = x + x p(x^2)                          else:  1 - exp(p(|x|))
-//! x >= 1/2:   erfc(x) = exp(-x^2) p((x - k) / (x + k)) / (x + k)       else:  1 - erf(x)
+//! |x| >= 1/2: erfc|x| = exp(-x^2) k p((|x| - k) / (|x| + k)) / (|x| + k)      else:  1 - erf(x)
 //! ```
 //!
 //! erf near 1 leaves the exponential little to say; for erfc it says everything, so x^2 is a pair there.
@@ -114,27 +114,32 @@ const ERFC_F64: [f64; 22] = [
     -1.987987322339508e-09,
 ];
 
+/// `|x| + |x| p(x^2)`.
+fn near_zero(f: Real, abs: &UOp) -> UOp {
+    fma(abs, &f.poly(&(abs * abs), f.pick(&ERF_F32[..], &ERF_F64[..])), abs)
+}
+
 fn erf(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (abs, one) = (f.abs(x), f.c(1.0));
     let inside = abs.bin(Alu::Min, &f.c(f.pick(4.0, 6.0)));
     let far = &one - exp_within(f, &f.poly(&inside, f.pick(&ERF_FAR_F32[..], &ERF_FAR_F64[..])));
-    let near = fma(&abs, &f.poly(&(&abs * &abs), f.pick(&ERF_F32[..], &ERF_F64[..])), &abs);
-    Some(f.with_sign_of(&abs.lt(&one).select(&near, &far), x))
+    Some(f.with_sign_of(&abs.lt(&one).select(&near_zero(f, &abs), &far), x))
 }
 
 fn erfc(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
+    let (abs, one) = (f.abs(x), f.c(1.0));
     // 0 beyond
-    let inside = x.bin(Alu::Min, &f.c(f.pick(11.0, 28.0))).bin(Alu::Max, &f.c(0.25));
+    let inside = abs.bin(Alu::Min, &f.c(f.pick(11.0, 28.0)));
     let Pair(square, lost) = Pair::product(&inside, &inside);
     let (t, Pair(high, low)) = exp_pair(f, &square.un(Alu::Neg));
     let low = fma(&high, &lost.un(Alu::Neg), &low);
     let k = f.c(f.pick(2.0, 3.0));
-    let inverse = f.c(1.0).bin(Alu::Fdiv, &(&inside + &k));
+    let inverse = one.bin(Alu::Fdiv, &(&inside + &k));
     let q = (&inside - &k) * &inverse;
     let p = f.poly(&q, f.pick(&ERFC_F32[..], &ERFC_F64[..])) * k * inverse;
     let far = scale(f, &fma(&high, &p, &(low * &p)), &t);
-    let near = f.c(1.0) - erf(x)?;
-    Some(x.lt(&f.c(0.5)).select(&near, &far))
+    let value = abs.lt(&f.c(0.5)).select(&(&one - near_zero(f, &abs)), &far);
+    Some(x.lt(&f.c(0.0)).select(&(f.c(2.0) - &value), &value))
 }
