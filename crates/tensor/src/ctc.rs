@@ -8,6 +8,7 @@ use crate::creation::float_of;
 use crate::error::{Result, call, fail};
 use crate::loss::Reduction;
 use crate::norm::wide;
+use crate::shape::Dim;
 use crate::tensor::Tensor;
 use frit_uop::DType;
 
@@ -77,12 +78,13 @@ fn ctc(x: &Tensor, targets: &Tensor, inputs: &Tensor, lengths: &Tensor, o: Ctc) 
     let emit = wide(x).gather(2, &path.unsqueeze(0).expand((times, n, places))).contiguous(); // (T, N, M)
     let shifted = |a: &Tensor, by: isize| a.pad(&[(0, 0), (by, 0)], low).narrow(1, 0, places);
     // as if the place before the first had been reached before the first time
-    let mut alpha = m.eq(0).where_(0.0, low).cast(emit.dtype()).expand((n, places));
-    for t in 0..times {
-        let (one, two) = (shifted(&alpha, 1), skips.where_(shifted(&alpha, 2), low));
-        let next = log_sum(&alpha, &[&one, &two]) + emit.at(t);
-        alpha = inputs.gt(t).unsqueeze(1).where_(next, alpha).contiguous();
-    }
+    let start = m.eq(0).where_(0.0, low).cast(emit.dtype()).expand((n, places));
+    let step = |t: &Dim, alpha: &Tensor| {
+        let (one, two) = (shifted(alpha, 1), skips.where_(shifted(alpha, 2), low));
+        let next = log_sum(alpha, &[&one, &two]) + emit.at(t);
+        inputs.gt(t).unsqueeze(1).where_(next, alpha)
+    };
+    let alpha = Tensor::fori(times, &[&start], |t, c| vec![step(t, &c[0])]).remove(0);
     let last = (&lengths * 2).unsqueeze(1);
     let end = alpha.gather(1, &last).squeeze(1);
     let label = alpha.gather(1, &(&last - 1).maximum(0)).squeeze(1);

@@ -6,8 +6,8 @@
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
 //! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`], `elementwise` (with `composite` and `trig` under it),
-//! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], [`fft`], `norm`, [`attention`],
-//! [`loss`] (with [`ctc`] and `similarity`), `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops),
+//! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`,
+//! [`attention`], [`loss`] (with [`ctc`] and `similarity`), `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops),
 //! `assign`, `bitcast`, `blob` (files and borrowed memory), [`realize`], [`jit`], `display`.
 
 mod activation;
@@ -30,6 +30,7 @@ mod gradient;
 mod gradient_loop;
 mod gradient_rules;
 pub mod grid_sample;
+pub mod hash;
 pub mod index;
 pub mod interpolate;
 pub mod jit;
@@ -56,6 +57,7 @@ pub use error::{Call, Error, Result, call};
 pub use fft::{Fft, FftNorm, Stft};
 pub use frit_uop::{DType, Scalar};
 pub use grid_sample::{GridSample, Outside};
+pub use hash::Keccak;
 pub use index::{Ellipsis, Index, Indices, NewAxis, step};
 pub use interpolate::{Interpolate, Sampling};
 pub use jit::{Bundle, Jit};

@@ -3,6 +3,7 @@ mod assign;
 mod behaviour;
 mod errors;
 mod fusion;
+mod hash;
 mod jit;
 mod memory;
 mod tiny;
