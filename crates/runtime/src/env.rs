@@ -30,7 +30,7 @@ const THREADS: Flag = Flag {
 const CPU: Flag = Flag {
     name: "FRIT_CPU",
     accepts: "native or c",
-    about: "how CPU kernels are made: machine code in process, or C for a compiler; c by default",
+    about: "how CPU kernels are made: machine code in process, or C for a compiler; native where there is any",
 };
 const ISA: Flag = Flag {
     name: "FRIT_ISA",
@@ -96,8 +96,11 @@ pub fn threads() -> Result<usize, Error> {
 
 /// `FRIT_CPU` and `FRIT_ISA`: the instructions of machine code, at most `machine`; `Portable` for C.
 pub fn isa(machine: Isa) -> Result<Isa, Error> {
-    let most = parse_isa(read(&ISA).as_deref())?;
-    Ok(if is_native(read(&CPU).as_deref())? { most.min(machine) } else { Isa::Portable })
+    let (most, asked) = (parse_isa(read(&ISA).as_deref())?, is_native(read(&CPU).as_deref())?);
+    if asked == Some(true) && machine == Isa::Portable {
+        return Err(Error::Device("FRIT_CPU=native: no machine code is written for this machine yet".into()));
+    }
+    Ok(if asked == Some(false) { Isa::Portable } else { most.min(machine) })
 }
 
 /// `FRIT_CC`, if set.
@@ -141,11 +144,12 @@ fn parse_threads(value: Option<&OsStr>) -> Result<usize, Error> {
     n.ok_or_else(|| invalid(&THREADS, value))
 }
 
-fn is_native(value: Option<&OsStr>) -> Result<bool, Error> {
+/// What `FRIT_CPU` asks for, if anything.
+fn is_native(value: Option<&OsStr>) -> Result<Option<bool>, Error> {
     match value.map(|v| (v, v.to_str().unwrap_or(""))) {
-        None => Ok(false),
-        Some((_, "native")) => Ok(true),
-        Some((_, "c")) => Ok(false),
+        None => Ok(None),
+        Some((_, "native")) => Ok(Some(true)),
+        Some((_, "c")) => Ok(Some(false)),
         Some((v, _)) => Err(invalid(&CPU, v)),
     }
 }
@@ -184,9 +188,7 @@ mod tests {
         let message = is_native(Some("llvm".as_ref())).unwrap_err().to_string();
         assert_eq!(message, "FRIT_CPU=llvm is not valid: expected native or c");
         assert_eq!(parse_isa(Some("avx2".as_ref())), Ok(Isa::Avx2));
-        assert_eq!(
-            (is_native(Some("native".as_ref())), is_native(Some("c".as_ref()))),
-            (Ok(true), Ok(false))
-        );
+        assert_eq!(is_native(Some("native".as_ref())), Ok(Some(true)));
+        assert_eq!((is_native(Some("c".as_ref())), is_native(None)), (Ok(Some(false)), Ok(None)));
     }
 }

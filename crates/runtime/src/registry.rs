@@ -15,7 +15,12 @@ struct Kind {
 
 /// Every kind of device there is, best first.
 const KINDS: &[Kind] = &[
-    Kind { name: "CPU", about: "this machine's cores", suffixes: &["0"], open: |_| cpu::open() },
+    Kind {
+        name: "CPU",
+        about: "this machine's cores; CPU:C through a compiler, CPU:SSE2, CPU:AVX2, CPU:AVX512 with no more than that",
+        suffixes: &["0", "C", "SSE2", "AVX2", "AVX512"],
+        open: cpu::open_as,
+    },
     Kind {
         name: "INTERP",
         about: "checks every step, slow; as a CPU or a GPU",

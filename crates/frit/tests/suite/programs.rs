@@ -4,7 +4,7 @@
 //! results must be equal to the bit, whatever is fused: integers of all widths wrap, divide by zero and shift too far.
 //! *Smooth* programs have any values and no jumps; how far results may be off follows from the type and the length.
 
-use crate::support::{DEVICES, Random, evaluate, on, tensor, values};
+use crate::support::{DEVICES, Random, evaluate, on, other_cpus, tensor, values};
 use frit::engine::plan::with_random_opts;
 use frit::{DType, Index, Tensor, keepdim};
 use frit_reference::Array;
@@ -485,7 +485,12 @@ fn exact_programs_on_the_interpreter_as_a_gpu() {
 
 #[test]
 fn exact_programs_on_the_cpu() {
-    run(DEVICES[2], seeds(320), Kind::Exact);
+    run(DEVICES[2], seeds(1600), Kind::Exact);
+}
+
+#[test]
+fn exact_programs_on_the_cpu_in_every_other_way() {
+    other_cpus().for_each(|d| run(d, seeds(320), Kind::Exact));
 }
 
 #[test]
@@ -500,5 +505,10 @@ fn smooth_programs_on_the_interpreter_as_a_gpu() {
 
 #[test]
 fn smooth_programs_on_the_cpu() {
-    run(DEVICES[2], seeds(192), Kind::Smooth);
+    run(DEVICES[2], seeds(960), Kind::Smooth);
+}
+
+#[test]
+fn smooth_programs_on_the_cpu_in_every_other_way() {
+    other_cpus().for_each(|d| run(d, seeds(192), Kind::Smooth));
 }

@@ -10,6 +10,12 @@ use frit_uop::{Op, UOp};
 /// Every device that computes.
 pub const DEVICES: [&str; 3] = ["INTERP", "INTERP:GPU", "CPU"];
 
+/// This machine's cores in every other way they can be used: less than the machine has, C through a compiler.
+pub fn other_cpus() -> impl Iterator<Item = &'static str> {
+    let all = ["CPU:SSE2", "CPU:AVX2", "CPU:C"];
+    all.into_iter().filter(|d| engine::devices::canonical(d).is_ok())
+}
+
 /// Run `f` on a device; it must be there.
 pub fn on<T>(device: &str, f: impl FnOnce() -> T) -> T {
     Device::scope(device, f).unwrap_or_else(|e| panic!("{e}"))

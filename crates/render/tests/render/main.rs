@@ -7,3 +7,5 @@ mod c_memory;
 mod faults;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod x86_stress;

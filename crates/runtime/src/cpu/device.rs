@@ -43,6 +43,7 @@ impl Config {
 
 /// This machine's cores. Launches run to their end before they return.
 pub struct Cpu {
+    name: String,
     target: Target,
     allocator: Allocator,
     compiler: Compiler,
@@ -51,7 +52,23 @@ pub struct Cpu {
 
 /// The device for the registry.
 pub fn open() -> Result<Arc<dyn Device>, Error> {
-    Ok(Arc::new(Cpu::new(Config::from_env()?)))
+    open_as("0")
+}
+
+/// The device with a suffix: `0` as the environment asks for, `C`, or the name of an instruction set.
+pub fn open_as(suffix: &str) -> Result<Arc<dyn Device>, Error> {
+    let mut config = Config::from_env()?;
+    let all = [Isa::Sse2, Isa::Avx2, Isa::Avx512];
+    match suffix {
+        "0" => {}
+        "C" => config.isa = Isa::Portable,
+        name => match all.into_iter().find(|i| i.name().eq_ignore_ascii_case(name)) {
+            Some(isa) if isa <= target::machine() => config.isa = isa,
+            _ => return Err(Error::Device(format!("this machine has no {name}"))),
+        },
+    }
+    let name = if suffix == "0" { "CPU".into() } else { format!("CPU:{suffix}") };
+    Ok(Arc::new(Cpu { name, ..Cpu::new(config) }))
 }
 
 impl Cpu {
@@ -62,7 +79,7 @@ impl Cpu {
         let processes = std::thread::available_parallelism().map_or(1, |n| n.get());
         let compiler = Compiler::new(config.cc, cache, processes, &target.name);
         let pool = pool::shared(target.threads);
-        Cpu { target, allocator: Allocator::for_machine("CPU"), compiler, pool }
+        Cpu { name: "CPU".into(), target, allocator: Allocator::for_machine("CPU"), compiler, pool }
     }
     /// The compiler in use.
     pub fn compiler(&self) -> &Compiler {
@@ -83,7 +100,7 @@ impl Cpu {
 
 impl Device for Cpu {
     fn name(&self) -> &str {
-        "CPU"
+        &self.name
     }
     fn describe(&self) -> String {
         if self.target.isa != Isa::Portable {

@@ -12,4 +12,4 @@ pub mod pool;
 pub mod scratch;
 pub mod target;
 
-pub use device::{Config, Cpu, open};
+pub use device::{Config, Cpu, open, open_as};
