@@ -44,11 +44,27 @@ fn kernels_are_right_with_random_legal_opts() {
 
 #[test]
 fn kernels_are_right_in_c() {
-    let target = run::cpu().target().clone();
+    let target = run::cpu("CPU:C").expect("a compiler").target().clone();
     for case in cases() {
         if let Err(e) = run::run(&case, &target, Opts::Heuristic) {
             panic!("{} on {}: {e}", case.name, target.name);
         }
         check(&case, &target, &random_opts(&case.sink, &target, 1, 3).unwrap());
+    }
+}
+
+#[test]
+fn kernels_are_right_in_machine_code() {
+    for device in ["CPU:SSE2", "CPU:AVX2", "CPU:AVX512"] {
+        let Some(target) = run::cpu(device).map(|d| d.target().clone()) else { continue };
+        for case in cases() {
+            if let Err(e) = run::run(&case, &target, Opts::Heuristic) {
+                panic!("{} on {}: {e}", case.name, target.name);
+            }
+            for seed in 0..16 {
+                let opts = random_opts(&case.sink, &target, seed, 1 + seed as usize % 5).unwrap();
+                check(&case, &target, &opts);
+            }
+        }
     }
 }

@@ -2,23 +2,23 @@
 
 use crate::evaluate::{Buffers, evaluate};
 use crate::kernels::Case;
+use frit_abi::target::Isa;
 use frit_abi::{Code, LaunchDims, Target};
 use frit_codegen::{Opt, Opts, lower};
 use frit_runtime::Device;
 use frit_runtime::interp::Interp;
 use frit_uop::{Arg, DType, Linear, Op, Scalar, UOp};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// The interpreter as a CPU and as a GPU.
 pub fn targets() -> Vec<Target> {
     vec![Target::interp(), Target::interp_gpu()]
 }
 
-/// The CPU through a C compiler.
-pub fn cpu() -> Arc<dyn Device> {
-    static CPU: LazyLock<Arc<dyn Device>> = LazyLock::new(|| frit_runtime::cpu::open().expect("a CPU"));
-    CPU.clone()
+/// The CPU under a name, if this machine has that.
+pub fn cpu(name: &str) -> Option<Arc<dyn Device>> {
+    frit_runtime::device(name).ok()
 }
 
 fn params(sink: &UOp) -> Vec<UOp> {
@@ -71,13 +71,17 @@ pub fn dims(linear: &Linear, vars: &HashMap<String, i64>) -> LaunchDims {
 pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
     let linear = lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
     frit_codegen::verify::verify(&linear, target).map_err(|e| e.to_string())?;
-    let in_c = target.name.starts_with("c-");
+    let (in_c, native) = (target.name.starts_with("c-"), target.isa != Isa::Portable);
     let device: Arc<dyn Device> = match &target.grid {
-        _ if in_c => cpu(),
+        _ if in_c || native => cpu("CPU:C").expect("a CPU"),
         Some(_) => Arc::new(Interp::gpu(1)),
         None => Arc::new(Interp::cpu(1)),
     };
-    let render = if in_c { frit_render::c::render } else { frit_render::bytecode::render };
+    let render = match (in_c, native) {
+        (true, _) => frit_render::c::render,
+        (_, true) => frit_render::x86::render,
+        _ => frit_render::bytecode::render,
+    };
     let kernel = render(&linear, target).map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
     let source = |l: &Linear| match &kernel.code {
         Code::C(text) => text.clone(),

@@ -184,7 +184,7 @@ fn state_files_that_lie() {
 
 #[test]
 fn a_bad_environment_is_an_error_that_names_it() {
-    let cases: [(&[(&str, &str)], &str); 5] = [
+    let cases: [(&[(&str, &str)], &str); 7] = [
         (&[("FRIT_DEVICE", "TOASTER")], "there is no device \"TOASTER\": expected one of"),
         (&[("FRIT_DEBUG", "lots")], "FRIT_DEBUG=lots: expected a number from 0 to 6"),
         (&[("FRIT_SPEC", "3")], "FRIT_SPEC=3: expected a number from 0 to 2"),
@@ -192,8 +192,13 @@ fn a_bad_environment_is_an_error_that_names_it() {
             &[("FRIT_DEVICE", "CPU"), ("FRIT_THREADS", "none")],
             "FRIT_THREADS=none is not valid: expected a number of threads",
         ),
+        (&[("FRIT_DEVICE", "CPU"), ("FRIT_CPU", "llvm")], "FRIT_CPU=llvm is not valid: expected native or c"),
         (
-            &[("FRIT_DEVICE", "CPU"), ("FRIT_CACHE", "off"), ("FRIT_CC", "no-such-compiler")],
+            &[("FRIT_DEVICE", "CPU"), ("FRIT_ISA", "mmx")],
+            "FRIT_ISA=mmx is not valid: expected sse2, avx2 or avx512",
+        ),
+        (
+            &[("FRIT_DEVICE", "CPU:C"), ("FRIT_CACHE", "off"), ("FRIT_CC", "no-such-compiler")],
             "there is no C compiler FRIT_CC=no-such-compiler",
         ),
     ];
@@ -203,7 +208,7 @@ fn a_bad_environment_is_an_error_that_names_it() {
     }
     let text = child(
         "errors::child_with_a_bad_environment",
-        &[("FRIT_DEVICE", "CPU"), ("FRIT_CACHE", "off"), ("PATH", "/nowhere")],
+        &[("FRIT_CPU", "c"), ("FRIT_DEVICE", "CPU"), ("FRIT_CACHE", "off"), ("PATH", "/nowhere")],
     );
     assert!(text.contains("CPU kernels need a C compiler") && text.contains("/nowhere"), "{text}");
 }

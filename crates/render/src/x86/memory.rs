@@ -246,7 +246,7 @@ impl Select<'_> {
             inst.mask = Some((mask, alt.is_none()));
             return Ok(dst);
         }
-        let g = self.mask_as(gate, super::vector::mask_elem(elem))?.parts[k];
+        let g = self.mask_as(gate, super::truth::mask_elem(elem))?.parts[k];
         let row = if elem.size() == 8 { t::PMASKMOVQ } else { t::PMASKMOVD };
         let dst = self.vec(size);
         self.emit(Kind::Row(row, size), Def::Write, smallvec![r(dst, size), r(g, size), Opd::Mem(m)]);
@@ -390,7 +390,7 @@ impl Select<'_> {
                 }
             }
             Isa::Avx2 if elem.size() >= 4 && bytes >= 16 => {
-                let g = self.mask_as(gate, super::vector::mask_elem(elem))?;
+                let g = self.mask_as(gate, super::truth::mask_elem(elem))?;
                 let row = if elem.size() == 8 { t::PMASKMOVQ_TO } else { t::PMASKMOVD_TO };
                 for (k, &x) in v.parts.iter().enumerate() {
                     let ops = smallvec![Opd::Mem(at(k)), r(g.parts[k], size), r(x, size)];

@@ -30,6 +30,7 @@ mod scalar;
 mod select;
 mod shape;
 mod table;
+mod truth;
 mod uses;
 mod vector;
 
