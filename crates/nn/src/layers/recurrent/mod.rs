@@ -1,7 +1,7 @@
 //! Recurrent layers: a cell that goes along a sequence, in both directions if asked, several of them stacked.
 //!
 //! 1. [`cell`]: what happens at one place of the sequence, and the cells as layers of their own;
-//! 2. [`stack`]: along the sequence, there and back, layer upon layer;
+//! 2. [`stack`]: along the sequence (one loop over a step that is compiled once), there and back, layer upon layer;
 //! 3. here: `Rnn`, `Lstm` and `Gru`. Parameter names and the order of the gates are torch's.
 
 mod cell;

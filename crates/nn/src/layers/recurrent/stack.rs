@@ -148,21 +148,23 @@ impl<K> Stack<K> {
     where
         K: Step<S>,
     {
-        let Some(length @ 1..) = x.shape()[0].as_int() else {
-            return Err(Error::new(self.op, format!("a sequence of {} places", x.shape()[0])));
-        };
-        let from_x = w.gates_of_x(x); // for all places at once
-        let mut state = begin;
-        let mut results = vec![Tensor::failed(Error::new(self.op, "not computed")); length as usize];
-        for i in 0..length as usize {
-            let t = if back { length as usize - 1 - i } else { i };
-            // Each state is read by many: by the gates of the next, as a result, by the gradient.
-            state = self
-                .step
-                .step(&from_x.at(t), &w.gates_of_h(&state[0]), state.each_ref())
-                .map(|s| s.contiguous());
-            results[t] = state[0].clone();
+        let length = &x.shape()[0];
+        if length.as_int() == Some(0) {
+            return Err(Error::new(self.op, "a sequence of no places"));
         }
-        Ok((Tensor::stack(&results, 0), state))
+        // From the end: the sequence turned round, and its results turned back.
+        let turned = |t: Tensor| if back { t.flip(0) } else { t };
+        let gates = turned(w.gates_of_x(x)); // for all places at once
+        let (end, results) = Tensor::scan(length, &begin.each_ref(), |t, state| {
+            let state: [&Tensor; S] = std::array::from_fn(|i| &state[i]);
+            let next = self.step.step(&gates.at(t), &w.gates_of_h(state[0]), state);
+            (next.to_vec(), next[..1].to_vec())
+        });
+        let result = results.into_iter().next().unwrap_or_else(|| x.clone());
+        result.check()?;
+        match <[Tensor; S]>::try_from(end) {
+            Ok(end) => Ok((turned(result), end)),
+            Err(_) => Err(Error::new(self.op, "the loop lost a state")),
+        }
     }
 }
