@@ -26,6 +26,8 @@ pub struct Target {
     pub storage: DTypeSet,
     /// The types arithmetic works in; others are decomposed (small floats in float32).
     pub arithmetic: DTypeSet,
+    /// Small floats outside `arithmetic` that the machine itself converts from and to float32.
+    pub converts: DTypeSet,
     /// Operations the machine has on floats; the others are decomposed.
     pub float_ops: AluSet,
     /// Operations the machine has on integers and bools; the others are decomposed.
@@ -139,6 +141,7 @@ impl Target {
             int64: true,
             storage: DTypeSet::of(&crate::dtype::ALL),
             arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
+            converts: if isa == Isa::Sse2 { DTypeSet::default() } else { DTypeSet::of(&[F16]) },
             float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
             int_ops: BASIC_INT,
             isa,
@@ -159,6 +162,7 @@ impl Target {
             int64: true,
             storage: DTypeSet::of(&all),
             arithmetic: DTypeSet::of(&all),
+            converts: DTypeSet::default(),
             float_ops: AluSet::of(&Alu::ALL),
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,

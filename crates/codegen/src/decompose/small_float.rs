@@ -14,7 +14,7 @@ use frit_abi::{Scalar, Target};
 use frit_uop::{Alu, DType, Op, UOp, rules};
 
 rules! { pub SMALL_FLOAT(target: Target);
-    Cast(x) as n  if is_foreign(target, x.dtype) || is_foreign(target, n.dtype)  => convert(x, n.dtype);
+    Cast(x) as n  if needs_conversion(target, x.dtype, n.dtype)  => convert(x, n.dtype);
     (Neg|Not|Recip|Sqrt|Rsqrt|Exp2|Log2|Exp|Log|Expm1|Log1p|Log10)(x) as n
         if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
     (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)(x) as n
@@ -27,6 +27,12 @@ rules! { pub SMALL_FLOAT(target: Target);
 /// A small float that the target cannot compute with.
 fn is_foreign(target: &Target, d: DType) -> bool {
     d.is_small_float() && !target.arithmetic.has(d)
+}
+
+/// A cast from or to a small float that the target cannot compute with, unless it is the one that the machine has.
+fn needs_conversion(target: &Target, from: DType, to: DType) -> bool {
+    let has = |small: DType, other: DType| target.converts.has(small) && other == DType::F32;
+    (is_foreign(target, from) || is_foreign(target, to)) && !has(from, to) && !has(to, from)
 }
 
 fn through_float32(n: &UOp) -> Option<UOp> {

@@ -199,6 +199,31 @@ fn casts_saturate_and_round_once() {
 }
 
 #[test]
+fn halves_convert_in_hardware() {
+    let values: Vec<Scalar> = (0..1 << 16).map(|b| Scalar::from_bits(b, DType::F16)).collect();
+    let mut near: Vec<Scalar> = special(DType::F32);
+    // half way between neighbours, just above and just below
+    for b in (0..0x7c00u64).step_by(37) {
+        let (a, c) =
+            (Scalar::from_bits(b, DType::F16).as_f64(), Scalar::from_bits(b + 1, DType::F16).as_f64());
+        let middle = ((a + c) / 2.0) as f32;
+        let around = [middle.next_down(), middle, middle.next_up(), -middle];
+        near.extend(around.map(|x| Scalar::Float(x as f64)));
+    }
+    near.truncate(near.len() / 64 * 64);
+    for target in levels().into_iter().filter(|t| t.converts.has(DType::F16)) {
+        for lanes in [1, 4, 16, 32] {
+            let wide: Vec<Scalar> = values.iter().map(|s| s.cast(DType::F32)).collect();
+            let x = UOp::param(1000, 1, DType::F16).cast(DType::F32);
+            check(&target, lanes, &[(DType::F16, values.clone())], &[(x, wide)]);
+            let halves: Vec<Scalar> = near.iter().map(|s| s.cast(DType::F16)).collect();
+            let x = UOp::param(1000, 1, DType::F32).cast(DType::F16);
+            check(&target, lanes, &[(DType::F32, near.clone())], &[(x, halves)]);
+        }
+    }
+}
+
+#[test]
 fn bits_stay_when_they_are_called_something_else() {
     use DType::*;
     for (a, b) in

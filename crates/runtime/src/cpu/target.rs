@@ -21,6 +21,7 @@ pub fn detect(threads: usize, isa: Isa) -> Target {
         int64: true,
         storage: DTypeSet::of(&frit_abi::dtype::ALL),
         arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
+        converts: DTypeSet::default(),
         float_ops: BASIC_FLOAT,
         int_ops: BASIC_INT,
         isa: Isa::Portable,
