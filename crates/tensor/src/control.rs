@@ -149,3 +149,17 @@ fn finish(opened: Open, results: &[UOp], name: &str) -> Result<Vec<Tensor>> {
     };
     Ok((0..results.len()).map(out).collect())
 }
+/// `f(inputs)` as one node, whose gradient is the rule of that name in [`crate::gradient_rules`].
+pub(crate) fn function(
+    name: &'static str,
+    inputs: &[&Tensor],
+    f: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
+) -> Result<Vec<Tensor>> {
+    let nodes: Vec<UOp> = inputs.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+    let opened = Open::new(&UOp::index(1), &[], &nodes);
+    let inside: Vec<Tensor> = opened.inputs.iter().map(|n| Tensor::of(Ok(n.clone()))).collect();
+    let results: Vec<UOp> = f(&inside).iter().map(|t| t.uop()).collect::<Result<_>>()?;
+    let stacked = finish(opened, &results, name)?;
+    // one step: its results are the only ones
+    Ok(stacked.into_iter().zip(&results).map(|(t, r)| t.map(|x| Ok(x.reshape(r.shape())))).collect())
+}

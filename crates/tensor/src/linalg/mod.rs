@@ -1,10 +1,24 @@
-//! Products of matrices and vectors: a multiplication over expanded views and a sum.
+//! Products of matrices and vectors: a multiplication over expanded views and a sum. Beside it:
+//! - `solve`: systems of equations, inverses, determinants;
+//! - `factor`: Cholesky, QR, singular values, eigenvalues;
+//! - `power`: powers and polynomials of matrices.
+//!
+//! Factorisations are loops ([`crate::control`]) over columns, on batches as on one matrix. They work in float32 or
+//! float64 (smaller floats in float32), and their gradients are formulas on the factors ([`crate::gradient_rules`]).
+//! Nothing looks at the data: a matrix that has no such factor gives NaN or infinities in its own place, not an error.
+
+pub(crate) mod factor;
+mod power;
+pub(crate) mod solve;
+
+pub use solve::Triangular;
 
 use crate::composite::mul;
 use crate::error::{Error, Result, call, fail};
 use crate::reduce::{drop_axes, reduce_node};
 use crate::shape::{self, same, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
+use crate::movement::fixed;
 use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
 
@@ -235,4 +249,64 @@ fn einsum(formula: &str, tensors: &[&Tensor]) -> Result<UOp> {
 
 fn twice(names: &[char]) -> Option<(usize, usize)> {
     (0..names.len()).find_map(|i| (i + 1..names.len()).find(|&j| names[i] == names[j]).map(|j| (i, j)))
+}
+
+/// Matrices to be factorised: in a type wide enough, of known sizes.
+pub(crate) struct Matrices {
+    pub x: Tensor,
+    pub rows: usize,
+    pub cols: usize,
+    /// The type they came in.
+    pub dtype: DType,
+}
+
+impl Matrices {
+    /// The last two dims of a tensor of floats.
+    pub fn of(op: &'static str, x: &Tensor) -> Result<Matrices> {
+        let node = x.uop()?;
+        let [.., r, c] = node.shape() else {
+            return fail!(op, "of shape {}, not a matrix", show_all(node.shape()));
+        };
+        if !node.dtype.is_float() {
+            return fail!(op, "of {} values; cast to a float type", node.dtype);
+        }
+        let (rows, cols) = (fixed(op, r)? as usize, fixed(op, c)? as usize);
+        Ok(Matrices { x: x.cast(accumulate(node.dtype)), rows, cols, dtype: node.dtype })
+    }
+    /// Square ones.
+    pub fn square(op: &'static str, x: &Tensor) -> Result<Matrices> {
+        let m = Matrices::of(op, x)?;
+        match m.rows == m.cols {
+            true => Ok(m),
+            false => fail!(op, "of shape {}, not square", x.shape()),
+        }
+    }
+    /// Results in the type the matrices came in.
+    pub fn back(&self, results: Vec<Tensor>) -> Vec<Tensor> {
+        results.iter().map(|r| r.cast(self.dtype)).collect()
+    }
+}
+
+/// Row numbers, `(n, 1)`.
+pub(crate) fn row_numbers(n: usize) -> Tensor {
+    Tensor::arange(n).unsqueeze(1)
+}
+
+/// The identity over the last two dims, of the type and batch of `x`.
+pub(crate) fn identity_like(x: &Tensor, rows: usize, cols: usize) -> Tensor {
+    let dims = x.shape();
+    let mut to: Vec<crate::Dim> = dims.as_slice()[..dims.rank().saturating_sub(2)].to_vec();
+    to.extend([rows.into(), cols.into()]);
+    Tensor::eye((rows, cols)).cast(x.dtype()).expand(to)
+}
+
+/// What an operation that gives `N` tensors gives where it fails.
+pub(crate) fn several<const N: usize>(results: Result<Vec<Tensor>>) -> [Tensor; N] {
+    match results {
+        Ok(v) => std::array::from_fn(|i| match v.get(i) {
+            Some(t) => t.clone(),
+            None => Tensor::failed(Error::new("linalg", "a result is missing")),
+        }),
+        Err(e) => std::array::from_fn(|_| Tensor::failed(e.clone())),
+    }
 }
