@@ -137,7 +137,7 @@ macro_rules! families {
         const RUN: &[&str] = &[$(stringify!($family)),*];
     };
 }
-families! { core, moving, neural, spectral }
+families! { core, linalg, moving, neural, spectral }
 
 /// Every kernel of every family with its buffers at pages that cannot be touched: an access outside one ends the
 /// process.

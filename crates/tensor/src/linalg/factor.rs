@@ -1,7 +1,7 @@
 //! Factors of matrices: Cholesky, QR, singular values.
 
-use super::{Matrices, identity_like, row_numbers, several};
 use super::solve::{Triangular, triangular};
+use super::{Matrices, identity_like, row_numbers, several};
 use crate::control::function;
 use crate::error::{Error, Result, call};
 use crate::index::Ellipsis;
@@ -22,9 +22,10 @@ impl Tensor {
     #[track_caller]
     pub fn cholesky(&self) -> Tensor {
         let _c = call("cholesky");
-        let [l] = several(Matrices::square("cholesky", self).and_then(|m| {
-            Ok(m.back(function("cholesky", &[&m.x], |i| vec![cholesky(&i[0], m.rows)])?))
-        }));
+        let [l] = several(
+            Matrices::square("cholesky", self)
+                .and_then(|m| Ok(m.back(function("cholesky", &[&m.x], |i| vec![cholesky(&i[0], m.rows)])?))),
+        );
         l
     }
     /// Q with orthonormal columns and an upper triangle R with `Q R = A`: for an (m, n) matrix, Q is (m, k) and R is
@@ -40,7 +41,8 @@ impl Tensor {
     #[track_caller]
     pub fn qr(&self) -> (Tensor, Tensor) {
         let _c = call("qr");
-        let [q, r] = several(Matrices::of("qr", self).and_then(|m| Ok(m.back(qr(&m.x, m.rows, m.cols, false)?))));
+        let [q, r] =
+            several(Matrices::of("qr", self).and_then(|m| Ok(m.back(qr(&m.x, m.rows, m.cols, false)?))));
         (q, r)
     }
     /// [`Tensor::qr`] with all of Q, (m, m), and R (m, n). Where m > n the last columns of Q are any that complete the
@@ -48,7 +50,8 @@ impl Tensor {
     #[track_caller]
     pub fn qr_complete(&self) -> (Tensor, Tensor) {
         let _c = call("qr");
-        let [q, r] = several(Matrices::of("qr", self).and_then(|m| Ok(m.back(qr(&m.x, m.rows, m.cols, true)?))));
+        let [q, r] =
+            several(Matrices::of("qr", self).and_then(|m| Ok(m.back(qr(&m.x, m.rows, m.cols, true)?))));
         (q, r)
     }
     /// U and V with orthonormal columns and singular values S, greatest first, with `U diag(S) V^T = A`; gives (U, S,
@@ -135,9 +138,8 @@ fn reflections(a: &Tensor, m: usize, k: usize) -> Reflections {
 /// The product of reflections applied to `x`, the last reflection first.
 fn product(r: &Reflections, x: &Tensor, k: usize) -> Tensor {
     let back = |i: &Dim| Dim::from(k - 1) - i;
-    let last = Tensor::fori(k, &[x], |i, c| {
-        vec![reflect(&c[0], &r.vectors.at(back(i)), &r.weights.at(back(i)))]
-    });
+    let last =
+        Tensor::fori(k, &[x], |i, c| vec![reflect(&c[0], &r.vectors.at(back(i)), &r.weights.at(back(i)))]);
     last[0].clone()
 }
 

@@ -15,10 +15,10 @@ pub use solve::Triangular;
 
 use crate::composite::mul;
 use crate::error::{Error, Result, call, fail};
+use crate::movement::fixed;
 use crate::reduce::{drop_axes, reduce_node};
 use crate::shape::{self, same, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
-use crate::movement::fixed;
 use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
 

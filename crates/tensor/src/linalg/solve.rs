@@ -51,7 +51,7 @@ impl Tensor {
         let is_vector = b.rank() == 1;
         let b = if is_vector { b.unsqueeze(-1) } else { b.clone() };
         let x = pair("solve", self, &b).and_then(|p| p.run(|a, b| function("solve", &[a, b], solve_inside)));
-        let x = x.map_or_else(Tensor::failed, |x| x);
+        let x = x.unwrap_or_else(Tensor::failed);
         if is_vector { x.squeeze(-1) } else { x }
     }
     /// The matrix whose product with this one is the identity. A singular matrix gives infinities or NaN (torch: an
@@ -67,7 +67,8 @@ impl Tensor {
     pub fn inverse(&self) -> Tensor {
         let _c = call("inverse");
         let [x] = several(Matrices::square("inverse", self).and_then(|m| {
-            let inside = |i: &[Tensor]| vec![eliminate(&i[0], &identity_like(&i[0], m.rows, m.rows), false).0];
+            let inside =
+                |i: &[Tensor]| vec![eliminate(&i[0], &identity_like(&i[0], m.rows, m.rows), false).0];
             Ok(m.back(function("inverse", &[&m.x], inside)?))
         }));
         x
@@ -77,9 +78,10 @@ impl Tensor {
     #[track_caller]
     pub fn det(&self) -> Tensor {
         let _c = call("det");
-        let [d] = several(Matrices::square("det", self).and_then(|m| {
-            Ok(m.back(function("det", &[&m.x], |i| vec![pivots(&i[0], m.rows).prod(0)])?))
-        }));
+        let [d] =
+            several(Matrices::square("det", self).and_then(|m| {
+                Ok(m.back(function("det", &[&m.x], |i| vec![pivots(&i[0], m.rows).prod(0)])?))
+            }));
         d
     }
     /// Sign and logarithm of the size of the determinant: 0 and -inf for a singular matrix.
@@ -246,7 +248,11 @@ pub(crate) fn triangular(a: &Tensor, b: &Tensor, how: Triangular) -> Tensor {
     let n = a.shape()[-1].get();
     let a = if how.unit { row_numbers(n).eq(Tensor::arange(n)).where_(1.0, &a) } else { a };
     let a = if how.transpose { a.t() } else { a };
-    if how.upper == how.transpose { lower_solve(&a, b) } else { lower_solve(&a.flip([-1, -2]), &b.flip(-2)).flip(-2) }
+    if how.upper == how.transpose {
+        lower_solve(&a, b)
+    } else {
+        lower_solve(&a.flip([-1, -2]), &b.flip(-2)).flip(-2)
+    }
 }
 
 /// `A^-1 B` for lower triangles, by substitution.

@@ -1,6 +1,7 @@
 //! The ops of the golden files, spelled as methods of `Tensor`: a file for each family.
 
 mod core;
+mod linalg;
 mod moving;
 mod neural;
 mod spectral;
@@ -10,8 +11,8 @@ use frit_reference::goldens::Case;
 
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 4] =
-        [core::apply, moving::apply, neural::apply, spectral::apply];
+    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 5] =
+        [core::apply, linalg::apply, moving::apply, neural::apply, spectral::apply];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
