@@ -183,8 +183,16 @@ pub fn share(
             None => classes.push(vec![i]),
         }
     }
-    let sizes: Vec<i128> = classes.iter().map(|c| extents[c[0]].bounds.1).collect();
-    if sizes.len() > 3 || sizes.iter().zip(grid.max_local).any(|(&n, limit)| n > limit as i128) {
+    let size = |c: &Vec<usize>| extents[c[0]].bounds.1;
+    let fits = |classes: &[Vec<usize>]| {
+        classes.len() <= 3 && classes.iter().zip(grid.max_local).all(|(c, limit)| size(c) <= limit as i128)
+    };
+    // the first ids have the most room; where the order of nesting does not fit, sizes decide, whoever asks
+    if !fits(&classes) {
+        classes.sort_by_key(|c| std::cmp::Reverse(size(c)));
+    }
+    let sizes: Vec<i128> = classes.iter().map(size).collect();
+    if !fits(&classes) {
         return Err(format!("lanes of {sizes:?}, {:?} allowed", grid.max_local));
     }
     match sizes.iter().product::<i128>() {

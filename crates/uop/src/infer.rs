@@ -51,7 +51,7 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         Op::Pad => {
             let s = of(0)?;
             let (b, a) = src.get(1..1 + 2 * s.len())?.split_at(s.len());
-            s.iter().zip(b.iter().zip(a)).map(|(d, (b, a))| d.fold_add(b).fold_add(a)).collect()
+            s.iter().zip(b.iter().zip(a)).map(|(d, (b, a))| padded(d, b, a)).collect()
         }
         Op::Shrink => {
             let n = of(0)?.len();
@@ -95,6 +95,16 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         Op::Store | Op::End | Op::Sink | Op::Barrier | Op::Loop => return None,
         _ => broadcast(src)?,
     })
+}
+
+/// `before + size + after`; where the amounts are symbolic and complete a size, that size.
+fn padded(size: &UOp, before: &UOp, after: &UOp) -> UOp {
+    let whole = size.fold_add(before).fold_add(after);
+    if whole.as_int().is_some() || whole == *size {
+        return whole;
+    }
+    let simple = crate::symbolic::simplify(&whole);
+    if matches!(simple.op, Op::Const | Op::Bind | Op::Variable) { simple } else { whole }
 }
 
 /// The one shape that is not `()` among the sources, or `()`.

@@ -151,6 +151,25 @@ fn gradients_reach_carries_captures_and_rows() {
 }
 
 #[test]
+fn gradients_reach_the_parts_of_a_carry_that_a_step_names() {
+    // elimination: rows, columns and elements at the step's place
+    let f = |t: &[Tensor]| {
+        let rows = Tensor::arange(3).unsqueeze(1);
+        let (last, pivots) = Tensor::scan(2, &[&t[0]], |i, c| {
+            let pivot = c[0].at((i, i));
+            let top = c[0].at(i) / &pivot;
+            let rest = &c[0] - c[0].at((.., i)).unsqueeze(1) * &top;
+            (vec![rows.eq(i).where_(&top, rest)], vec![pivot])
+        });
+        last[0].sin().sum(..) + pivots[0].square().sum(..)
+    };
+    let at = [doubles(&[2.0, 0.3, -0.4, 0.5, 3.0, 0.6, -0.7, 0.8, 2.5]).reshape([3, 3])];
+    let want = finite(f, &at, 1e-6);
+    let g = f(&at).gradient(&[&at[0]]).unwrap()[0].to_vec::<f64>().unwrap();
+    assert!(g.iter().zip(&want[0]).all(|(a, b)| (a - b).abs() < 1e-8), "{g:?} is not {:?}", want[0]);
+}
+
+#[test]
 fn gradients_pass_through_nested_loops() {
     let f = |t: &[Tensor]| {
         let out = Tensor::fori(3, &[&t[0]], |i, c| {

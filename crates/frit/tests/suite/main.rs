@@ -3,6 +3,7 @@
 //! ```text
 //! goldens      every op against torch's values, forward and gradient, on every device, with random opts
 //! evaluator    the same graphs by the evaluator
+//! factors      linear algebra beyond the vectors
 //! fusion       kernels, bytes and work counted
 //! caches       the second time nothing is scheduled or compiled
 //! symbolic     lengths that are bound late
@@ -21,6 +22,7 @@ mod caches;
 mod derivatives;
 mod errors;
 mod evaluator;
+mod factors;
 mod fusion;
 mod goldens;
 mod loops;
