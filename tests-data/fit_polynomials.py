@@ -111,9 +111,14 @@ def expm1_weight(r):
     return r**2 / mp.expm1(r)
 
 
-def erf_log(x):
-    """`log(erfc x)`."""
-    return mp.log(mp.erfc(x))
+def erf_log(t):
+    """`(log(erfc(1 + t)) - log(erfc(1))) / t`."""
+    t = t if abs(t) > mp.mpf(10) ** -15 else mp.mpf(10) ** -15
+    return (mp.log(mp.erfc(1 + t)) - mp.log(mp.erfc(1))) / t
+
+
+def erf_weight(t):
+    return max(abs(t), mp.mpf(10) ** -15) * mp.erfc(1 + t)
 
 
 def erfcx(x):
@@ -156,9 +161,9 @@ FITS = {
     # erf(x) = x + x p(z)
     "ERF_F32": lambda n: fit(n, erf_excess, lambda z: 1 / (1 + erf_excess(z)), 0, 1, 7, 24),
     "ERF_F64": lambda n: fit(n, erf_excess, lambda z: 1 / (1 + erf_excess(z)), 0, 1, 15, 53),
-    # erf(x) = 1 - exp(p(x)), errors absolute
-    "ERF_FAR_F32": lambda n: fit(n, erf_log, mp.erfc, 1, 4, 7, 24),
-    "ERF_FAR_F64": lambda n: fit(n, erf_log, mp.erfc, 1, 6, 19, 53),
+    # erf(x) = 1 - erfc(1) exp(t p(t)), t = x - 1, errors absolute
+    "ERF_FAR_F32": lambda n: fit(n, erf_log, erf_weight, -0.125, 3, 6, 24),
+    "ERF_FAR_F64": lambda n: fit(n, erf_log, erf_weight, -0.125, 5, 18, 53),
     # erfc(x) = exp(-x^2) * p(q) * k / (x + k), q = (x - k) / (x + k)
     "ERFC_F32": lambda n: fit(n, scaled_erfc(2), lambda q: 1 / scaled_erfc(2)(q), mp.mpf(-3) / 5, mp.mpf("0.68"), 9, 24),
     "ERFC_F64": lambda n: fit(n, scaled_erfc(3), lambda q: 1 / scaled_erfc(3)(q), mp.mpf(-5) / 7, mp.mpf("0.803"), 22, 53),

@@ -46,6 +46,46 @@ pub enum DType {
     Index,
 }
 
+/// The limits of a float type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FloatInfo {
+    /// Bits in memory.
+    pub bits: u32,
+    /// Binary digits of a normal number, the leading one included.
+    pub digits: u32,
+    /// From 1 to the next number.
+    pub eps: f64,
+    /// The greatest number.
+    pub max: f64,
+    /// The least number.
+    pub min: f64,
+    /// The least positive number with all digits.
+    pub smallest_normal: f64,
+    /// The least positive number.
+    pub smallest_subnormal: f64,
+}
+
+impl FloatInfo {
+    /// The distance between neighbours around x: a unit in the last place.
+    pub fn ulp(&self, x: f64) -> f64 {
+        let a = x.abs().max(self.smallest_normal).min(self.max);
+        // the power of two at or below, then as many places down
+        let power = f64::from_bits(a.to_bits() & 0x7ff0_0000_0000_0000);
+        (power * self.eps).max(self.smallest_subnormal)
+    }
+}
+
+/// The limits of an integer type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IntInfo {
+    /// Bits in memory.
+    pub bits: u32,
+    /// The least number.
+    pub min: i128,
+    /// The greatest number.
+    pub max: i128,
+}
+
 /// Every type a tensor can have, in promotion order within each kind.
 pub const ALL: [DType; 17] = {
     use DType::*;
@@ -108,6 +148,31 @@ impl DType {
             _ => return None,
         })
     }
+    /// What a float type can hold; `None` for others.
+    pub fn finfo(self) -> Option<FloatInfo> {
+        let power = |p: i32| 2f64.powi(p);
+        let (digits, least, max) = match (self, self.small_float()) {
+            (_, Some(s)) => (s.man as i32 + 1, 1 - s.bias(), s.to_f64(s.max_bits())),
+            (DType::F32, _) => (24, -126, f32::MAX as f64),
+            (DType::F64, _) => (53, -1022, f64::MAX),
+            _ => return None,
+        };
+        let subnormal = if self == DType::F64 { f64::from_bits(1) } else { power(least + 1 - digits) };
+        Some(FloatInfo {
+            bits: self.bits(),
+            digits: digits as u32,
+            eps: power(1 - digits),
+            max,
+            min: -max,
+            smallest_normal: power(least),
+            smallest_subnormal: subnormal,
+        })
+    }
+    /// What an integer type can hold; `None` for others.
+    pub fn iinfo(self) -> Option<IntInfo> {
+        let (min, max) = self.int_range().filter(|_| self.is_int() && self != DType::Index)?;
+        Some(IntInfo { bits: self.bits(), min, max })
+    }
     /// The name people write: `float32`, `int8`, `bfloat16`.
     pub const fn name(self) -> &'static str {
         use DType::*;
@@ -142,5 +207,32 @@ impl DType {
 impl std::fmt::Display for DType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_the_published_ones() {
+        let f = |d: DType| d.finfo().unwrap();
+        assert_eq!(
+            (f(DType::F16).max, f(DType::F16).eps, f(DType::F16).smallest_normal),
+            (65504.0, 2f64.powi(-10), 2f64.powi(-14))
+        );
+        assert_eq!((f(DType::BF16).digits, f(DType::F8E4M3).max, f(DType::F8E5M2).max), (8, 448.0, 57344.0));
+        assert_eq!((f(DType::F32).eps, f(DType::F64).eps), (f32::EPSILON as f64, f64::EPSILON));
+        assert_eq!(
+            (f(DType::F32).smallest_normal, f(DType::F64).smallest_normal),
+            (f32::MIN_POSITIVE as f64, f64::MIN_POSITIVE)
+        );
+        assert_eq!(f(DType::F32).smallest_subnormal, f32::from_bits(1) as f64);
+        assert_eq!(
+            (f(DType::F32).ulp(1.5), f(DType::F32).ulp(0.0), f(DType::F64).ulp(0.0)),
+            (2f64.powi(-23), 2f64.powi(-149), 5e-324)
+        );
+        assert_eq!(DType::I8.iinfo().map(|i| (i.bits, i.min, i.max)), Some((8, -128, 127)));
+        assert_eq!((DType::I32.finfo(), DType::F32.iinfo(), DType::Bool.iinfo()), (None, None, None));
     }
 }

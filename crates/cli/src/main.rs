@@ -1,5 +1,6 @@
-//! The `frit` binary: what devices there are, how fast things run.
+//! The `frit` binary: what devices there are, how fast things run, how exact they are.
 
+mod accuracy;
 mod bench;
 
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ usage:
   frit devices                 devices this machine has, and what is known of them
   frit bench [NAME...]         run the benchmarks whose names contain one of NAME (all without); a JSON line each
   frit bench --list            list the names
+  frit accuracy [--help]       how exact every function and reduction is; fails where a bound is broken
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
                                what is found is kept in FRIT_CACHE/tuned and used from then on
   frit --version
@@ -29,6 +31,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words[..] {
+        ["accuracy", "--help" | "-h", ..] => {
+            print!("{}", accuracy::HELP);
+            Ok(())
+        }
+        ["accuracy", ref options @ ..] => accuracy::run(options),
         [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
             print!("{HELP}{}", flags());
             Ok(())

@@ -56,7 +56,9 @@ pub(crate) fn acosh(x: &UOp) -> UOp {
     let large = large(x);
     let t = sub(&large.select(&x.const_like(2), x), &one(x));
     let root = mul(&t, &add(&t, &x.const_like(2))).un(Alu::Sqrt);
-    large.select(&log_of_twice(x), &add(&t, &root).un(Alu::Log1p))
+    // the root is of a positive number below -1 too
+    let inside = x.lt(&one(x)).select(&number(f64::NAN, x.dtype), &add(&t, &root));
+    large.select(&log_of_twice(x), &inside.un(Alu::Log1p))
 }
 
 /// Inverse hyperbolic tangent: `log1p(2a / (1 - a)) / 2`.

@@ -146,17 +146,17 @@ fn atan2(y: &UOp, x: &UOp) -> Option<UOp> {
     let (over, under) = (over * &up, under * up);
     let q = over.bin(Alu::Fdiv, &under);
     let lost = fma(&q.un(Alu::Neg), &under, &over).bin(Alu::Fdiv, &under);
-    let z = &q * &q;
+    let (tail, z) = f.odd_tail(&q, f.pick(&ATAN_F32[..], &ATAN_F64[..]));
     // the slope 1 / (1 + z), roughly: it is for the last digits
     let slope = f.poly(&z, &[0.992, -0.84, 0.35]);
-    let p = f.poly(&z, f.pick(&ATAN_F32[..], &ATAN_F64[..]));
-    let tail = fma(&(&q * z), &p, &(lost * slope));
     let left = f.bits(x).lt(&f.i(0));
     let Pair(quarter, quarter_low) = half_pi(f);
     let base = |quarter: &UOp| steep.select(quarter, &left.select(&(quarter + quarter), &zero));
     let turned = steep.ne_(&left);
     let sign = turned.select(&f.c(-1.0), &one);
     let Pair(high, low) = Pair::sum(&base(&quarter), &(q * &sign));
-    let value = high + (low + fma(&tail, &sign, &base(&quarter_low)));
+    // what is far below the last place first, so that it rounds nothing off
+    let least = fma(&(lost * slope), &sign, &(low + base(&quarter_low)));
+    let value = high + fma(&tail, &sign, &least);
     Some(f.with_sign_of(&value, y))
 }

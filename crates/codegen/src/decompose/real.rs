@@ -64,6 +64,14 @@ impl Real {
     pub fn int_max(self) -> i64 {
         self.pick(i32::MAX as i64, i64::MAX)
     }
+    /// `x z p(z)`, z = x^2, with what rounding z and x z lost brought in: what an odd function has beyond x.
+    pub fn odd_tail(self, x: &UOp, c: &[f64]) -> (UOp, UOp) {
+        let Pair(z, z_low) = Pair::product(x, x);
+        let Pair(cube, cube_low) = Pair::product(x, &z);
+        let p = self.poly(&z, c);
+        let low = fma(x, &z_low, &cube_low);
+        (fma(&cube, &p, &(low * &p)), z)
+    }
     /// `c[0] + c[1] x + c[2] x^2 …`.
     pub fn poly(self, x: &UOp, c: &[f64]) -> UOp {
         let last = self.c(c[c.len() - 1]);

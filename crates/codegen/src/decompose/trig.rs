@@ -114,9 +114,10 @@ fn tan(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let abs = f.abs(x);
     let (q, Pair(r, low)) = reduced(f, &abs);
-    let z = &r * &r;
-    let p = f.poly(&z, f.pick(&TAN_F32[..], &TAN_F64[..]));
-    let tail = fma(&(&r * &z), &p, &fma(&low, &z, &low));
+    let (tail, _) = f.odd_tail(&r, f.pick(&TAN_F32[..], &TAN_F64[..]));
+    // the slope of the tangent is 1 and its square
+    let t = &r + &tail;
+    let tail = tail + fma(&(&low * &t), &t, &low);
     let Pair(high, low) = Pair::sum(&r, &tail);
     let inverse = f.c(-1.0).bin(Alu::Fdiv, &high);
     let rest = fma(&inverse, &low, &fma(&inverse, &high, &f.c(1.0)));

@@ -1,6 +1,7 @@
 //! What frit promises, tested through `Tensor` from end to end.
 //!
 //! ```text
+//! accuracy     every function and long reduction within its bound
 //! goldens      every op against torch's values, forward and gradient, on every device, with random opts
 //! evaluator    the same graphs by the evaluator
 //! factors      linear algebra beyond the vectors
@@ -17,6 +18,7 @@
 //! tidy         the repository keeps its own promises
 //! ```
 
+mod accuracy;
 mod assignment;
 mod caches;
 mod derivatives;
