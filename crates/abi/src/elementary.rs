@@ -56,7 +56,7 @@ fn fraction(x: f64) -> f64 {
 pub fn modulo(x: f64, y: f64) -> f64 {
     match x % y {
         r if r != 0.0 && (r < 0.0) != (y < 0.0) => r + y,
-        r if r == 0.0 => 0f64.copysign(y),
+        0.0 => 0f64.copysign(y),
         r => r,
     }
 }
