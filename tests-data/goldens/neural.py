@@ -77,6 +77,12 @@ OPS |= {
     "attention":         attention, "rope": rope,
     "local_response_norm": lambda i, p: F.local_response_norm(i[0], p.int("size"), p.float("alpha"), p.float("beta"), p.float("k")),
     "normalize":         lambda i, p: F.normalize(i[0], p.float("p", 2.), p.int("dim", 1)),
+    "prelu":             lambda i, p: F.prelu(*i),
+    "glu":               lambda i, p: F.glu(i[0], p.int("dim")),
+    "threshold":         lambda i, p: F.threshold(i[0], p.float("at"), p.float("value")),
+    "hardshrink":        lambda i, p: F.hardshrink(i[0], p.float("at")),
+    "softshrink":        lambda i, p: F.softshrink(i[0], p.float("at")),
+    "tanhshrink":        lambda i, p: F.tanhshrink(i[0]),
     "embedding_padded":  lambda i, p: F.embedding(i[1].long(), i[0], p.int("padding_idx")),
     "cross_entropy_with": cross_entropy,
     "nll_with":          lambda i, p: F.nll_loss(i[0], i[1].long(), fixed(i, 2), ignore_index=p.int("ignore_index", -100), reduction=how(p)),
@@ -193,6 +199,16 @@ def sequence_cases():
     case("embedding_padded", "plain", floats(4, 3), i32(1, 3, 1, 0).reshape(2, 2), padding_idx=1)
     case("embedding_padded", "negative", floats(4, 3), i32(1, 3, 3), padding_idx=-1)
 
+def activation_cases():
+    case("prelu", "one", away(2, 3), floats(1))
+    case("prelu", "channels", away(2, 3, 4), floats(3))
+    case("glu", "last", floats(3, 4), dim=-1)
+    case("glu", "first", floats(2, 3), dim=0)
+    case("threshold", "5", away(5), at=.4, value=-1.)
+    case("hardshrink", "5", floats(9), at=.7)
+    case("softshrink", "5", floats(9), at=.7)
+    case("tanhshrink", "5", floats(5))
+
 def loss_cases():
     target = i32(2, 0, 3, 1, 2)
     for reduction in ("mean", "sum", "none"):
@@ -229,6 +245,6 @@ def loss_cases():
     case("ctc", "empty_target", floats(4, 2, 3), i32(1, 2, 0, 0).reshape(2, 2), i32(4, 3), i32(2, 0), reduction="sum")
 
 if __name__ == "__main__":
-    for family in (conv_cases, pool_cases, resize_cases, sequence_cases, loss_cases):
+    for family in (conv_cases, pool_cases, resize_cases, sequence_cases, activation_cases, loss_cases):
         family()
     write(__file__)

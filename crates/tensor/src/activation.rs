@@ -151,6 +151,54 @@ impl Tensor {
         let _c = call("hardtanh");
         self.clamp(-1.0, 1.0)
     }
+    /// x where positive, else `weight * x`: one weight, or one for each channel (dim 1).
+    #[track_caller]
+    pub fn prelu(&self, weight: &Tensor) -> Tensor {
+        let _c = call("prelu");
+        let behind = self.rank().saturating_sub(2);
+        let w = match weight.rank() {
+            1 if self.rank() > 1 => (0..behind).fold(weight.clone(), |w, _| w.unsqueeze(-1)),
+            _ => weight.clone(),
+        };
+        self.gt(0).where_(self, self * w)
+    }
+    /// The first half along an axis times the sigmoid of the second.
+    #[track_caller]
+    pub fn glu(&self, dim: isize) -> Tensor {
+        let _c = call("glu");
+        let halves = self.chunk(2, dim);
+        match &halves[..] {
+            [a, b] => a * b.sigmoid(),
+            _ => {
+                let m = format!("shape {} has no two halves along axis {dim}", self.shape());
+                Tensor::failed(self.check().err().unwrap_or_else(|| crate::Error::new("glu", m)))
+            }
+        }
+    }
+    /// x where it is above `at`, else `value`.
+    #[track_caller]
+    pub fn threshold(&self, at: f64, value: f64) -> Tensor {
+        let _c = call("threshold");
+        self.gt(at).where_(self, value)
+    }
+    /// 0 where |x| is at most `at`.
+    #[track_caller]
+    pub fn hardshrink(&self, at: f64) -> Tensor {
+        let _c = call("hardshrink");
+        self.abs().le(at).where_(0.0, self)
+    }
+    /// x brought nearer to 0 by `by`, where it does not pass it.
+    #[track_caller]
+    pub fn softshrink(&self, by: f64) -> Tensor {
+        let _c = call("softshrink");
+        self.gt(by).where_(self - by, self.lt(-by).where_(self + by, 0.0))
+    }
+    /// x - tanh(x).
+    #[track_caller]
+    pub fn tanhshrink(&self) -> Tensor {
+        let _c = call("tanhshrink");
+        self - self.tanh()
+    }
     /// exp(x) over its sum along the axis, by the greatest element so that nothing overflows.
     ///
     /// ```

@@ -390,6 +390,11 @@ impl Tensor {
         let _c = call("clamp");
         self.clamp_min(lo).clamp_max(hi)
     }
+    /// The same as [`Tensor::clamp`].
+    #[track_caller]
+    pub fn clip(&self, lo: impl Into<Operand>, hi: impl Into<Operand>) -> Tensor {
+        self.clamp(lo, hi)
+    }
     /// No less than `lo`.
     #[track_caller]
     pub fn clamp_min(&self, lo: impl Into<Operand>) -> Tensor {

@@ -65,7 +65,7 @@ impl Tensor {
     pub fn interpolate_by(&self, factors: &[f64], o: Interpolate) -> Tensor {
         let _c = call("interpolate");
         let size = |from: usize, i: usize| match (from as f64 * factors[i]).floor() {
-            to if to >= 1.0 && to < 9e15 => Ok((to as usize, Some(1.0 / factors[i]))),
+            to if (1.0..9e15).contains(&to) => Ok((to as usize, Some(1.0 / factors[i]))),
             _ => fail!("interpolate", "a dim of {from} by {}", factors[i]),
         };
         self.resizes(factors.len(), size, o)

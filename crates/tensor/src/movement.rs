@@ -130,6 +130,16 @@ impl Tensor {
             Ok(expand_to(x, &to))
         })
     }
+    /// The same as [`Tensor::expand`].
+    #[track_caller]
+    pub fn broadcast_to(&self, dims: impl Into<Dims>) -> Tensor {
+        self.expand(dims)
+    }
+    /// All elements in one dim.
+    #[track_caller]
+    pub fn ravel(&self) -> Tensor {
+        self.flatten(0, -1)
+    }
     /// Expanded to the shape of another tensor.
     #[track_caller]
     pub fn expand_as(&self, o: &Tensor) -> Tensor {

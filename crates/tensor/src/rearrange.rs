@@ -221,7 +221,7 @@ impl<'a> Pattern<'a> {
                 (2.., _) => return self.fail(format!("more than one unknown size in a dim of {whole}")),
                 (0, Some(n)) => n as u128 != known as u128,
                 (0, None) => true,
-                (_, Some(n)) => known == 0 || n as u128 % known as u128 != 0,
+                (_, Some(n)) => known == 0 || !(n as u128).is_multiple_of(known as u128),
                 (_, None) => known != 1,
             };
             if wrong {

@@ -216,6 +216,16 @@ impl Tensor {
     pub fn double(&self) -> Tensor {
         self.cast(DType::F64)
     }
+    /// As int16.
+    #[track_caller]
+    pub fn short(&self) -> Tensor {
+        self.cast(DType::I16)
+    }
+    /// As bool: whether it is not zero.
+    #[track_caller]
+    pub fn bool(&self) -> Tensor {
+        self.cast(DType::Bool)
+    }
     /// As int32.
     #[track_caller]
     pub fn int(&self) -> Tensor {

@@ -1,4 +1,5 @@
 //! Everything a user can write, on the interpreter.
+mod arguments;
 mod assign;
 mod behaviour;
 mod errors;

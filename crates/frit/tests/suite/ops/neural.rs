@@ -106,6 +106,12 @@ fn sequence(case: &Case, inputs: &[Tensor]) -> Option<Tensor> {
         }),
         "local_response_norm" => x.local_response_norm(n("size") as usize, n("alpha"), n("beta"), n("k")),
         "normalize" => x.normalize(number(case, "p", 2.0), number(case, "dim", 1.0) as isize, 1e-12),
+        "prelu" => x.prelu(&inputs[1]),
+        "glu" => x.glu(n("dim") as isize),
+        "threshold" => x.threshold(n("at"), n("value")),
+        "hardshrink" => x.hardshrink(n("at")),
+        "softshrink" => x.softshrink(n("at")),
+        "tanhshrink" => x.tanhshrink(),
         "embedding_padded" => x.embedding_padded(&inputs[1], n("padding_idx") as isize),
         _ => return None,
     })
