@@ -168,21 +168,21 @@ impl Select<'_> {
             8 => t::MOVSD_TO,
             4 => t::MOVSS_TO,
             _ => {
-                let g = self.to_general(x, Size::D);
+                let g = self.lane_to_int(x, Size::D);
                 return self.store_int(bytes, m, g);
             }
         };
         self.emit(Kind::Row(row, size), Def::Nothing, smallvec![Opd::Mem(m), r(x, size)]);
     }
     /// The first lane of a vector in a general register.
-    pub fn to_general(&mut self, x: Reg, size: Size) -> Reg {
+    pub fn lane_to_int(&mut self, x: Reg, size: Size) -> Reg {
         let dst = self.int();
         let row = if size == Size::Q { t::MOVQ_TO } else { t::MOVD_TO };
         self.emit(Kind::Row(row, Size::X), Def::Write, smallvec![r(dst, size), r(x, Size::X)]);
         dst
     }
     /// A general register in the first lane of a vector.
-    pub fn from_general(&mut self, x: Reg, size: Size) -> Reg {
+    pub fn int_to_lane(&mut self, x: Reg, size: Size) -> Reg {
         let dst = self.vec(Size::X);
         let row = if size == Size::Q { t::MOVQ } else { t::MOVD };
         self.emit(Kind::Row(row, Size::X), Def::Write, smallvec![r(dst, Size::X), r(x, size)]);

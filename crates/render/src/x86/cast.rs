@@ -377,13 +377,13 @@ impl Select<'_> {
     }
     fn half_scalar(&mut self, x: Reg, to: DType) -> Reg {
         if to == DType::F32 {
-            let x = self.from_general(x, Size::D);
+            let x = self.int_to_lane(x, Size::D);
             return self.v1(t::CVTPH2PS, Size::X, r(x, Size::X));
         }
         let dst = self.vec(Size::X);
         let ops = smallvec![r(dst, Size::X), r(x, Size::X), byte(0)];
         self.emit(Kind::Row(t::CVTPS2PH, Size::X), Def::Write, ops);
-        let g = self.to_general(dst, Size::D);
+        let g = self.lane_to_int(dst, Size::D);
         self.normalise(g, to)
     }
     fn int_to_int_scalar(&mut self, x: Reg, from: DType, to: DType) -> Reg {
@@ -454,7 +454,7 @@ impl Select<'_> {
         }
         let g = self.copy_int(truth);
         self.emit(Kind::Plain(Code::Neg_rm64), Def::Modify, smallvec![r(g, Size::Q)]);
-        let g = self.from_general(g, Size::Q);
+        let g = self.int_to_lane(g, Size::Q);
         self.blend(d, Size::X, g, a, b)
     }
     fn double_const(&mut self, v: f64) -> Reg {

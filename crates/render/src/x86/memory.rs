@@ -47,6 +47,7 @@ impl Select<'_> {
             let size = Size::of_bytes(self.target.vector_bytes);
             let row = if d.size() == 8 { t::PBROADCASTQ } else { t::PBROADCASTD };
             let reg = self.v1(row, size, Opd::Mem(m));
+            self.can_be_loaded_again(n, reg);
             let at = self.at;
             for size in [Size::X, Size::Y, Size::Z] {
                 self.blocks[at].known.insert(Key::Splat(n.clone(), d, size), reg);
@@ -70,10 +71,22 @@ impl Select<'_> {
             self.deferred.insert(n.clone(), parts);
             return Ok(None);
         }
-        let parts =
-            (0..lanes / per).map(|k| self.load_bytes(bytes, m.plus((k * bytes) as i32), None)).collect();
+        let mut parts: SmallVec<[Reg; 2]> = smallvec![];
+        for k in 0..lanes / per {
+            let reg = self.load_bytes(bytes, m.plus((k * bytes) as i32), None);
+            if bytes >= 16 {
+                self.can_be_loaded_again(n, reg);
+            }
+            parts.push(reg);
+        }
         let v = Val { parts, elem, lanes };
         Ok(Some(if d == DType::Bool { self.truth_of_bytes(&v) } else { v }))
+    }
+    /// The register just loaded need not be kept where registers are few: its memory is.
+    fn can_be_loaded_again(&mut self, n: &UOp, reg: Reg) {
+        if self.uses.is_lasting(n) && self.isa != Isa::Sse2 {
+            self.program.regs[reg.0 as usize].remake = self.blocks[self.at].insts.last().cloned();
+        }
     }
     /// 1 if a byte is not 0.
     fn not_zero(&mut self, x: Reg) -> Reg {
@@ -191,7 +204,7 @@ impl Select<'_> {
                 parts.push(self.load_masked(&g, k, elem, per, at(k), (!is_zero).then_some(a.parts[k]))?);
             }
         } else {
-            let slot = self.to_frame(&a);
+            let slot = self.put_in_frame(&a);
             let g = self.operand(gate)?;
             for k in 0..lanes {
                 let bit = self.lane_of(&g, k, DType::Bool);
@@ -203,7 +216,7 @@ impl Select<'_> {
                 self.store_scalar(elem, slot.plus(offset), x);
                 self.label(skip);
             }
-            let v = self.from_frame(slot, elem, lanes);
+            let v = self.take_from_frame(slot, elem, lanes);
             return Ok(if d == DType::Bool { self.truth_of_bytes(&v) } else { v });
         }
         let v = Val { parts, elem, lanes };
@@ -272,7 +285,7 @@ impl Select<'_> {
                 Val { parts: smallvec![zero; lanes / per], elem, lanes }
             }
         };
-        let slot = self.to_frame(&initial);
+        let slot = self.put_in_frame(&initial);
         for k in 0..lanes {
             let m = self.lane_address(&n.src[0], k)?;
             let skip = self.gate_lane(gate, k)?;
@@ -280,7 +293,7 @@ impl Select<'_> {
             self.store_scalar(elem, slot.plus((k * elem.size()) as i32), x);
             self.label_if(skip);
         }
-        let v = self.from_frame(slot, elem, lanes);
+        let v = self.take_from_frame(slot, elem, lanes);
         Ok(if d == DType::Bool { self.truth_of_bytes(&v) } else { v })
     }
     /// The address of one lane of an `Index` with a vector of indices.
@@ -398,7 +411,7 @@ impl Select<'_> {
                 }
             }
             _ => {
-                let slot = self.to_frame(v);
+                let slot = self.put_in_frame(v);
                 for k in 0..v.lanes {
                     let bit = self.lane_of(gate, k, DType::Bool);
                     let skip = self.new_label();
@@ -417,7 +430,7 @@ impl Select<'_> {
         let d = n.src[0].dtype;
         let elem = if d == DType::Bool { DType::I8 } else { d };
         let v = self.stored(value, d, elem, lanes)?;
-        let slot = self.to_frame(&v);
+        let slot = self.put_in_frame(&v);
         for k in 0..lanes {
             let m = self.lane_address(&n.src[0], k)?;
             let skip = self.gate_lane(gate, k)?;

@@ -38,7 +38,7 @@ pub fn allocate(program: &mut Program, isa: Isa) -> Result<Assignment, String> {
         let lives = Lives::of(program);
         match lives.scan(program, isa) {
             Ok(assignment) => return Ok(assignment),
-            Err(spilled) => spill(program, &spilled),
+            Err(spilled) => spill(program, &spilled, isa),
         }
     }
     Err("its values do not fit the registers".into())
@@ -200,7 +200,8 @@ impl Lives {
         if info.pinned {
             return f32::INFINITY;
         }
-        let cheap = if info.remake.is_some() { 0.5 } else { 1.0 };
+        // what is made again is most often an operand of the instruction that wants it
+        let cheap = if info.remake.is_some() { 0.05 } else { 1.0 };
         cheap * self.weight[k] / (self.to[k] - self.from[k] + 1) as f32
     }
 }
@@ -236,7 +237,7 @@ fn loops(insts: &[Inst]) -> Vec<(u32, u32)> {
 }
 
 /// Put registers in the frame: every use gets a register of its own that is loaded before, or stored after.
-fn spill(program: &mut Program, spilled: &[Reg]) {
+fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
     let mut homes: FxHashMap<Reg, Home> = FxHashMap::default();
     for &r in spilled {
         let home = match program.regs[r.0 as usize].remake.clone() {
@@ -273,7 +274,7 @@ fn spill(program: &mut Program, spilled: &[Reg]) {
                 gone = true; // it is made where it is used
                 break;
             }
-            if let (true, false, Some(m)) = (is_read, is_written, home.as_operand(inst.fold))
+            if let (true, false, Some(m)) = (is_read, is_written, home.as_operand(inst.fold, isa))
                 && fold(&mut inst, r, m)
             {
                 continue;
@@ -305,7 +306,8 @@ enum Home {
 
 impl Home {
     /// As an operand in memory of an instruction that takes this, if it is one.
-    fn as_operand(&self, fold: Fold) -> Option<Opd> {
+    fn as_operand(&self, fold: Fold, isa: Isa) -> Option<Opd> {
+        let splats = isa == Isa::Avx512;
         let Home::Made(i) = self else {
             let Home::Frame(m) = self else { return None };
             return (fold != Fold::No).then_some(Opd::Mem(*m));
@@ -315,8 +317,12 @@ impl Home {
                 Some(Opd::Mem(*m))
             }
             (Kind::Row(table::MOVSS | table::MOVSD, _), [_, Opd::Mem(m)], Fold::Scalar) => Some(Opd::Mem(*m)),
-            (Kind::Row(table::PBROADCASTD, _), [_, Opd::Mem(m)], Fold::Splat(4)) => Some(Opd::Splat(*m)),
-            (Kind::Row(table::PBROADCASTQ, _), [_, Opd::Mem(m)], Fold::Splat(8)) => Some(Opd::Splat(*m)),
+            (Kind::Row(table::PBROADCASTD, _), [_, Opd::Mem(m)], Fold::Splat(4)) if splats => {
+                Some(Opd::Splat(*m))
+            }
+            (Kind::Row(table::PBROADCASTQ, _), [_, Opd::Mem(m)], Fold::Splat(8)) if splats => {
+                Some(Opd::Splat(*m))
+            }
             _ => None,
         }
     }

@@ -61,14 +61,13 @@ impl Select<'_> {
                     self.float_scalar(n, alu, d, step, want.as_ref().map(|w| w.parts[0]))?
                 } else {
                     let a = self.scalar_operand(&n.src[0])?;
-                    let b = n.src.get(1).cloned();
-                    let number = b.as_ref().and_then(|b| b.as_int()).filter(|v| i32::try_from(*v).is_ok());
-                    if let (Some(v), Some(reg)) = (number, self.with_number(alu, d, a, number)) {
-                        let _ = v;
-                        reg
-                    } else {
-                        let b = b.map(|b| self.scalar_operand(&b)).transpose()?;
-                        self.int_scalar(n, alu, d, a, b)?
+                    let number = n.src.get(1).and_then(|b| b.as_int()).filter(|v| i32::try_from(*v).is_ok());
+                    match number.and_then(|v| self.with_number(alu, d, a, v)) {
+                        Some(reg) => reg,
+                        None => {
+                            let b = n.src.get(1).map(|b| self.scalar_operand(b)).transpose()?;
+                            self.int_scalar(n, alu, d, a, b)?
+                        }
                     }
                 }
             }
@@ -77,8 +76,7 @@ impl Select<'_> {
     }
 
     /// Integer arithmetic with a constant, where an instruction takes it.
-    fn with_number(&mut self, alu: Alu, d: DType, a: Reg, v: Option<i64>) -> Option<Reg> {
-        let v = v?;
+    fn with_number(&mut self, alu: Alu, d: DType, a: Reg, v: i64) -> Option<Reg> {
         if d == DType::Bool {
             return None;
         }
@@ -86,7 +84,6 @@ impl Select<'_> {
         let arith = match alu {
             Alu::Add => Arith::Add,
             Alu::Sub => Arith::Sub,
-            // a number that is extended by its sign is not the one that was meant for wide unsigned types
             Alu::And => Arith::And,
             Alu::Or => Arith::Or,
             Alu::Xor => Arith::Xor,
@@ -316,7 +313,7 @@ impl Select<'_> {
         } else {
             let m = self.v2i(if wide { t::CMPPD } else { t::CMPPS }, Size::X, a, b, predicate);
             self.no_fold();
-            self.to_general(m, Size::D)
+            self.lane_to_int(m, Size::D)
         };
         self.g2i(Arith::And, g, Size::D, 1);
         g
@@ -350,7 +347,7 @@ impl Select<'_> {
         }
         let g = self.copy_int(c);
         self.emit(Kind::Plain(Code::Neg_rm64), Def::Modify, smallvec![r(g, Size::Q)]);
-        let g = self.from_general(g, Size::Q);
+        let g = self.int_to_lane(g, Size::Q);
         Ok(self.blend(n.dtype, Size::X, g, a, b))
     }
     fn bitcast_scalar(&mut self, n: &UOp, x: Reg, from: DType, to: DType) -> Result<Reg, Error> {
@@ -358,8 +355,8 @@ impl Select<'_> {
             return Err(self.unsupported(n));
         }
         Ok(match (is_real(from), is_real(to)) {
-            (true, false) => self.to_general(x, int_size(to)),
-            (false, true) => self.from_general(x, int_size(from)),
+            (true, false) => self.lane_to_int(x, int_size(to)),
+            (false, true) => self.int_to_lane(x, int_size(from)),
             (true, true) => x,
             (false, false) => self.normalise(x, to),
         })

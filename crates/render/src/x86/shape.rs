@@ -61,15 +61,15 @@ impl Select<'_> {
     pub fn spread_reg(&mut self, x: Reg, elem: DType, size: Size) -> Reg {
         let first = match (is_real(elem), elem.size()) {
             (true, _) => x,
-            (_, 8) => self.from_general(x, Size::Q),
+            (_, 8) => self.int_to_lane(x, Size::Q),
             (_, 1) if self.isa == Isa::Sse2 => {
                 let low = self.int();
                 let ops = smallvec![r(low, Size::D), r(x, Size::B)];
                 self.emit(Kind::Plain(Code::Movzx_r32_rm8), Def::Write, ops);
                 let all = self.times(low, Size::D, 0x0101_0101);
-                self.from_general(all, Size::D)
+                self.int_to_lane(all, Size::D)
             }
-            _ => self.from_general(x, Size::D),
+            _ => self.int_to_lane(x, Size::D),
         };
         if self.isa != Isa::Sse2 {
             let row = [t::PBROADCASTB, t::PBROADCASTW, t::PBROADCASTD, t::PBROADCASTQ];
@@ -181,8 +181,8 @@ impl Select<'_> {
             }
             lanes.push(match (is_real(elem), elem.size()) {
                 (true, _) => x,
-                (_, 8) => self.from_general(x, Size::Q),
-                _ => self.from_general(x, Size::D),
+                (_, 8) => self.int_to_lane(x, Size::Q),
+                _ => self.int_to_lane(x, Size::D),
             });
         }
         Ok(self.join_all(lanes, elem.size()))
@@ -287,7 +287,7 @@ impl Select<'_> {
             if is_real(v.elem) {
                 return x;
             }
-            let g = self.to_general(x, int_size(v.elem));
+            let g = self.lane_to_int(x, int_size(v.elem));
             return self.truth(g, d);
         }
         let word = (k * bytes / 2) as i64;
@@ -350,7 +350,7 @@ impl Select<'_> {
     }
 
     /// A vector as memory in the frame, lane after lane.
-    pub fn to_frame(&mut self, v: &Val) -> Mem {
+    pub fn put_in_frame(&mut self, v: &Val) -> Mem {
         let (bytes, per) = (v.lanes * v.elem.size(), v.per_part() * v.elem.size());
         let slot = self.program.slot(bytes.next_power_of_two().max(16));
         for (i, &p) in v.parts.iter().enumerate() {
@@ -359,7 +359,7 @@ impl Select<'_> {
         slot
     }
     /// And back.
-    pub fn from_frame(&mut self, slot: Mem, elem: DType, lanes: usize) -> Val {
+    pub fn take_from_frame(&mut self, slot: Mem, elem: DType, lanes: usize) -> Val {
         let per = self.part_lanes(elem, lanes);
         let bytes = per * elem.size();
         let parts =

@@ -22,6 +22,8 @@ pub struct Uses {
     folded: FxHashSet<UOp>,
     /// Scalar loads that are only used in every lane of a vector.
     spread: FxHashSet<UOp>,
+    /// Loads whose memory stays as it is up to their last use.
+    lasting: FxHashSet<UOp>,
 }
 
 impl Uses {
@@ -36,6 +38,7 @@ impl Uses {
             aliases: FxHashSet::default(),
             folded: FxHashSet::default(),
             spread: FxHashSet::default(),
+            lasting: FxHashSet::default(),
         };
         let ends = u.blocks(steps);
         u.collect(steps);
@@ -137,12 +140,14 @@ impl Uses {
 
     /// A value whose only use is a store to a variable is computed there, if no one reads the variable in between.
     fn find_targets(&mut self, steps: &[Step], stores: &FxHashMap<&UOp, Vec<usize>>) {
+        // when a variable is looked at: by its loads, and by the users of those that are no copies
         let mut reads: FxHashMap<&UOp, Vec<usize>> = FxHashMap::default();
-        for step in steps {
+        for (at, step) in steps.iter().enumerate() {
             let Step::Do(n) = step else { continue };
-            if let Some(d) = register(n).filter(|_| n.op == Op::Load && self.aliases.contains(n)) {
-                let users = self.of.get(n).map(|u| u.1.clone()).unwrap_or_default();
-                reads.entry(d).or_default().extend(users);
+            if let Some(d) = register(n).filter(|_| n.op == Op::Load) {
+                let users = self.of.get(n).filter(|_| self.aliases.contains(n));
+                let users = users.map(|u| u.1.clone()).unwrap_or_default();
+                reads.entry(d).or_default().extend(users.into_iter().chain([at]));
             }
         }
         for (d, stores) in stores {
@@ -154,14 +159,33 @@ impl Uses {
                 let is_plain = value.op.is_elementwise() && value.lanes() == lanes_of(d);
                 let between = |v: &usize| *v > *made && *v < at;
                 let is_read = reads.get(d).is_some_and(|r| r.iter().any(between));
-                // a load in between would see the new value
-                let is_loaded = steps[*made..at]
-                    .iter()
-                    .any(|s| matches!(s, Step::Do(n) if n.op == Op::Load && register(n) == Some(d)));
-                if same && is_plain && !is_read && !is_loaded && !stores.iter().any(between) {
+                if same && is_plain && !is_read && !stores.iter().any(between) {
                     self.into.insert(value.clone(), (*d).clone());
+                    self.chain(value, d, reads.get(d));
                 }
             }
+        }
+    }
+    /// What a value in a variable adds to is computed there too, if it is used for nothing else.
+    fn chain(&mut self, value: &UOp, d: &UOp, reads: Option<&Vec<usize>>) {
+        let mut value = value.clone();
+        loop {
+            let term = match value.op {
+                Op::MulAcc => &value.src[2],
+                Op::Add => &value.src[0],
+                _ => return,
+            };
+            let (Some((at, _)), Some((made, users))) = (self.of.get(&value), self.of.get(term)) else {
+                return;
+            };
+            let is_plain = matches!(term.op, Op::MulAcc | Op::Add) && term.lanes() == value.lanes();
+            let is_read = reads.is_some_and(|r| r.iter().any(|u| *u > *made && *u < *at));
+            if !is_plain || is_read || users.len() != 1 || self.block[*made] != self.block[*at] {
+                return;
+            }
+            let term = term.clone();
+            self.into.insert(term.clone(), d.clone());
+            value = term;
         }
     }
 
@@ -174,6 +198,11 @@ impl Uses {
                 continue;
             }
             let Some((_, users)) = self.of.get(n) else { continue };
+            let last = users.iter().max().copied().unwrap_or(at);
+            let here = users.iter().all(|u| self.block[*u] == self.block[at]);
+            if here && !writes.iter().any(|w| (at..last).contains(w)) {
+                self.lasting.insert(n.clone());
+            }
             let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
             let spread = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
             let is_spread = n.lanes() == 1
@@ -223,6 +252,10 @@ impl Uses {
     /// Whether a load is made by its user.
     pub fn is_folded(&self, n: &UOp) -> bool {
         self.folded.contains(n)
+    }
+    /// Whether what a load gave could be loaded again at every use.
+    pub fn is_lasting(&self, n: &UOp) -> bool {
+        self.lasting.contains(n)
     }
     /// Whether a scalar load is only used in every lane.
     pub fn is_spread(&self, n: &UOp) -> bool {

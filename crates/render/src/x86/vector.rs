@@ -400,7 +400,7 @@ impl Select<'_> {
         mut f: impl FnMut(&mut Self, &[Reg]) -> Result<Reg, Error>,
     ) -> Result<Val, Error> {
         let lanes = inputs[0].lanes;
-        let slots: Vec<_> = inputs.iter().map(|v| (self.to_frame(v), v.elem)).collect();
+        let slots: Vec<_> = inputs.iter().map(|v| (self.put_in_frame(v), v.elem)).collect();
         let out = self.program.slot((lanes * elem.size()).next_power_of_two().max(16));
         for k in 0..lanes {
             let x: Vec<Reg> = slots
@@ -410,7 +410,7 @@ impl Select<'_> {
             let y = f(self, &x)?;
             self.store_scalar(elem, out.plus((k * elem.size()) as i32), y);
         }
-        Ok(self.from_frame(out, elem, lanes))
+        Ok(self.take_from_frame(out, elem, lanes))
     }
 }
 

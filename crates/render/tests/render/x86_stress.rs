@@ -33,7 +33,7 @@ fn crowd(n: usize, w: u32, d: DType) -> Vec<Step> {
         } else {
             sum.bin(Alu::Xor, &(x * &UOp::int(3, d)))
         };
-        nodes.extend([if d.is_float() { sum.src[1].clone() } else { sum.src[1].clone() }, sum.clone()]);
+        nodes.extend([sum.src[1].clone(), sum.clone()]);
     }
     nodes.push(out.at_lanes(&int(0), w).store(&sum));
     let mut seen = rustc_hash::FxHashSet::default();
