@@ -1,7 +1,8 @@
-//! The `frit` binary: what devices there are, how fast things run, how exact they are.
+//! The `frit` binary: what devices there are, what is in a file, how fast things run, how exact they are.
 
 mod accuracy;
 mod bench;
+mod show;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ usage:
   frit accuracy [--help]       how exact every function and reduction is; fails where a bound is broken
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
                                what is found is kept in FRIT_CACHE/tuned and used from then on
+  frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
 
 environment:
@@ -51,6 +53,8 @@ fn main() -> ExitCode {
         ["bench", ref names @ ..] => bench::run(names),
         ["tune", file] => tune(file, "4"),
         ["tune", file, width] => tune(file, width),
+        ["show", file] => show::run(file, None),
+        ["show", file, tensor] => show::run(file, Some(tensor)),
         [other, ..] => Err(format!("there is no command '{other}'; see frit --help")),
     };
     match result {

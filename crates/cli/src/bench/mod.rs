@@ -1,6 +1,7 @@
 //! Benchmarks: one JSON line each, names fixed so that they can be compared with peers in one run.
 
 mod compile;
+mod files;
 mod models;
 mod ops;
 mod train;
@@ -59,11 +60,18 @@ fn all() -> Vec<Bench> {
     let mut all = ops::benches();
     all.extend(train::benches());
     all.extend(compile::benches());
+    all.extend(files::benches());
     all
 }
 
 /// Run the benchmarks whose names contain one of `names`, or list them.
 pub fn run(names: &[&str]) -> std::result::Result<(), String> {
+    if let ["--open", path] = names {
+        // what `safetensors_open_1g` starts, to be timed from nothing
+        let ms = files::open_and_read(path.as_ref()).map_err(|e| e.to_string())?;
+        println!("{ms}");
+        return Ok(());
+    }
     let all = all();
     if names.contains(&"--list") {
         all.iter().for_each(|b| println!("{}", b.name));

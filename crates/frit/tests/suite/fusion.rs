@@ -238,3 +238,15 @@ fn a_training_step_has_few_kernels() {
     // two products forward, one for the hidden gradient, four gradients, the loss, the count, four updates and slack
     assert!(did.launches <= 16, "{did:?}");
 }
+
+#[test]
+fn a_quantised_weight_is_read_by_its_product() {
+    for kind in nn::gguf::Kind::all().filter(|k| k.dtype().is_none()) {
+        let (rows, row) = (8, 4 * kind.block_bytes());
+        let p = plan("NULL", || {
+            let w = kind.dequantize(&Tensor::from_vec(vec![1u8; rows * row], [rows, row]));
+            vec![w.matmul(&Tensor::rand([4 * kind.block_len()]).realize().unwrap())]
+        });
+        assert_eq!(p.kernels, 1, "{kind}: {p:?}");
+    }
+}

@@ -2,8 +2,46 @@
 //! a fixed random order. Whatever the bytes, a reader returns.
 
 use frit_nn::state::fuzz::READERS;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// The system's allocator, which remembers for each thread the most it asked for at once.
+struct Watched;
+thread_local! {
+    static MOST: Cell<usize> = const { Cell::new(0) };
+}
+fn note(bytes: usize) {
+    // a thread that ends may still free and allocate
+    let _ = MOST.try_with(|m| m.set(m.get().max(bytes)));
+}
+// SAFETY: everything is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are those the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size);
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+/// What one allocation may take while files of at most 64 KiB are read: decompressed they are larger.
+const MOST_BYTES: usize = 80 << 20;
 
 /// A small random number generator (xorshift).
 struct Random(u64);
@@ -88,6 +126,7 @@ fn no_reader_fails_on_any_bytes() {
                 runs += 1;
             }
             println!("{target}: {runs} inputs");
+            assert!(MOST.get() < MOST_BYTES, "{target} allocated {} bytes at once", MOST.get());
         }
     })
     .unwrap();
