@@ -243,10 +243,11 @@ fn a_training_step_has_few_kernels() {
 fn a_quantised_weight_is_read_by_its_product() {
     for kind in nn::gguf::Kind::all().filter(|k| k.dtype().is_none()) {
         let (rows, row) = (8, 4 * kind.block_bytes());
-        let p = plan("NULL", || {
+        let p = plan("INTERP", || {
             let w = kind.dequantize(&Tensor::from_vec(vec![1u8; rows * row], [rows, row]));
             vec![w.matmul(&Tensor::rand([4 * kind.block_len()]).realize().unwrap())]
         });
-        assert_eq!(p.kernels, 1, "{kind}: {p:?}");
+        // scales, and places in a grid, may be worked out first; the weight itself never gets memory
+        assert!(p.writes * 2 < (rows * 4 * kind.block_len()) as u64, "{kind}: {p:?}");
     }
 }
