@@ -5,6 +5,7 @@ mod files;
 mod goldens;
 mod hostile;
 mod layers;
+mod moves;
 mod optim;
 mod optim_goldens;
 mod real;
