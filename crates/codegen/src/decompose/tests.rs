@@ -154,8 +154,10 @@ fn measure(alu: Alu, d: DType, each: usize, f: fn(f64) -> f64) -> f64 {
     worst
 }
 
+type Function = (Alu, fn(f64) -> f64, f64, f64);
+
 /// Unary functions, with the standard library's float64 (itself within a unit), the bound in float32 and in float64.
-const FUNCTIONS: &[(Alu, fn(f64) -> f64, f64, f64)] = &[
+const FUNCTIONS: &[Function] = &[
     (Alu::Exp, f64::exp, 1.0, 1.0),
     (Alu::Exp2, f64::exp2, 1.0, 1.0),
     (Alu::Expm1, f64::exp_m1, 1.0, 2.0),

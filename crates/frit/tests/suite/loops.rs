@@ -120,7 +120,7 @@ fn finite(f: impl Fn(&[Tensor]) -> Tensor, at: &[Tensor], eps: f64) -> Vec<Vec<f
 }
 
 fn doubles(values: &[f64]) -> Tensor {
-    Tensor::from_vec(values.to_vec(), [values.len()])
+    Tensor::from_slice(values)
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_jit_replays_loops() {
     on("INTERP", || {
         let step = Jit::new(|x: Tensor| {
             let (last, ys) = Tensor::scan(3, &[&x], |i, c| (vec![&c[0] * 2.0 + i], vec![c[0].sum(..)]));
-            Ok((&last[0] + ys[0].sum(..)).realize()?)
+            (&last[0] + ys[0].sum(..)).realize()
         });
         for v in 1..6 {
             let v = v as f32;

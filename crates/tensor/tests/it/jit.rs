@@ -238,7 +238,9 @@ fn captures_that_are_dropped_leave_nothing() {
     assert!(live() <= before + 8, "{} nodes, {before} before", live());
 }
 
-fn recorded() -> (Jit<(Tensor, Tensor), (Tensor, Vec<Tensor>)>, Tensor) {
+type Step = Jit<(Tensor, Tensor), (Tensor, Vec<Tensor>)>;
+
+fn recorded() -> (Step, Tensor) {
     let total = Tensor::new([0.0f32; 3]).realize().unwrap();
     let (held, w) = (total.clone(), Tensor::arange(3).float().realize().unwrap());
     let jit = Jit::new(move |(x, y): (Tensor, Tensor)| {
@@ -256,9 +258,9 @@ fn a_saved_recording_goes_on_where_it_was() {
     let path = std::env::temp_dir().join(format!("frit-jit-{}.jit", std::process::id()));
     let (jit, _) = recorded();
     jit.save(&path).unwrap();
-    let loaded = Jit::<(Tensor, Tensor), (Tensor, Vec<Tensor>)>::load(&path).unwrap();
+    let loaded = Step::load(&path).unwrap();
     for i in 3..6 {
-        let call = |j: &Jit<_, (Tensor, Vec<Tensor>)>| {
+        let call = |j: &Step| {
             manual_seed(i as u64);
             let (a, b) = j.call((Tensor::full([3], i as f64), Tensor::ones([3]))).unwrap();
             (floats(&a), b.iter().map(floats).collect::<Vec<_>>())
@@ -272,9 +274,9 @@ fn a_saved_recording_goes_on_where_it_was() {
         let mut bad = good.clone();
         bad[at] ^= 0x41;
         std::fs::write(&path, &bad).unwrap();
-        assert!(Jit::<(Tensor, Tensor), (Tensor, Vec<Tensor>)>::load(&path).is_err(), "byte {at}");
+        assert!(Step::load(&path).is_err(), "byte {at}");
         std::fs::write(&path, &good[..at]).unwrap();
-        assert!(Jit::<(Tensor, Tensor), (Tensor, Vec<Tensor>)>::load(&path).is_err(), "cut at {at}");
+        assert!(Step::load(&path).is_err(), "cut at {at}");
     }
     std::fs::remove_file(path).unwrap();
 }

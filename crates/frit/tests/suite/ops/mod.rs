@@ -9,10 +9,12 @@ mod spectral;
 use frit::{Index, Tensor};
 use frit_reference::goldens::Case;
 
+/// What applies the cases of a family.
+type Family = fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>;
+
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>; 5] =
-        [core::apply, linalg::apply, moving::apply, neural::apply, spectral::apply];
+    const FAMILIES: [Family; 5] = [core::apply, linalg::apply, moving::apply, neural::apply, spectral::apply];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
