@@ -350,6 +350,12 @@ fn flat(x: &UOp) -> UOp {
     x.reshape(&[shape::product(x.shape())])
 }
 
+/// Elements along an axis by places that `idx` names, which has the shape of the result.
+pub(crate) fn gather_along(op: &'static str, x: &UOp, axis: usize, idx: &UOp) -> Result<UOp> {
+    check_devices(op, &[x.clone(), idx.clone()])?;
+    Ok(flat(x).gather(&along(op, x, axis, idx)?, site(op)))
+}
+
 /// Values put along an axis of `base` at the places `idx` names.
 pub(crate) fn scatter_along(
     op: &'static str,
@@ -419,9 +425,7 @@ impl Tensor {
     pub fn gather(&self, dim: isize, idx: &Tensor) -> Tensor {
         let _c = call("gather");
         self.map(|x| {
-            let (a, i) = (shape::axis("gather", dim, x.shape().len())?, idx.uop()?);
-            check_devices("gather", &[x.clone(), i.clone()])?;
-            Ok(flat(x).gather(&along("gather", x, a, &i)?, site("gather")))
+            gather_along("gather", x, shape::axis("gather", dim, x.shape().len())?, &idx.uop()?)
         })
     }
     /// Elements by their row-major place.

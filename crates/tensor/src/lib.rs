@@ -42,11 +42,13 @@ pub mod operand;
 pub mod pad;
 mod pool;
 mod random;
+mod ranking;
 pub mod realize;
 mod rearrange;
 mod reduce;
 pub mod shape;
 mod similarity;
+mod sort;
 pub mod tensor;
 
 pub use attention::{Attention, Rope};

@@ -94,6 +94,15 @@ pub fn benches() -> Vec<Bench> {
         idx.realize()?;
         moving(8.0 * 1024.0 * 768.0, || compute(table.embedding(&idx)))
     }));
+    for (name, dims) in [("sort_1024x1024", vec![1024, 1024]), ("sort_1000x1000", vec![1000, 1000]), ("sort_1m", vec![1 << 20])] {
+        v.push(Bench::new(name, move || {
+            let x = randn(&dims)?;
+            time(|| {
+                let (values, places) = x.sort(-1, false);
+                Tensor::realize_all(&[&values, &places])
+            })
+        }));
+    }
     let convs: [(&str, [usize; 4], [usize; 4], Window); 5] = [
         ("conv3x3_64x128", [8, 64, 56, 56], [128, 64, 3, 3], Window::new().padding(1)),
         ("conv_depthwise", [8, 128, 56, 56], [128, 1, 3, 3], Window::new().padding(1).groups(128)),
