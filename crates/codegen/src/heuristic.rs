@@ -124,6 +124,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
             }
             lanes.push(origin);
         }
+        self.share(&lanes);
         let tiled = self.tile(self.plan.target.registers, &lanes);
         if !tiled {
             self.finish_lines(&lanes);
@@ -131,6 +132,34 @@ impl<'p, 'a> Chooser<'p, 'a> {
         }
         self.unroll();
         self.order_loops();
+    }
+
+    /// Write out a short loop around work that does not move with it, so that its iterations share that.
+    fn share(&mut self, lanes: &[u32]) {
+        for (origin, kind) in self.origins(&[AxisKind::Global, AxisKind::Loop]) {
+            let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
+            let inside = |n: &UOp| {
+                self.plan.axes[axis + 1..].iter().any(|a| {
+                    matches!(a.kind, AxisKind::Global | AxisKind::Loop) && n.ranges.contains(&a.origin)
+                })
+            };
+            let (mut shared, mut own) = (0, 0);
+            for (w, _) in &self.work {
+                match (w.ranges.contains(&origin), inside(w)) {
+                    (true, _) => own += 1,
+                    (false, true) => shared += 1,
+                    _ => {}
+                }
+            }
+            if n <= 16
+                && shared > 2
+                && shared > own
+                && !lanes.contains(&origin)
+                && self.plan.copies(origin) <= 16
+            {
+                self.split(axis, n, AxisKind::Upcast);
+            }
+        }
     }
 
     /// The cost of what moves with a range, in scalar operations: in vectors of `w` along another, or without.

@@ -371,16 +371,23 @@ impl<'p, 'a> Walk<'p, 'a> {
     }
 
     /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
-    /// its indices are made of. Inside a reduce loop, once for each use.
+    /// its indices are made of, but for a few short ones it does not move with, which are written out side by side
+    /// and share it. Inside a reduce loop, once for each use.
     fn evaluations(&self, r: &Request, extents: &[UOp], elements: u64) -> u64 {
         let ranges = &self.drafts[r.kernel as usize].ranges;
         let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
         let depths: Option<Vec<usize>> = r.ranges().iter().map(depth_of).collect();
         let uses = r.repeat.saturating_mul(elements);
-        match depths {
-            Some(d) => max_numel(&extents[..d.into_iter().max().map_or(0, |d| d + 1)]).min(uses),
-            None => uses,
+        let Some(moving) = depths else { return uses };
+        let depth = moving.iter().max().map_or(0, |d| d + 1);
+        let mut side_by_side = 1;
+        for (_, e) in extents[..depth].iter().enumerate().filter(|(d, _)| !moving.contains(d)) {
+            let n = e.as_int().map_or(u64::MAX, |n| n.max(1) as u64);
+            if n.saturating_mul(side_by_side) <= SIDE_BY_SIDE {
+                side_by_side *= n;
+            }
         }
+        (max_numel(&extents[..depth]) / side_by_side).min(uses)
     }
 
     /// An expensive node is inlined only where no element of it is computed twice.
@@ -562,6 +569,9 @@ impl<'p, 'a> Walk<'p, 'a> {
 
 /// Kernels with fewer elements than this run on one thread anyway.
 const SMALL: u64 = 16384;
+
+/// Iterations of loops that are written out, so that they share what does not move with them.
+const SIDE_BY_SIDE: u64 = 16;
 
 /// Whether an index walks the axis of a scan in order: by a range, or because there is one element.
 fn is_loop(idx: &Idx, scan: &UOp) -> bool {

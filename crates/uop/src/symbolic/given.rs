@@ -17,7 +17,7 @@ use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::rules;
 use frit_abi::{DType, Scalar};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 rules! {
@@ -78,6 +78,41 @@ struct Fact {
 
 /// `x` simplified where `gate` is true; `x` itself (simplified) where the gate says nothing of it.
 pub fn simplify_given(x: &UOp, gate: &UOp) -> UOp {
+    // what a load reads is its own affair, and a chain of loads must not be walked again at each of them
+    let (hide, show) = loads_hidden(&[x, gate]);
+    if hide.is_empty() {
+        return arithmetic_given(x, gate);
+    }
+    let plain = replace(x, hide.clone());
+    let y = arithmetic_given(&plain, &replace(gate, hide));
+    // operands stand in another order with variables among them: only what is simpler is taken
+    if cost(&y) < cost(&plain) { replace(&y, show) } else { x.clone() }
+}
+
+/// Variables that stand for the scalar loads in the arithmetic of expressions, and the way back.
+fn loads_hidden(of: &[&UOp]) -> (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) {
+    let (mut hide, mut show) = (FxHashMap::default(), FxHashMap::default());
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    let mut todo: Vec<UOp> = of.iter().map(|x| (*x).clone()).collect();
+    while let Some(n) = todo.pop() {
+        if !seen.insert(n.clone()) {
+            continue;
+        }
+        if n.op == Op::Load && n.shape().is_empty() {
+            let (min, max) = (n.bounds.0.max(i64::MIN as i128), n.bounds.1.min(i64::MAX as i128));
+            let name = format!("load{}", hide.len()).as_str().into();
+            let arg = Arg::Var { name, min: min as i64, max: max as i64 };
+            let v = UOp::new(Op::Variable, n.dtype, [], arg);
+            show.insert(v.clone(), n.clone());
+            hide.insert(n, v);
+        } else if n.op.is_elementwise() {
+            todo.extend(n.src.iter().cloned());
+        }
+    }
+    (hide, show)
+}
+
+fn arithmetic_given(x: &UOp, gate: &UOp) -> UOp {
     let mut known: Vec<(UOp, UOp)> = vec![]; // nodes whose value is known
     let mut facts: Vec<Fact> = vec![];
     for c in conjuncts(gate) {
