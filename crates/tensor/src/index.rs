@@ -424,9 +424,7 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, dim: isize, idx: &Tensor) -> Tensor {
         let _c = call("gather");
-        self.map(|x| {
-            gather_along("gather", x, shape::axis("gather", dim, x.shape().len())?, &idx.uop()?)
-        })
+        self.map(|x| gather_along("gather", x, shape::axis("gather", dim, x.shape().len())?, &idx.uop()?))
     }
     /// Elements by their row-major place.
     #[track_caller]

@@ -6,9 +6,10 @@
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
 //! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`], `elementwise` (with `composite` and `trig` under it),
-//! `activation`, `reduce`, `linalg`, [`conv`], `pool`, [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`,
-//! [`attention`], [`loss`] (with [`ctc`] and `similarity`), `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops),
-//! `assign`, `bitcast`, `blob` (files and borrowed memory), [`realize`], [`jit`], `display`.
+//! `activation`, `reduce` (with `scan`), `ranking` and `counting` (over `sort`), `linalg`, [`conv`], `pool`,
+//! [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`, [`attention`], [`loss`] (with [`ctc`] and `similarity`),
+//! `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops), `assign`, `bitcast`, `blob` (files and
+//! borrowed memory), [`realize`], [`jit`], `display`.
 
 mod activation;
 mod assign;
@@ -18,6 +19,7 @@ mod blob;
 mod composite;
 mod control;
 pub mod conv;
+mod counting;
 mod creation;
 pub mod ctc;
 mod derivative;
@@ -46,6 +48,7 @@ mod ranking;
 pub mod realize;
 mod rearrange;
 mod reduce;
+mod scan;
 pub mod shape;
 mod similarity;
 mod sort;
@@ -53,6 +56,7 @@ pub mod tensor;
 
 pub use attention::{Attention, Rope};
 pub use conv::Window;
+pub use counting::Unique;
 pub use creation::{Element, Nested};
 pub use ctc::Ctc;
 pub use error::{Call, Error, Result, call};

@@ -230,10 +230,8 @@ impl Tensor {
     #[track_caller]
     pub fn logcumsumexp(&self, dim: isize) -> Tensor {
         let _c = call("logcumsumexp");
-        // by the greatest of all: what is 88 (708) below it adds nothing to float32 (float64)
         self.along(dim, "logcumsumexp", |x, dim| {
-            let m = x.max(keepdim_of(dim)).detach();
-            (x - &m).exp().cumsum(dim).log() + m
+            crate::scan::prefix(&[x.clone()], dim, &|a, b| vec![a[0].logaddexp(&b[0])])[0].clone()
         })
     }
     #[track_caller]
@@ -272,9 +270,6 @@ pub(crate) fn last_records(x: &UOp, best: &UOp, axis: usize) -> UOp {
     hit.select(&places, &UOp::int(0, DType::I32)).scan_axis(Alu::Max, axis)
 }
 
-fn keepdim_of(dim: isize) -> Axes {
-    shape::keepdim(dim)
-}
 fn to_float_dtype(d: DType) -> DType {
     frit_uop::promote::to_float(d)
 }

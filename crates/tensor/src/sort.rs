@@ -141,7 +141,7 @@ impl Net {
         }
         let n = product(&dims[..dims.len() - 1]);
         self.n = n.as_int().unwrap_or(0);
-        self.v = out.reshape(&[n, self.width().clone()]).contiguous();
+        self.v = out.contiguous().reshape(&[n, self.width().clone()]);
     }
     /// Every block of `2^level` sorted, in registers.
     fn sort_blocks(&mut self, level: u32) {

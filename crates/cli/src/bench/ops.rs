@@ -94,7 +94,11 @@ pub fn benches() -> Vec<Bench> {
         idx.realize()?;
         moving(8.0 * 1024.0 * 768.0, || compute(table.embedding(&idx)))
     }));
-    for (name, dims) in [("sort_1024x1024", vec![1024, 1024]), ("sort_1000x1000", vec![1000, 1000]), ("sort_1m", vec![1 << 20])] {
+    for (name, dims) in [
+        ("sort_1024x1024", vec![1024, 1024]),
+        ("sort_1000x1000", vec![1000, 1000]),
+        ("sort_1m", vec![1 << 20]),
+    ] {
         v.push(Bench::new(name, move || {
             let x = randn(&dims)?;
             time(|| {

@@ -4,6 +4,7 @@ mod core;
 mod linalg;
 mod moving;
 mod neural;
+mod sorting;
 mod spectral;
 
 use frit::{Index, Tensor};
@@ -14,7 +15,8 @@ type Family = fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>;
 
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [Family; 5] = [core::apply, linalg::apply, moving::apply, neural::apply, spectral::apply];
+    const FAMILIES: [Family; 6] =
+        [core::apply, linalg::apply, moving::apply, neural::apply, sorting::apply, spectral::apply];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
