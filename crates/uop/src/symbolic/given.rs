@@ -142,7 +142,8 @@ fn arithmetic_given(x: &UOp, gate: &UOp) -> UOp {
 fn add_fact(c: &UOp, facts: &mut Vec<Fact>) {
     let (of, lo, hi) = if let Some((s, c, below)) = as_bound(c) {
         if below { (s, i128::MIN, c as i128 - 1) } else { (s, c as i128, i128::MAX) }
-    } else if let (Op::Eq, true) = (c.op, c.src[0].dtype.is_int())
+    } else if c.op == Op::Eq
+        && c.src[0].dtype.is_int()
         && let Some(v) = c.src[1].as_int()
     {
         (&c.src[0], v as i128, v as i128)
