@@ -13,7 +13,7 @@ use crate::index::{Basic, Index, Indices, basic, writable_places};
 use crate::operand::Operand;
 use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled, is_memory};
-use frit_uop::{DType, Op, ScatterMode, UOp};
+use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
@@ -135,10 +135,14 @@ fn written(op: &'static str, base: &UOp, view: &UOp, value: &UOp) -> Result<UOp>
     if is_memory(base) && ops.iter().all(|o| o.op != Op::Pad) {
         return Ok(base.after([view.store(value)]));
     }
-    // a value: turn the view round, and choose by place
+    Ok(replaced(base, &ops, value))
+}
+
+/// A base as a value, with another one at the places of a view: the view turned round, and a choice by place.
+fn replaced(base: &UOp, ops: &[UOp], value: &UOp) -> UOp {
     let back = |x: UOp| ops.iter().fold(x, |x, o| crate::gradient::movement(o, &x));
-    let hit = back(filled(view.shape(), UOp::int(1, DType::I32))).ne_(&UOp::int(0, DType::I32));
-    Ok(hit.select(&back(value.clone()), base))
+    let hit = back(filled(value.shape(), UOp::int(1, DType::I32))).ne_(&UOp::int(0, DType::I32));
+    hit.select(&back(value.clone()), base)
 }
 
 impl Tensor {
@@ -189,8 +193,9 @@ impl Tensor {
             }
         }
     }
-    /// Write a value at an index: what `at` reads, this writes. Integer tensors write in order, so of several values
-    /// for one place the last stays; a bool tensor of this shape writes where it is true.
+    /// Write a value at an index: what [`at`](Tensor::at) reads, this writes. Integer tensors write in order, so of
+    /// several values for one place the last stays. A bool tensor writes where it is true; it is computed at the call
+    /// only if there is a value for each place.
     ///
     /// ```
     /// # use frit_tensor::*;
@@ -203,12 +208,8 @@ impl Tensor {
     pub fn set(&self, idx: impl Into<Indices>, value: impl Into<Operand>) -> Tensor {
         let _c = call("set");
         let (idx, value) = (idx.into(), value.into());
-        if let [Index::Tensor(m)] = &idx.0[..]
-            && m.dtype() == DType::Bool
-        {
-            self.put(Operand::Tensor(m.where_(value, self)));
-        } else if idx.0.iter().any(|i| matches!(i, Index::Tensor(_))) {
-            let new = self.map(|x| scattered(x, &idx, &value));
+        if idx.is_advanced() {
+            let new = self.map(|x| put_at("set", x, &idx, &value, ScatterMode::Set));
             self.put(Operand::Tensor(new));
         } else {
             // the view's base is this tensor's base, or this tensor itself
@@ -221,6 +222,23 @@ impl Tensor {
             }
         }
         self.clone()
+    }
+    /// This with a value at an index, as a value: [`set`](Tensor::set) on a copy. With `accumulate` values are added,
+    /// all of them where several have one place.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::zeros([3]);
+    /// assert_eq!(x.index_put([1, 1], 2.0, true).to_vec::<f32>()?, [0.0, 4.0, 0.0]);
+    /// assert_eq!(x.index_put(0, 7.0, false).to_vec::<f32>()?, [7.0, 0.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn index_put(&self, idx: impl Into<Indices>, value: impl Into<Operand>, accumulate: bool) -> Tensor {
+        let _c = call("index_put");
+        let (idx, value) = (idx.into(), value.into());
+        let mode = if accumulate { ScatterMode::Combine(Alu::Add) } else { ScatterMode::Set };
+        self.map(|x| put_at("index_put", x, &idx, &value, mode))
     }
     /// See a base that was written through another view of it.
     fn refresh(&self, other: &Tensor) {
@@ -239,10 +257,52 @@ impl Tensor {
     }
 }
 
-/// A tensor with values at the places index tensors name.
-fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
-    let b: Basic = basic("set", x, idx)?;
-    let (at, moved, before) = writable_places("set", &b)?;
+/// A tensor with values at the places of an index, as a value.
+fn put_at(op: &'static str, x: &UOp, idx: &Indices, value: &Operand, mode: ScatterMode) -> Result<UOp> {
+    if let [Index::Tensor(m)] = &idx.0[..]
+        && m.dtype() == DType::Bool
+        && mode == ScatterMode::Set
+        && let Some(new) = chosen(op, x, &m.uop()?, value)?
+    {
+        return Ok(new);
+    }
+    let b: Basic = basic(op, x, &crate::mask::without_masks(op, x, idx)?)?;
+    let new = match b.tensors.is_empty() {
+        true => {
+            let v = fitted(op, value, &b.node)?;
+            if mode == ScatterMode::Set { v } else { b.node.bin(Alu::Add, &v) }
+        }
+        false => scattered(op, &b, value, mode)?,
+    };
+    let Some(ops) = chain(&b.node, x) else { return fail!(op, "the index is no view of the tensor") };
+    Ok(if ops.is_empty() { new } else { replaced(x, &ops, &new) })
+}
+
+/// Values where a mask is true, without counting them: if there is one value for all of them.
+fn chosen(op: &'static str, x: &UOp, mask: &UOp, value: &Operand) -> Result<Option<UOp>> {
+    let rank = mask.shape().len();
+    if rank == 0 || rank > x.shape().len() {
+        return Ok(None);
+    }
+    crate::mask::fits(op, mask.shape(), &x.shape()[..rank])?;
+    // what it writes: (how many are true, rest…)
+    let mut dims: SmallVec<[UOp; 4]> = SmallVec::from_elem(UOp::index(1), 1);
+    dims.extend(x.shape()[rank..].iter().cloned());
+    let v = value.node(op, x.dtype)?;
+    let alike = shape::broadcast(op, v.shape(), &dims).is_ok_and(|d| d == dims);
+    if !alike {
+        return Ok(None);
+    }
+    let v = fitted(op, value, &filled(&dims, UOp::int(0, x.dtype)))?.reshape(&dims[1..]);
+    let mut lines: SmallVec<[UOp; 4]> = mask.shape().iter().cloned().collect();
+    lines.resize(x.shape().len(), UOp::index(1));
+    let hit = mask.reshape(&lines).expand(x.shape());
+    Ok(Some(hit.select(&expand_to(&v, x.shape()), x)))
+}
+
+/// What the basic part of an index sees, with values at the places its index tensors name.
+fn scattered(op: &'static str, b: &Basic, value: &Operand, mode: ScatterMode) -> Result<UOp> {
+    let (at, moved, before) = writable_places(op, b)?;
     let n = b.tensors.len();
     let m: SmallVec<[UOp; 4]> = at.shape().iter().cloned().collect();
     let rest: SmallVec<[UOp; 4]> = moved.shape()[n..].iter().cloned().collect();
@@ -250,7 +310,7 @@ fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
     let mut seen: SmallVec<[UOp; 4]> = rest[..before].iter().cloned().collect();
     seen.extend(m.iter().cloned());
     seen.extend(rest[before..].iter().cloned());
-    let v = fitted("set", value, &filled(&seen, UOp::int(0, x.dtype)))?;
+    let v = fitted(op, value, &filled(&seen, UOp::int(0, b.node.dtype)))?;
     let axes: Vec<usize> =
         (before..before + m.len()).chain(0..before).chain(before + m.len()..seen.len()).collect();
     let v = v.permute(&axes);
@@ -258,13 +318,9 @@ fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
         |lead: UOp| -> SmallVec<[UOp; 4]> { std::iter::once(lead).chain(rest.iter().cloned()).collect() };
     let rows = moved.reshape(&flat(shape::product(&moved.shape()[..n])));
     let count = shape::product(&m);
-    let site = crate::error::site("set");
-    let new = rows.scatter(
-        &at.reshape(std::slice::from_ref(&count)),
-        &v.reshape(&flat(count)),
-        ScatterMode::Set,
-        site,
-    );
+    let site = crate::error::site(op);
+    let at = at.reshape(std::slice::from_ref(&count));
+    let new = rows.scatter(&at, &v.reshape(&flat(count)), mode, site);
     // back to where the dims were
     let axes: Vec<usize> = b.tensors.iter().map(|t| t.0).collect();
     let mut order = axes.clone();
@@ -273,6 +329,5 @@ fn scattered(x: &UOp, idx: &Indices, value: &Operand) -> Result<UOp> {
     for (i, &o) in order.iter().enumerate() {
         back[o] = i;
     }
-    let new = new.reshape(moved.shape()).permute(&back);
-    if b.node == *x { Ok(new) } else { written("set", x, &b.node, &new) }
+    Ok(new.reshape(moved.shape()).permute(&back))
 }

@@ -385,6 +385,22 @@ fn scatter(n: &UOp, g: &UOp) -> Result<Grads> {
             let share = div(g, &count);
             smallvec![Some(from_base.select(&share, &zero)), Some(from_val.select(&picked(&share), &zero))]
         }
+        ScatterMode::Combine(Alu::Mul) => {
+            // the product of all others: nothing if another is zero, else that of all that are not zero, without itself
+            let is_zero = |x: &UOp| x.eq_(&x.const_like(0));
+            let safe = |x: &UOp| is_zero(x).select(&one(x), x);
+            let product = safe(base).scatter(idx, &safe(val), mode, site);
+            let count = |x: &UOp| is_zero(x).cast(DType::I32);
+            let zeros = count(base).scatter(idx, &count(val), ScatterMode::Combine(Alu::Add), site);
+            let others = |x: &UOp, product: &UOp, zeros: &UOp| {
+                let alone = zeros.eq_(&count(x));
+                alone.select(&div(product, &safe(x)), &product.const_like(0))
+            };
+            smallvec![
+                Some(mul(g, &others(base, &product, &zeros))),
+                Some(mul(&picked(g), &others(val, &picked(&product), &picked(&zeros))))
+            ]
+        }
         ScatterMode::Combine(a) => {
             return fail!("gradient", "there is no gradient through a scatter by {a:?}");
         }

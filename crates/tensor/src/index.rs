@@ -7,7 +7,7 @@ use crate::error::{Error, Result, call, fail, site};
 use crate::movement::{cut, fixed, windows_dilated};
 use crate::reduce::along_axis;
 use crate::shape::{self, Dim, dim_as, dim_sub, show, show_all};
-use crate::tensor::{Tensor, align, check_devices, expand_to};
+use crate::tensor::{Tensor, check_devices, expand_to, filled};
 use frit_uop::{Alu, DType, ScatterMode, UOp};
 use smallvec::SmallVec;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -30,8 +30,11 @@ pub enum Index {
     Ellipsis,
     /// A new dim of size 1.
     NewAxis,
-    /// The elements an integer tensor names.
+    /// The elements an integer tensor names; of a bool tensor, which stands for as many dims as it has, those where it
+    /// is true.
     Tensor(Tensor),
+    /// A new dim: of size 1 if true, else empty.
+    Flag(bool),
 }
 
 /// As many full slices as are missing: `x.at((Ellipsis, 0))`.
@@ -67,6 +70,11 @@ impl From<Tensor> for Index {
         Index::Tensor(t)
     }
 }
+impl From<bool> for Index {
+    fn from(v: bool) -> Index {
+        Index::Flag(v)
+    }
+}
 impl From<RangeFull> for Index {
     fn from(_: RangeFull) -> Index {
         Index::Slice { start: None, end: None, step: 1 }
@@ -83,6 +91,15 @@ macro_rules! index_from {
     )*};
 }
 index_from!(i32, i64, isize, usize, Dim);
+/// A list is what a vector of it is: `x.at([2, 0, 2])`, `x.at([true, false])`.
+macro_rules! index_from_list {
+    ($($t:ty as $e:ty),*) => {$(
+        impl<const N: usize> From<[$t; N]> for Index { #[track_caller] fn from(v: [$t; N]) -> Index { Index::from(&v[..]) } }
+        impl From<&[$t]> for Index { #[track_caller] fn from(v: &[$t]) -> Index { Index::Tensor(Tensor::from_slice(&v.iter().map(|&v| v as $e).collect::<Vec<_>>())) } }
+        impl From<Vec<$t>> for Index { #[track_caller] fn from(v: Vec<$t>) -> Index { Index::from(&v[..]) } }
+    )*};
+}
+index_from_list!(i32 as i32, i64 as i64, isize as i64, usize as i64, bool as bool);
 /// One past an included end; past -1 there is no end.
 fn past(end: Dim) -> Option<Dim> {
     if end == -1 { None } else { Some(end + 1) }
@@ -112,6 +129,14 @@ indices_from_tuple!(A 0, B 1, C 2);
 indices_from_tuple!(A 0, B 1, C 2, D 3);
 indices_from_tuple!(A 0, B 1, C 2, D 3, E 4);
 indices_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+indices_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+indices_from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+impl Indices {
+    /// Whether elements are named by tensors, so that the result is no view.
+    pub(crate) fn is_advanced(&self) -> bool {
+        self.0.iter().any(|i| matches!(i, Index::Tensor(_) | Index::Flag(_)))
+    }
+}
 
 /// The result of the basic part of an index: a view, and which of its dims index tensors replace.
 pub(crate) struct Basic {
@@ -122,7 +147,8 @@ pub(crate) struct Basic {
 /// Apply ints, slices, ellipsis and new axes; leave index tensors to be applied.
 pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
     let rank = x.shape().len();
-    let used = idx.0.iter().filter(|i| !matches!(i, Index::Ellipsis | Index::NewAxis)).count();
+    let used =
+        idx.0.iter().filter(|i| !matches!(i, Index::Ellipsis | Index::NewAxis | Index::Flag(_))).count();
     if used > rank {
         return fail!(op, "{used} indices for shape {}", show_all(x.shape()));
     }
@@ -152,14 +178,14 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
                 dims.push(node.shape()[at].clone());
                 at += 1;
             }
+            Index::Flag(v) => {
+                tensors.push((dims.len(), filled(&[UOp::index(*v as i64)], UOp::int(0, DType::I32))));
+                dims.push(UOp::index(1));
+            }
             Index::Tensor(t) => {
                 let t = t.uop()?;
                 if !t.dtype.is_int() {
-                    return fail!(
-                        op,
-                        "an index tensor must be of integers, not {} (for bools: masked_select)",
-                        t.dtype
-                    );
+                    return fail!(op, "an index tensor must be of integers or bools, not {}", t.dtype);
                 }
                 tensors.push((dims.len(), t));
                 dims.push(node.shape()[at].clone());
@@ -244,12 +270,12 @@ fn slice(
 }
 
 /// The integer type that holds places in `n` elements.
-fn place_dtype(n: &UOp) -> DType {
+pub(crate) fn place_dtype(n: &UOp) -> DType {
     if n.bounds.1 > i32::MAX as i128 { DType::I64 } else { DType::I32 }
 }
 
 /// Negative indices counted from the end; places outside become -1, which no access accepts.
-fn checked(idx: &UOp, n: &UOp, dtype: DType) -> UOp {
+pub(crate) fn checked(idx: &UOp, n: &UOp, dtype: DType) -> UOp {
     let wide = if idx.dtype.size() == 8 { DType::I64 } else { dtype };
     let n = dim_as(n, wide);
     let i = idx.cast(wide);
@@ -372,7 +398,11 @@ pub(crate) fn scatter_along(
 
 impl Tensor {
     /// Elements by place, as numpy and torch do: integers, slices, `step(slice, n)`, [`Ellipsis`], [`NewAxis`],
-    /// integer tensors, and mixtures.
+    /// integer tensors or lists, bool tensors, and mixtures. Index tensors broadcast together; their dims stand where
+    /// the first one was if they are side by side, else in front. With integers and slices alone it is a view.
+    ///
+    /// A bool tensor stands for as many dims as it has. How many elements it picks depends on data, so it is computed
+    /// at the call.
     ///
     /// ```
     /// # use frit_tensor::*;
@@ -380,18 +410,30 @@ impl Tensor {
     /// assert_eq!(x.at((1, 2)).item::<i32>()?, 6);
     /// assert_eq!(x.at((.., -1)).to_vec::<i32>()?, [3, 7, 11]);
     /// assert_eq!(x.at((0, step(.., -2))).to_vec::<i32>()?, [3, 1]);
-    /// assert_eq!(x.at(Tensor::new([2, 0])).shape(), [2, 4]);
+    /// assert_eq!(x.at([2, 0]).shape(), [2, 4]);
+    /// assert_eq!(x.at((.., [0, 2], NewAxis)).shape(), [3, 2, 1]);
+    /// assert_eq!(x.at(x.gt(8)).to_vec::<i32>()?, [9, 10, 11]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn at(&self, idx: impl Into<Indices>) -> Tensor {
         let _c = call("index");
         let idx = idx.into();
-        if idx.0.iter().any(|i| matches!(i, Index::Tensor(_))) {
-            self.map(|x| advanced("index", &basic("index", x, &idx)?))
-        } else {
-            self.seen(|x| Ok(basic("index", x, &idx)?.node))
+        if !idx.is_advanced() {
+            return self.seen(|x| Ok(basic("index", x, &idx)?.node));
         }
+        self.map(|x| advanced("index", &basic("index", x, &crate::mask::without_masks("index", x, &idx)?)?))
+    }
+    /// One slice along an axis, which goes away: `x.select(1, -1)` is `x.at((.., -1))`. A view.
+    #[track_caller]
+    pub fn select(&self, dim: isize, place: isize) -> Tensor {
+        let _c = call("select");
+        self.seen(|x| {
+            let axis = shape::axis("select", dim, x.shape().len())?;
+            let mut idx: SmallVec<[Index; 4]> = SmallVec::from_elem(Index::from(..), axis);
+            idx.push(place.into());
+            Ok(basic("select", x, &Indices(idx))?.node)
+        })
     }
     /// Rows named by an integer tensor of any shape: of `(n, rest…)` and `(m…)` makes `(m…, rest…)`. The tensor is
     /// the table, as in `weight.embedding(&tokens)`.
@@ -432,119 +474,27 @@ impl Tensor {
         let _c = call("take");
         self.flatten(0, -1).picked("take", idx)
     }
-    /// This with `src[i][j]` put at `[index[i][j]][j]` (for dim 0); of several for one place the last stays.
+    /// Elements along an axis by places, the other dims of both broadcast: `x.take_along_dim(&x.argsort(1, false), 1)`
+    /// is sorted.
     #[track_caller]
-    pub fn scatter(&self, dim: isize, idx: &Tensor, src: &Tensor) -> Tensor {
-        self.scatter_mode("scatter", dim, idx, src, ScatterMode::Set)
-    }
-    /// This with `src[i][j]` added at `[index[i][j]][j]` (for dim 0), in order.
-    #[track_caller]
-    pub fn scatter_add(&self, dim: isize, idx: &Tensor, src: &Tensor) -> Tensor {
-        self.scatter_mode("scatter_add", dim, idx, src, ScatterMode::Combine(Alu::Add))
-    }
-    /// This combined with `src` at places of an axis: "sum", "prod", "amax" or "amin".
-    #[track_caller]
-    pub fn scatter_reduce(&self, dim: isize, idx: &Tensor, src: &Tensor, how: &str) -> Tensor {
-        let _c = call("scatter_reduce");
-        let alu = match how {
-            "sum" => Alu::Add,
-            "prod" => Alu::Mul,
-            "amax" => Alu::Max,
-            "amin" => Alu::Min,
-            _ => {
-                return Tensor::failed(Error::new(
-                    "scatter_reduce",
-                    format!("{how:?} is not sum, prod, amax or amin"),
-                ));
-            }
-        };
-        self.scatter_mode("scatter_reduce", dim, idx, src, ScatterMode::Combine(alu))
-    }
-    #[track_caller]
-    fn scatter_mode(
-        &self,
-        op: &'static str,
-        dim: isize,
-        idx: &Tensor,
-        src: &Tensor,
-        mode: ScatterMode,
-    ) -> Tensor {
-        let _c = call(op);
+    pub fn take_along_dim(&self, idx: &Tensor, dim: isize) -> Tensor {
+        let _c = call("take_along_dim");
         self.map(|x| {
-            let (a, i, v) = (shape::axis(op, dim, x.shape().len())?, idx.uop()?, src.uop()?);
-            if v.dtype != x.dtype {
-                return fail!(op, "values of {} into {}; cast one", v.dtype, x.dtype);
+            let (op, i) = ("take_along_dim", idx.uop()?);
+            let rank = x.shape().len();
+            let axis = shape::axis(op, dim, rank)?;
+            if i.shape().len() != rank {
+                return fail!(op, "index of shape {} for shape {}", show_all(i.shape()), show_all(x.shape()));
             }
-            if !v.shape().is_empty() && v.shape() != i.shape() {
-                return fail!(
-                    op,
-                    "values of shape {} and index of shape {}",
-                    show_all(v.shape()),
-                    show_all(i.shape())
-                );
-            }
-            check_devices(op, &[x.clone(), i.clone(), v.clone()])?;
-            scatter_along(op, x, a, &i, &v, mode)
+            let spread = |t: &UOp| -> Result<UOp> {
+                let (mut a, mut b): (Vec<UOp>, Vec<UOp>) = (x.shape().to_vec(), i.shape().to_vec());
+                (a[axis], b[axis]) = (UOp::index(1), UOp::index(1));
+                let mut dims = shape::broadcast(op, &a, &b)?;
+                dims[axis] = t.shape()[axis].clone();
+                Ok(expand_to(t, &dims))
+            };
+            gather_along(op, &spread(x)?, axis, &spread(&i)?)
         })
-    }
-    /// This with slices of `src` added along an axis at the places a vector of integers names.
-    #[track_caller]
-    pub fn index_add(&self, dim: isize, idx: &Tensor, src: &Tensor) -> Tensor {
-        let _c = call("index_add");
-        let moved = self.movedim(dim, 0);
-        let vals = src.movedim(dim, 0);
-        let out = moved.map(|x| {
-            let (i, v) = (idx.uop()?, vals.uop()?);
-            let [m] = i.shape() else { return fail!("index_add", "index of shape {}", show_all(i.shape())) };
-            let fits = v.shape().first() == Some(m) && v.shape()[1..] == x.shape()[1..];
-            if !fits || v.dtype != x.dtype || !i.dtype.is_int() {
-                return fail!(
-                    "index_add",
-                    "{} {} into {} {} at {} places of type {}",
-                    v.dtype,
-                    show_all(v.shape()),
-                    x.dtype,
-                    show_all(x.shape()),
-                    show(m),
-                    i.dtype
-                );
-            }
-            check_devices("index_add", &[x.clone(), i.clone(), v.clone()])?;
-            let n = &x.shape()[0];
-            let at = checked(&i, n, place_dtype(n));
-            Ok(x.scatter(&at, &v, ScatterMode::Combine(Alu::Add), site("index_add")))
-        });
-        out.movedim(0, dim)
-    }
-    /// Where elements are not zero: one row of coordinates for each, int32. Computes.
-    #[track_caller]
-    pub fn nonzero(&self) -> Result<Tensor> {
-        let _c = call("nonzero");
-        let dims = self.dims()?;
-        let hits = self.ne(0).to_vec::<bool>()?;
-        let mut out: Vec<i32> = vec![];
-        let mut n = 0;
-        for (i, _) in hits.iter().enumerate().filter(|(_, h)| **h) {
-            let (mut rest, mut coords) = (i, vec![]);
-            for &d in dims.iter().rev() {
-                coords.push((rest % d) as i32);
-                rest /= d;
-            }
-            out.extend(coords.iter().rev());
-            n += 1;
-        }
-        let t = Tensor::from_vec(out, [n, dims.len()]);
-        t.check().map(|_| t)
-    }
-    /// The elements where the mask is true, as a vector. Computes the mask.
-    #[track_caller]
-    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
-        let _c = call("masked_select");
-        let [x, m] = align("masked_select", [self.uop()?, mask.uop()?])?;
-        let hits = Tensor::of(Ok(m)).expand(Tensor::of(Ok(x.clone())).shape()).ne(0).to_vec::<bool>()?;
-        let places: Vec<i32> = (0..hits.len()).filter(|&i| hits[i]).map(|i| i as i32).collect();
-        let t = Tensor::of(Ok(x)).take(&Tensor::from_slice(&places));
-        t.check().map(|_| t)
     }
 }
 

@@ -5,7 +5,7 @@
 //! `(&x * &w).sum(1).relu()` has no `?` in it.
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
-//! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`], `elementwise` (with `composite` and `trig` under it),
+//! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`] (with `mask`, `scatter`), `elementwise` (with `composite` and `trig` under it),
 //! `activation`, `reduce` (with `scan`), `ranking` and `counting` (over `sort`), `linalg`, [`conv`], `pool`,
 //! [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`, [`attention`], [`loss`] (with [`ctc`] and `similarity`),
 //! `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops), `assign`, `bitcast`, `blob` (files and
@@ -38,6 +38,7 @@ pub mod interpolate;
 pub mod jit;
 pub mod linalg;
 pub mod loss;
+mod mask;
 mod movement;
 mod norm;
 pub mod operand;
@@ -49,6 +50,7 @@ pub mod realize;
 mod rearrange;
 mod reduce;
 mod scan;
+mod scatter;
 pub mod shape;
 mod similarity;
 mod sort;

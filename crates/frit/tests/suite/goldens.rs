@@ -132,7 +132,7 @@ macro_rules! families {
         const RUN: &[&str] = &[$(stringify!($family)),*];
     };
 }
-families! { core, linalg, moving, neural, sorting, spectral }
+families! { core, indexing, linalg, moving, neural, sorting, spectral }
 
 /// Every kernel of every family with its buffers at pages that cannot be touched: an access outside one ends the
 /// process.

@@ -1,6 +1,7 @@
 //! The ops of the golden files, spelled as methods of `Tensor`: a file for each family.
 
 mod core;
+mod indexing;
 mod linalg;
 mod moving;
 mod neural;
@@ -15,8 +16,8 @@ type Family = fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>;
 
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [Family; 6] =
-        [core::apply, linalg::apply, moving::apply, neural::apply, sorting::apply, spectral::apply];
+    const FAMILIES: [Family; 7] =
+        [core::apply, indexing::apply, linalg::apply, moving::apply, neural::apply, sorting::apply, spectral::apply];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
