@@ -123,7 +123,8 @@ macro_rules! families {
 }
 
 /// Families of ops, each a file.
-pub const FAMILIES: &[(&str, &[u8])] = families!["core", "indexing", "linalg", "moving", "neural", "sorting", "spectral"];
+pub const FAMILIES: &[(&str, &[u8])] =
+    families!["core", "indexing", "linalg", "moving", "neural", "sorting", "spectral"];
 
 /// The cases of a family, in the order of its file.
 pub fn family(name: &str) -> Vec<Case> {
