@@ -16,8 +16,15 @@ type Family = fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>;
 
 /// Apply the case's op to its inputs, recipes already applied. `None` where `Tensor` does not have the op.
 pub fn apply(case: &Case, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
-    const FAMILIES: [Family; 7] =
-        [core::apply, indexing::apply, linalg::apply, moving::apply, neural::apply, sorting::apply, spectral::apply];
+    const FAMILIES: [Family; 7] = [
+        core::apply,
+        indexing::apply,
+        linalg::apply,
+        moving::apply,
+        neural::apply,
+        sorting::apply,
+        spectral::apply,
+    ];
     FAMILIES.iter().find_map(|family| family(case, inputs))
 }
 
