@@ -97,6 +97,27 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn a_caller_that_flushes_subnormals_gets_them_all_the_same() {
+    let device = cpu(1);
+    let half =
+        "float *o = b[0]; const float *x = b[1]; for (int64_t i = begin; i < end; i++) o[i] = x[i] * 0.5f;";
+    let loaded = device.load(&kernel("halve", 2, 2, 0, half)).unwrap();
+    let (out, x) = (floats(&device, &[0.0; 2]), floats(&device, &[f32::MIN_POSITIVE, 1e-40]));
+    let (mut own, flush) = (0u32, 0x9fc0u32);
+    // SAFETY: the control word is read, then flush-to-zero and subnormals-as-zero are set in it, then it is put back.
+    unsafe {
+        std::arch::asm!("stmxcsr [{}]", in(reg) &mut own);
+        std::arch::asm!("ldmxcsr [{}]", in(reg) &flush);
+    }
+    let launched = loaded.launch(&[&out, &x], &[], dims(2));
+    // SAFETY: as above.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &own) };
+    launched.unwrap();
+    assert_eq!(read(&out), [f32::MIN_POSITIVE * 0.5, 1e-40 * 0.5]);
+}
+
+#[test]
 fn a_kernel_is_compiled_loaded_and_shared_out() {
     let cpu = cpu(2);
     let n = 100_003;

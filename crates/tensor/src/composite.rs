@@ -22,49 +22,39 @@ pub(crate) fn one(x: &UOp) -> UOp {
     x.const_like(1)
 }
 
-/// An odd function from its values at magnitudes; at zero it is x, so that -0.0 stays and the slope there is 1.
-fn odd(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
-    let negative = x.lt(&x.const_like(0));
-    let y = f(&negative.select(&neg(x), x));
-    x.eq_(&x.const_like(0)).select(x, &negative.select(&neg(&y), &y))
-}
-
 /// Where the square of x would say no more, and might overflow.
 fn large(x: &UOp) -> UOp {
     number(if x.dtype == DType::F64 { 3e8 } else { 1e5 }, x.dtype).lt(x)
 }
 
-/// `log(2x)`.
-fn log_of_twice(x: &UOp) -> UOp {
-    add(&x.un(Alu::Log), &number(std::f64::consts::LN_2, x.dtype))
+/// `log(2x)` where x is `large`; elsewhere a number that counts for nothing, in the gradient too.
+fn log_of_twice(x: &UOp, large: &UOp) -> UOp {
+    add(&large.select(x, &one(x)).un(Alu::Log), &number(std::f64::consts::LN_2, x.dtype))
 }
 
-/// Inverse hyperbolic sine: `log1p(a + a² / (1 + sqrt(1 + a²)))`, which cancels nowhere.
+/// Inverse hyperbolic sine of the magnitude a: `log1p(a + a² / (1 + sqrt(1 + a²)))`, which cancels nowhere, with the
+/// sign; at zero it is x, so that -0.0 stays and the slope there is 1.
 pub(crate) fn asinh(x: &UOp) -> UOp {
-    odd(x, |a| {
-        let large = large(a);
-        let s = large.select(&one(a), a);
-        let square = mul(&s, &s);
-        let root = add(&square, &one(a)).un(Alu::Sqrt);
-        let near = add(&s, &div(&square, &add(&root, &one(a)))).un(Alu::Log1p);
-        large.select(&log_of_twice(a), &near)
-    })
+    let negative = x.lt(&x.const_like(0));
+    let a = negative.select(&neg(x), x);
+    let large = large(&a);
+    let s = large.select(&one(x), &a);
+    let square = mul(&s, &s);
+    let root = add(&square, &one(x)).un(Alu::Sqrt);
+    let near = add(&s, &div(&square, &add(&root, &one(x)))).un(Alu::Log1p);
+    let y = large.select(&log_of_twice(&a, &large), &near);
+    x.eq_(&x.const_like(0)).select(x, &negative.select(&neg(&y), &y))
 }
 
-/// Inverse hyperbolic cosine: `log1p(t + sqrt(t (t + 2)))`, t = x - 1.
+/// Inverse hyperbolic cosine: `log1p(t + sqrt(t) sqrt(t + 2))`, t = x - 1.
 pub(crate) fn acosh(x: &UOp) -> UOp {
     let large = large(x);
     let t = sub(&large.select(&x.const_like(2), x), &one(x));
-    let root = mul(&t, &add(&t, &x.const_like(2))).un(Alu::Sqrt);
-    // the root is of a positive number below -1 too
-    let inside = x.lt(&one(x)).select(&number(f64::NAN, x.dtype), &add(&t, &root));
-    large.select(&log_of_twice(x), &inside.un(Alu::Log1p))
+    let root = mul(&t.un(Alu::Sqrt), &add(&t, &x.const_like(2)).un(Alu::Sqrt));
+    large.select(&log_of_twice(x, &large), &add(&t, &root).un(Alu::Log1p))
 }
 
-/// Inverse hyperbolic tangent: `log1p(2a / (1 - a)) / 2`.
+/// Inverse hyperbolic tangent: `(log(1 + x) - log(1 - x)) / 2`, whose terms have the same sign.
 pub(crate) fn atanh(x: &UOp) -> UOp {
-    odd(x, |a| {
-        let ratio = div(&add(a, a), &sub(&one(a), a));
-        mul(&ratio.un(Alu::Log1p), &number(0.5, a.dtype))
-    })
+    mul(&sub(&x.un(Alu::Log1p), &neg(x).un(Alu::Log1p)), &number(0.5, x.dtype))
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! |x| < 7/8:  erf(x) = x + x p(x^2)                          else:  1 - erfc(1) exp(t p(t)), t = |x| - 1
-//! |x| >= 1/2: erfc|x| = exp(-x^2) k p((|x| - k) / (|x| + k)) / (|x| + k)      else:  1 - erf(x)
+//! |x| >= 0.8: erfc|x| = exp(-x^2) k p((|x| - k) / (|x| + k)) / (|x| + k)      else:  1 - erf(x)
 //! ```
 //!
 //! erf near 1 leaves the exponential little to say; for erfc it says everything, so x^2 is a pair there.
@@ -140,6 +140,6 @@ fn erfc(x: &UOp) -> Option<UOp> {
     let q = (&inside - &k) * &inverse;
     let p = f.poly(&q, f.pick(&ERFC_F32[..], &ERFC_F64[..])) * k * inverse;
     let far = scale(f, &fma(&high, &p, &(low * &p)), &t);
-    let value = abs.lt(&f.c(0.5)).select(&(&one - near_zero(f, &abs)), &far);
+    let value = abs.lt(&f.c(0.8125)).select(&(&one - near_zero(f, &abs)), &far);
     Some(x.lt(&f.c(0.0)).select(&(f.c(2.0) - &value), &value))
 }

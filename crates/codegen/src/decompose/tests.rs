@@ -175,7 +175,7 @@ const FUNCTIONS: &[Function] = &[
     (Alu::Tanh, f64::tanh, 1.0, 2.0),
     (Alu::Sigmoid, frit_abi::elementary::sigmoid, 1.0, 2.0),
     (Alu::Erf, frit_abi::elementary::erf, 1.0, 2.0),
-    (Alu::Erfc, frit_abi::elementary::erfc, 3.0, 4.0),
+    (Alu::Erfc, frit_abi::elementary::erfc, 5.0, 6.0),
     (Alu::Rsqrt, |x| 1.0 / x.sqrt(), 1.0, 2.0),
 ];
 

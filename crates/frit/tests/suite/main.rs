@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! accuracy     every function and long reduction within its bound
+//! numerics     extremes, integers, conversions, promotion
 //! goldens      every op against torch's values, forward and gradient, on every device, with random opts
 //! evaluator    the same graphs by the evaluator
 //! factors      linear algebra beyond the vectors
@@ -29,6 +30,7 @@ mod fusion;
 mod goldens;
 mod loops;
 mod memory;
+mod numerics;
 mod ops;
 mod programs;
 mod support;

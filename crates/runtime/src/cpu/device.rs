@@ -4,6 +4,7 @@ use super::allocator::Allocator;
 use super::compiler::{Compiler, Source};
 use super::image::LoadedImage;
 use super::pool::{self, Pool};
+use super::rounding::in_default_mode;
 use super::{native, scratch, target};
 use crate::cache::{self, DiskCache};
 use crate::env::{self, CacheSetting};
@@ -231,12 +232,12 @@ impl CpuKernel {
                 // SAFETY: the kernel gets what its ABI asks for: as many buffers and variables as it has parameters,
                 // each buffer at least as large as stated and reachable from here, scratch of this thread, a status
                 // word. Everything outlives the call. Kernels are made by our own compiler to stay inside.
-                unsafe {
+                in_default_mode(|| unsafe {
                     match self.is_native {
                         true => native(bufs, vars, scratch, status, begin, end),
                         false => entry(bufs, vars, scratch, status, begin, end),
                     }
-                }
+                })
             };
             if scratch::with_scratch(self.scratch, call).is_none() {
                 no_scratch.store(true, Relaxed);

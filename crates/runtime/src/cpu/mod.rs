@@ -9,6 +9,7 @@ pub mod image;
 pub mod libcalls;
 pub mod native;
 pub mod pool;
+mod rounding;
 pub mod scratch;
 pub mod target;
 
