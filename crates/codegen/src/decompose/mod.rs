@@ -13,16 +13,11 @@
 //!
 //! What stays as it is, for the renderer to refuse: 64-bit integers on a target without them.
 //!
-//! Greatest errors in units in the last place, all magnitudes, special values as C's functions have them (measured in C:
-//! float32 over all or every sixteenth argument, `pow` and float64 sampled; `tests.rs` holds them to 1):
-//!
-//! | | exp | exp2 | log | log2 | sin | cos | pow |
-//! |---|---|---|---|---|---|---|---|
-//! | float32 | 0.91 | 0.88 | 0.61 | 0.68 | 0.75 | 0.85 | 0.94 |
-//! | float64 | 0.80 | 0.75 | 0.55 | 0.62 | 0.62 | 0.62 | 0.94 |
+//! Errors in units in the last place are in docs/numerics.md, as `frit accuracy` measures them; `tests.rs` holds them
+//! here, without a device.
 //!
 //! They lean on `MulAcc` for exact products; where a target has none it becomes a multiply and an add, and the last
-//! digit of `log2`, `sin`, `cos` and (more) `pow` suffers.
+//! digits of most functions suffer.
 
 mod basic;
 mod divide;

@@ -133,7 +133,11 @@ impl Twofold {
             return (self - 1.0.into()).log1p();
         }
         // away from the ends of the range
-        let n = if self.0 < 1e-290 { 1000 } else { 0 };
+        let n = match self.0 {
+            x if x < 1e-290 => 1000,
+            x if x > 1e290 => -1000,
+            _ => 0,
+        };
         let x = self.scale(n);
         let mut y: Twofold = x.0.ln().into();
         for _ in 0..2 {
