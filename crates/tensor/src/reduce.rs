@@ -67,6 +67,21 @@ impl Tensor {
     pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
         self.reduce("sum", axes.into(), |x, a| Ok(reduce_node(x, Alu::Add, a)))
     }
+    /// The sum over axes, accumulated in a type of one's choice and given in it: float64 for more digits, the type itself
+    /// to save the wider accumulator.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([200, 100]).cast(DType::U8);
+    /// assert_eq!(x.sum(..).item::<u32>()?, 300);
+    /// assert_eq!(x.sum_as(.., DType::U8).item::<u8>()?, 44); // wraps
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn sum_as(&self, axes: impl Into<Axes>, dtype: DType) -> Tensor {
+        let _c = call("sum");
+        self.cast(dtype).reduce("sum", axes.into(), |x, a| Ok(x.reduce_axes(Alu::Add, a)))
+    }
     /// The product over axes.
     #[track_caller]
     pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {

@@ -99,6 +99,19 @@ impl Tensor {
         let _c = call("matmul");
         self.map(|a| matmul(a, &o.uop()?))
     }
+    /// The matrix product computed and given in a type of one's choice (small floats still accumulate in float32).
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([[300.0, 300.0]]).cast(DType::F16);
+    /// assert_eq!(x.matmul_as(&x.t(), DType::F32).to_vec::<f32>()?, [180000.0]); // beyond float16
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul_as(&self, o: &Tensor, dtype: DType) -> Tensor {
+        let _c = call("matmul");
+        self.cast(dtype).matmul(&o.cast(dtype))
+    }
     /// The same as [`Tensor::matmul`].
     #[track_caller]
     pub fn dot(&self, o: &Tensor) -> Tensor {
