@@ -244,6 +244,8 @@ pub struct Info {
     pub remake: Option<Inst>,
     /// May not go to memory: it exists for one instruction.
     pub pinned: bool,
+    /// It went to memory: its uses are registers of their own.
+    pub is_spilled: bool,
 }
 
 /// A kernel in machine instructions.
@@ -264,7 +266,7 @@ pub struct Program {
 impl Program {
     /// A new register.
     pub fn reg(&mut self, class: Class, size: Size) -> Reg {
-        self.regs.push(Info { class, size, remake: None, pinned: false });
+        self.regs.push(Info { class, size, remake: None, pinned: false, is_spilled: false });
         Reg(self.regs.len() as u32 - 1)
     }
     /// Bytes in the frame, aligned to their size.

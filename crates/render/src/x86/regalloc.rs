@@ -240,7 +240,16 @@ fn loops(insts: &[Inst]) -> Vec<(u32, u32)> {
 fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
     let mut homes: FxHashMap<Reg, Home> = FxHashMap::default();
     for &r in spilled {
-        let home = match program.regs[r.0 as usize].remake.clone() {
+        program.regs[r.0 as usize].is_spilled = true;
+    }
+    for &r in spilled {
+        // an address that is in memory itself is no help
+        let there = |inst: &Inst| {
+            let mut all = true;
+            inst.each(|x, is_read| all &= !(is_read && program.regs[x.0 as usize].is_spilled));
+            all
+        };
+        let home = match program.regs[r.0 as usize].remake.clone().filter(there) {
             Some(inst) => Home::Made(inst),
             None => {
                 let bytes = program.regs[r.0 as usize].size.bytes().max(8);

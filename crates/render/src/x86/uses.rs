@@ -199,7 +199,14 @@ impl Uses {
             }
             let Some((_, users)) = self.of.get(n) else { continue };
             let last = users.iter().max().copied().unwrap_or(at);
-            let here = users.iter().all(|u| self.block[*u] == self.block[at]);
+            // a user that only renames the register, or takes a lane of it, hands it on to users of its own
+            let is_last = |u: &usize| match &steps[*u] {
+                Step::Do(u) => {
+                    u.op == Op::Store || u.op.alu().is_some() && !matches!(u.op, Op::Shl | Op::Shr)
+                }
+                _ => false,
+            };
+            let here = users.iter().all(|u| self.block[*u] == self.block[at] && is_last(u));
             if here && !writes.iter().any(|w| (at..last).contains(w)) {
                 self.lasting.insert(n.clone());
             }

@@ -248,21 +248,21 @@ impl Select<'_> {
         };
         let row = rows[(!scalar) as usize * 2 + (d == DType::F64) as usize];
         let is_number = |s: &UOp| s.as_scalar().is_some_and(|s| !s.as_f64().is_nan());
-        if is_number(&n.src[1]) {
-            return self.v2(row, size, b, a);
-        }
-        let m = self.v2(row, size, a, b);
         if is_number(&n.src[0]) {
+            return self.v2(row, size, a, b);
+        }
+        let m = self.v2(row, size, b, a);
+        if is_number(&n.src[1]) {
             return m;
         }
-        // a where it is NaN itself
+        // b where it is NaN itself: the first operand may be an accumulator, which this does not wait for
         let wide = d == DType::F64;
         if self.isa == Isa::Avx512 {
-            let k = self.v2k(if wide { t::CMPPD_K } else { t::CMPPS_K }, size, a, r(a, size), Some(3));
-            return self.blend_mask(d, size, k, a, m);
+            let k = self.v2k(if wide { t::CMPPD_K } else { t::CMPPS_K }, size, b, r(b, size), Some(3));
+            return self.blend_mask(d, size, k, b, m);
         }
-        let g = self.v2i(if wide { t::CMPPD } else { t::CMPPS }, size, a, a, 3);
-        self.blend(d, size, g, a, m)
+        let g = self.v2i(if wide { t::CMPPD } else { t::CMPPS }, size, b, b, 3);
+        self.blend(d, size, g, b, m)
     }
     /// x, and 0 where it is NaN.
     pub fn without_nan(&mut self, d: DType, size: Size, x: Reg) -> Reg {

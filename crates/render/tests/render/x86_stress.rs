@@ -65,6 +65,51 @@ fn values_that_do_not_fit_the_registers_go_to_the_stack() {
 }
 
 #[test]
+fn addresses_and_what_was_loaded_from_them_go_to_the_stack_together() {
+    // a loop whose 40 loads each have an index of their own; loads and indices are all used again at the end
+    let n = 40usize;
+    let (out, a) = (UOp::param(0, 64, F), UOp::param(1, 4096, F));
+    let (picks, out_picks) = (UOp::param(2, n, DType::I32), UOp::param(3, 1, DType::I32));
+    let r = range(8, 0);
+    let (mut nodes, mut loads, mut places) = (vec![], vec![], vec![]);
+    for i in 0..n {
+        let p = picks.at(&int(i as i64)).load();
+        let place = p.bin(Alu::And, &int(4087));
+        let x = a.at_lanes(&place, 8).load();
+        nodes.extend([p, place.clone(), x.clone()]);
+        loads.push(x);
+        places.push(place);
+    }
+    let mut sum = loads[0].clone();
+    for x in loads.iter().chain(loads.iter().rev()) {
+        sum = &sum + x;
+        nodes.push(sum.clone());
+    }
+    let mut mixed = places[0].clone();
+    for p in &places[1..] {
+        mixed = mixed.bin(Alu::Xor, p);
+        nodes.push(mixed.clone());
+    }
+    let at = &r * 8;
+    nodes.extend([at.clone(), out.at_lanes(&at, 8).store(&sum), out_picks.at(&int(0)).store(&mixed)]);
+    let mut seen = rustc_hash::FxHashSet::default();
+    let steps: Vec<Step> = nodes.into_iter().filter(|n| seen.insert(n.clone())).map(Step::Do).collect();
+    let steps = looped(&r, steps);
+    let v: Vec<f32> = (0..4096).map(|i| (i % 9) as f32).collect();
+    let rows: Vec<i32> = (0..n as i32).map(|i| i * 101 + 3).collect();
+    let row_bytes: Vec<u8> = rows.iter().flat_map(|x| x.bytes()).collect();
+    let at = |i: usize, k: usize| v[(rows[i] & 4087) as usize + k % 8];
+    let want: Vec<f32> = (0..64).map(|k| at(0, k) + 2.0 * (0..n).map(|i| at(i, k)).sum::<f32>()).collect();
+    let mixed = rows.iter().fold(0, |m, p| m ^ (p & 4087));
+    for target in levels() {
+        let bufs = [vec![0; 256], bytes(&v), row_bytes.clone(), vec![0; 4]];
+        let got = run_native(&linear(steps.clone()), &target, &bufs, &[], 1).unwrap();
+        assert_eq!(floats(&got[0]), want, "{}", target.name);
+        assert_eq!(i32::of(&got[3]), mixed, "{}", target.name);
+    }
+}
+
+#[test]
 fn masks_that_do_not_fit_the_registers_go_to_the_stack() {
     // twelve comparisons live at once, eight at a time in each of two values
     let (out, a) = (UOp::param(0, 16, F), UOp::param(1, 16, F));
