@@ -3,7 +3,7 @@
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
-use frit_uop::{Alu, UOp, rules};
+use frit_uop::{Alu, DType, UOp, rules};
 
 rules! { pub BASIC(target: Target);
     Max(x, y) as n        if lacks(target, n)  => extreme(x, y, true);
@@ -14,7 +14,7 @@ rules! { pub BASIC(target: Target);
     Floor(x) as n         if lacks(target, n)  => floor(x);
     Round(x) as n         if lacks(target, n)  => round(x);
     Neg(x) as n           if lacks(target, n)  => negate(x);
-    MulAcc(x, y, z) as n  if lacks(target, n)  => x * y + z;         // two roundings: see the module's head
+    MulAcc(x, y, z) as n  if lacks(target, n)  => multiply_add(x, y, z, target);
 }
 
 fn extreme(x: &UOp, y: &UOp, max: bool) -> UOp {
@@ -22,6 +22,33 @@ fn extreme(x: &UOp, y: &UOp, max: bool) -> UOp {
     // neither comparison holds for NaN: x must be taken where it is one
     let take = if x.dtype.is_float() { before.or_(&x.ne_(x)) } else { before };
     take.select(x, y)
+}
+/// Reductions make no fused operation where there is none, so this one was asked for by a function that needs what a
+/// product rounds off. In float32 by way of float64, which holds the product; else by halves of the factors.
+fn multiply_add(x: &UOp, y: &UOp, z: &UOp, target: &Target) -> UOp {
+    let Some(f) = Real::of(x) else { return x * y + z };
+    if x.dtype == DType::F32 && target.supports(Alu::Mul, DType::F64) {
+        let wide = |v: &UOp| v.cast(DType::F64);
+        return (wide(x) * wide(y) + wide(z)).cast(DType::F32);
+    }
+    let p = x * y;
+    let s = &p + z;
+    let taken = &s - &p;
+    let rounded = (&p - (&s - &taken)) + (z - taken);
+    let lost = rounded + product_error(f, x, y, &p);
+    // infinities have nothing that could be lost
+    lost.eq_(&lost).select(&(&s + &lost), &s)
+}
+
+/// What the product `p` of x and y rounded off, without a fused operation.
+fn product_error(f: Real, x: &UOp, y: &UOp, p: &UOp) -> UOp {
+    let half = |v: &UOp| {
+        let high = f.float(&f.bits(v).and_(&f.i(-1 << (f.man / 2 + 1))));
+        let low = v - &high;
+        (high, low)
+    };
+    let ((xh, xl), (yh, yl)) = (half(x), half(y));
+    ((&xh * &yh - p) + &xh * &yl + &xl * &yh) + xl * yl
 }
 fn negate(x: &UOp) -> UOp {
     match Real::of(x) {

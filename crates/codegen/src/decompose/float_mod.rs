@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A rounded quotient below 2^s is right to within a half and a bit, so `r - q Y` is at most about half of Y and a
-//! multiple of the last places of both: a float, and the fused multiply-add gives it without rounding.
+//! multiple of the last places of both: a float, and the fused multiply-add gives it without rounding. (A float64 machine
+//! without one gives NaN within a factor of two of the greatest number, where `q Y` by itself overflows.)
 
 use super::real::{Real, fma};
 use frit_uop::{Alu, UOp};

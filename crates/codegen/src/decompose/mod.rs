@@ -16,8 +16,8 @@
 //! Errors in units in the last place are in docs/numerics.md, as `frit accuracy` measures them; `tests.rs` holds them
 //! here, without a device.
 //!
-//! They lean on `MulAcc` for exact products; where a target has none it becomes a multiply and an add, and the last
-//! digits of most functions suffer.
+//! They lean on `MulAcc` for exact products; where a target has none it is made from float64, or from halves of the
+//! factors, which is slower but as exact.
 
 mod basic;
 mod divide;

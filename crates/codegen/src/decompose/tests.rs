@@ -2,6 +2,7 @@
 //! library's float64, in units in the last place.
 
 use super::decompose;
+use frit_abi::alu::AluSet;
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT};
 use frit_abi::{Alu, DType, Scalar, Target};
 use frit_uop::{Arg, Op, UOp};
@@ -451,11 +452,39 @@ fn small_float_arithmetic_rounds_every_operation() {
     }
 }
 
+/// A machine without a fused operation, with float64 or without.
+#[test]
+fn functions_need_no_fused_operation() {
+    use Alu::*;
+    let plain =
+        AluSet::of(&[Neg, Add, Sub, Mul, Fdiv, Sqrt, Max, Min, Lt, Eq, Ne, Where, Trunc, Floor, Round]);
+    let target = Target { float_ops: plain, ..basic() };
+    let mut values = vec![];
+    for d in [DType::F32, DType::F64] {
+        for (op, f) in
+            [(Log, f64::ln as fn(f64) -> f64), (Sin, f64::sin), (Tanh, f64::tanh), (Expm1, f64::exp_m1)]
+        {
+            let p = lowered(&input(0, d).un(op), &target);
+            let worst = points(d, 2).into_iter().filter(|x| x.abs() < 1e30).fold(0.0, |worst: f64, x| {
+                worst.max(ulps(p.run(&[Scalar::Float(x)], &mut values).as_f64(), f(x), d))
+            });
+            assert!(worst <= 2.0, "{op:?} {d}: {worst}");
+        }
+        let modulo = lowered(&input(0, d).bin(Mod, &input(1, d)), &target);
+        for (x, y) in
+            pairs(d).into_iter().filter(|(x, y)| x.abs() < 1e290 && y.abs() < 1e290 && y.abs() > 1e-250)
+        {
+            let args = [Scalar::Float(x), Scalar::Float(y)];
+            assert_eq!(modulo.run(&args, &mut values), Scalar::alu(Mod, d, &args), "{d} {x:e} mod {y:e}");
+        }
+    }
+}
+
 #[test]
 fn fallbacks_for_basic_operations() {
     use Alu::*;
     let bare = Target {
-        float_ops: frit_abi::alu::AluSet::of(&[Add, Sub, Mul, Fdiv, Lt, Eq, Ne, Where, MulAcc]),
+        float_ops: AluSet::of(&[Add, Sub, Mul, Fdiv, Lt, Eq, Ne, Where, MulAcc]),
         int_ops: BASIC_INT,
         ..basic()
     };
