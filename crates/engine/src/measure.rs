@@ -18,8 +18,10 @@ pub struct CompileTimes {
     pub schedule: Duration,
     /// Kernels to linear programs.
     pub lower: Duration,
-    /// Linear programs to source.
+    /// Linear programs to machine code or source.
     pub render: Duration,
+    /// The same for one kernel: the middle one and the slowest.
+    pub render_one: [Duration; 2],
     /// Kernels in the schedule.
     pub kernels: usize,
     /// Different ones among them.
@@ -49,7 +51,7 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     times.schedule = thread_time() - start;
     times.kernels = schedule.kernels.len();
     times.arena_bytes = schedule.arena_bytes;
-    let mut seen = FxHashSet::default();
+    let (mut seen, mut each) = (FxHashSet::default(), vec![]);
     for k in schedule.kernels.iter().filter(|k| seen.insert(k.ast.clone())) {
         let error = |m: String| Error::Compile { kernel: "?".into(), message: m };
         let start = thread_time();
@@ -58,7 +60,13 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
         let lowered = thread_time();
         renderer(&device, target)(&linear, target).map_err(|e| error(e.to_string()))?;
         times.lower += lowered - start;
-        times.render += thread_time() - lowered;
+        let rendered = thread_time() - lowered;
+        times.render += rendered;
+        each.push(rendered);
+    }
+    each.sort_unstable();
+    if let (Some(middle), Some(slowest)) = (each.get(each.len() / 2), each.last()) {
+        times.render_one = [*middle, *slowest];
     }
     times.distinct = seen.len();
     Ok(times)

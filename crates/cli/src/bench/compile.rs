@@ -24,6 +24,8 @@ fn compile(outputs: impl Fn() -> Result<Vec<Tensor>>) -> Result<Line> {
         .with("schedule_ms", schedule)
         .with("lower_ms", lower)
         .with("render_ms", render)
+        .with("render_median_ms", t.render_one[0].as_secs_f64() * 1e3)
+        .with("render_worst_ms", t.render_one[1].as_secs_f64() * 1e3)
         .with("wall_ms", graph + wall.as_secs_f64() * 1e3)
         .with("kernels", t.kernels as f64)
         .with("distinct", t.distinct as f64)
