@@ -282,10 +282,14 @@ impl Select<'_> {
     }
     /// Jump there if the condition holds.
     pub fn jump(&mut self, condition: Cond, label: u32) {
+        // the comparison that decides it comes right before
+        let here = (self.at, self.blocks[self.at].insts.len().saturating_sub(1));
+        self.jumped.get_or_insert(here);
         self.emit(Kind::Jump(condition, label), Def::Nothing, smallvec![]);
     }
     /// Here.
     pub fn label(&mut self, label: u32) {
+        self.jumped = None;
         self.emit(Kind::Label(label, false), Def::Nothing, smallvec![]);
     }
 
@@ -293,11 +297,11 @@ impl Select<'_> {
 
     /// Run `f` where the kernel starts, and remember that what it makes can be made again.
     fn remade(&mut self, f: impl FnOnce(&mut Self) -> Reg) -> Reg {
-        let now = std::mem::replace(&mut self.at, 0);
-        let reg = f(self);
-        self.program.regs[reg.0 as usize].remake = self.blocks[0].insts.last().cloned();
-        self.at = now;
-        reg
+        self.in_block(0, |s| {
+            let reg = f(s);
+            s.program.regs[reg.0 as usize].remake = s.blocks[0].insts.last().cloned();
+            reg
+        })
     }
     /// An integer.
     pub fn int_const(&mut self, v: i64) -> Reg {

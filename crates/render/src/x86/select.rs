@@ -91,6 +91,8 @@ pub struct Select<'a> {
     pub blocks: Vec<Block>,
     /// The block that instructions go to: the last one, except while something is put before a loop.
     pub at: usize,
+    /// The block and place of the comparison for a jump whose label has not come yet.
+    pub jumped: Option<(usize, usize)>,
     /// Where values are, and in which block they were computed.
     pub values: FxHashMap<UOp, (Val, usize)>,
     /// Register variables.
@@ -121,6 +123,7 @@ pub fn select(linear: &Linear, target: &Target) -> Result<(Program, usize), Erro
         program: Program::default(),
         blocks: vec![Block::default()],
         at: 0,
+        jumped: None,
         values: FxHashMap::default(),
         variables: FxHashMap::default(),
         deferred: FxHashMap::default(),
@@ -403,7 +406,17 @@ impl Select<'_> {
     /// Run `f` so that its instructions go to a block further out.
     pub fn in_block<T>(&mut self, depth: usize, f: impl FnOnce(&mut Self) -> T) -> T {
         let now = std::mem::replace(&mut self.at, depth);
+        let before = (self.blocks[depth].insts.len(), self.jumped);
         let out = f(self);
+        // what others will use later must not be jumped over: it goes before the comparison that the jump is for
+        if let (Some((block, at)), Some((_, was))) = (&mut self.jumped, before.1)
+            && *block == depth
+        {
+            // what went there on the way is there already
+            let made = self.blocks[depth].insts.len() - before.0 - (*at - was);
+            self.blocks[depth].insts[*at..].rotate_right(made);
+            *at += made;
+        }
         self.at = now;
         out
     }
