@@ -349,10 +349,15 @@ impl<'p, 'a> Chooser<'p, 'a> {
     }
 
     /// Where some accesses are contiguous along one axis and some along another, a square of both is walked at once, so
-    /// that each line of memory is used up while it is near.
+    /// that each line of memory is used up while it is near. One that moves with a single axis uses its lines up anyway.
     fn finish_lines(&mut self, lanes: &[u32]) {
-        let along =
-            |c: &Self, o: u32| c.accesses.iter().filter(|a| coefficient(&a.idx, o) == Some(1)).count();
+        let far = |a: &Access, o: u32| lanes.iter().any(|l| *l != o && a.moves_with(*l));
+        let along = |c: &Self, o: u32| {
+            let line = |a: &&Access| {
+                coefficient(&a.idx, o) == Some(1) && (lanes.contains(&o) || lanes.is_empty() || far(a, o))
+            };
+            c.accesses.iter().filter(line).count()
+        };
         let mut axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
         axes.retain(|(o, _)| along(self, *o) > 0);
         if axes.len() < 2 {

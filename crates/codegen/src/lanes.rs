@@ -109,7 +109,8 @@ impl Vectoriser {
         let (buf, step) = (self.done[buf].clone(), coefficient(idx, id));
         let gate = n.gate().map(|g| self.done[g].clone());
         let value = (n.op == Op::Store).then(|| self.done[&n.src[1]].clone());
-        let checked = matches!(n.arg, Arg::Site(_));
+        // a miss of one lane alone is reported lane by lane
+        let checked = matches!(n.arg, Arg::Site(_)) && gate.as_ref().is_none_or(|g| g.lanes() > 1);
         let rest = match step {
             Some(_) => {
                 let at_zero: FxHashMap<u32, UOp> = [(id, UOp::index(0))].into_iter().collect();
