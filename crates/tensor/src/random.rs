@@ -169,6 +169,63 @@ impl Tensor {
             r.bin(Alu::Add, &UOp::int(lo, DType::I64)).cast(d)
         }))
     }
+    /// Integers in `lo..hi` in this tensor's shape, as its type.
+    #[track_caller]
+    pub fn randint_like(&self, lo: i64, hi: i64) -> Tensor {
+        let _c = call("randint_like");
+        Tensor::randint(lo, hi, self.shape()).cast(self.dtype())
+    }
+    /// The numbers 0 to n-1 in random order, int32.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let mut p = Tensor::randperm(9).to_vec::<i32>()?;
+    /// p.sort();
+    /// assert_eq!(p, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn randperm(n: usize) -> Tensor {
+        let _c = call("randperm");
+        Tensor::of(bits("randperm", &n.into()).map(|b| b.cast(DType::U32))).argsort(0, false)
+    }
+    /// Places drawn by weights along the last axis, which need not add up to 1: `(samples,)` of a vector,
+    /// `(rows, samples)` of a matrix; int32. Without `replacement` no place is drawn twice; there must be as many
+    /// with a weight.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let drawn = Tensor::new([0.0, 1.0, 0.0, 2.0]).multinomial(50, true).to_vec::<i32>()?;
+    /// assert!(drawn.iter().all(|i| [1, 3].contains(i)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn multinomial(&self, samples: usize, replacement: bool) -> Tensor {
+        let _c = call("multinomial");
+        let refuse = |m: String| Tensor::failed(Error::new("multinomial", m));
+        let dims = match self.dims() {
+            Ok(d) => d,
+            Err(e) => return Tensor::failed(e),
+        };
+        let (rank, n) = (dims.len(), dims.last().copied().unwrap_or(0));
+        if !self.dtype().is_float() || !(1..=2).contains(&rank) || n == 0 {
+            return refuse(format!("weights of {} {dims:?}: a vector or a matrix of floats", self.dtype()));
+        }
+        if !replacement && samples > n {
+            return refuse(format!("{samples} of {n} places, none twice"));
+        }
+        let w = if self.dtype() == DType::F64 { self.clone() } else { self.float() };
+        if !replacement {
+            // the weights, each by an exponential number of its own: the greatest are such a draw
+            let waits = (-(1.0 - w.rand_like()).log()).clamp_min(1e-30);
+            return (w / waits).topk(samples, -1, true).1;
+        }
+        let upto = w.cumsum(-1);
+        let share = (&upto / upto.narrow(-1, n - 1, 1)).contiguous();
+        let mut shape = dims;
+        shape[rank - 1] = samples;
+        share.searchsorted(&Tensor::rand_dtype(shape, w.dtype()), true)
+    }
     /// Uniform in [lo, hi), float32.
     #[track_caller]
     pub fn uniform(lo: f64, hi: f64, dims: impl Into<Dims>) -> Tensor {
