@@ -85,11 +85,14 @@ pub fn simplify_given(x: &UOp, gate: &UOp) -> UOp {
     }
     let plain = replace(x, hide.clone());
     let y = arithmetic_given(&plain, &replace(gate, hide));
-    // operands stand in another order with variables among them: only what is simpler is taken
+    // operands may stand in another order with others in their place: only what is simpler is taken
     if cost(&y) < cost(&plain) { replace(&y, show) } else { x.clone() }
 }
 
-/// Variables that stand for the scalar loads in the arithmetic of expressions, and the way back.
+/// Numbers of parameters that no kernel has.
+const STAND_INS: u32 = 1 << 30;
+
+/// Plain loads that stand for those in the arithmetic of expressions, and the way back.
 fn loads_hidden(of: &[&UOp]) -> (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) {
     let (mut hide, mut show) = (FxHashMap::default(), FxHashMap::default());
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
@@ -98,15 +101,11 @@ fn loads_hidden(of: &[&UOp]) -> (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) {
         if !seen.insert(n.clone()) {
             continue;
         }
-        // a variable's bounds have 64 bits with a sign, which is too little for some loads
-        let too_wide = n.dtype == DType::U64;
-        if n.op == Op::Load && n.shape().is_empty() && !too_wide {
-            let (min, max) = (n.bounds.0.max(i64::MIN as i128), n.bounds.1.min(i64::MAX as i128));
-            let name = format!("load{}", hide.len()).as_str().into();
-            let arg = Arg::Var { name, min: min as i64, max: max as i64 };
-            let v = UOp::new(Op::Variable, n.dtype, [], arg);
-            show.insert(v.clone(), n.clone());
-            hide.insert(n, v);
+        let plain = |n: &UOp| n.src[0].src.get(1).is_none_or(|at| at.op == Op::Const);
+        if n.op == Op::Load && n.shape().is_empty() && !plain(&n) {
+            let stand_in = UOp::param(STAND_INS + hide.len() as u32, 1, n.dtype).at(&UOp::index(0)).load();
+            show.insert(stand_in.clone(), n.clone());
+            hide.insert(n, stand_in);
         } else if n.op.is_elementwise() {
             todo.extend(n.src.iter().cloned());
         }
