@@ -27,7 +27,7 @@ fn runs(x: &Tensor) -> Result<Unique> {
     let run = run.contiguous();
     let count = run.at(-1).item::<i32>()? as usize + 1;
     let values = Tensor::full_dtype([count], 0, x.dtype()).scatter(0, &run, x);
-    let counts = Tensor::full_dtype([count], 0, DType::I32).scatter_add(0, &run, &run.ones_like());
+    let counts = Tensor::full_dtype([count], 0, DType::I32).scatter_add(0, &run, run.ones_like());
     Ok(Unique { values, inverse: run, counts })
 }
 
@@ -132,6 +132,6 @@ impl Tensor {
         let inside = wide.ge(&low).logical_and(wide.le(&high));
         let bin = inside.where_(&bin, bins as i64);
         let counts = Tensor::full_dtype([bins + 1], 0, self.dtype());
-        counts.scatter_add(0, &bin, &x.ones_like()).narrow(0, 0, bins)
+        counts.scatter_add(0, &bin, x.ones_like()).narrow(0, 0, bins)
     }
 }

@@ -155,7 +155,7 @@ impl Tensor {
             let flat = rows(product(&s[lead.len()..]));
             let zeros = Tensor::of(Ok(filled(&rows(product(&out)), x.const_like(0))));
             let (at, values) = (i.reshape(&flat), x.reshape(&flat));
-            let put = zeros.scatter(1, &Tensor::of(Ok(at)), &Tensor::of(Ok(values))).uop()?;
+            let put = zeros.scatter(1, &Tensor::of(Ok(at)), Tensor::of(Ok(values))).uop()?;
             Ok(put.reshape(&lead.iter().chain(&out).cloned().collect::<SmallVec<[UOp; 4]>>()))
         })
     }

@@ -246,7 +246,7 @@ impl Tensor {
     pub fn logcumsumexp(&self, dim: isize) -> Tensor {
         let _c = call("logcumsumexp");
         self.along(dim, "logcumsumexp", |x, dim| {
-            crate::scan::prefix(&[x.clone()], dim, &|a, b| vec![a[0].logaddexp(&b[0])])[0].clone()
+            crate::scan::prefix(std::slice::from_ref(x), dim, &|a, b| vec![a[0].logaddexp(&b[0])])[0].clone()
         })
     }
     #[track_caller]

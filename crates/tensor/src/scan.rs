@@ -10,13 +10,12 @@
 
 use crate::tensor::Tensor;
 
+/// Joins two runs of several tensors.
+type Combine<'a> = &'a dyn Fn(&[Tensor], &[Tensor]) -> Vec<Tensor>;
+
 /// Inclusive prefix combination along an axis of several tensors at once; the axis has a constant size.
-pub(crate) fn prefix(
-    xs: &[Tensor],
-    dim: isize,
-    combine: &dyn Fn(&[Tensor], &[Tensor]) -> Vec<Tensor>,
-) -> Vec<Tensor> {
-    let n = xs.first().map_or(0, |x| x.shape()[dim].get().max(0) as usize);
+pub(crate) fn prefix(xs: &[Tensor], dim: isize, combine: Combine) -> Vec<Tensor> {
+    let n = xs.first().map_or(0, |x| x.shape()[dim].get());
     if n < 2 {
         return xs.to_vec();
     }
