@@ -3,7 +3,8 @@
 //! A *register* is a value with a type and a number of lanes; each is written by one instruction. A one-lane operand
 //! meets a wider one by being used for every lane. *Variables* are the memory of one lane (accumulators), *locals* the
 //! arrays of one block (or of one thread on a CPU-like machine), *buffers* the kernel's parameters. An access with a
-//! one-lane index touches as many consecutive elements as its value has lanes; with a wider index, one element for each.
+//! one-lane index touches as many consecutive elements as its value has lanes, or rows of them; with a wider index, one
+//! element for each.
 //!
 //! ```text
 //! kernel sum: 2 buffers
@@ -19,7 +20,7 @@
 //!    8  end
 //! ```
 
-use crate::{Alu, DType, Scalar};
+use crate::{Alu, DType, MatrixUnit, Scalar};
 use std::fmt;
 
 /// A register, by its number in [`Program::regs`].
@@ -87,6 +88,16 @@ pub enum Instr {
         /// The value.
         value: Reg,
     },
+    /// One operation of a matrix unit: the destination is C plus A times B, which are each as their homes say, a packed
+    /// column of B being one register lane. The lanes of a warp come together for a unit that a warp runs.
+    Matrix {
+        /// The unit.
+        unit: Box<MatrixUnit>,
+        /// Where the result goes.
+        dst: Reg,
+        /// A, B and C.
+        src: [Reg; 3],
+    },
     /// Begin a loop: the register runs from 0 up to the extent.
     Loop(Reg, Reg),
     /// Begin the loop over this call's slice of the thread axis, which has the given extent.
@@ -126,6 +137,8 @@ pub struct Place {
     pub idx: Option<Reg>,
     /// Where false, there is no access.
     pub gate: Option<Reg>,
+    /// Rows of so many consecutive elements, so far apart.
+    pub rows: Option<(u32, i64)>,
     /// Where the gate is false, the status word becomes this plus one.
     pub site: Option<u32>,
 }
@@ -177,7 +190,10 @@ impl fmt::Display for Memory {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.idx {
-            Some(i) => write!(f, "{}[{i}]", self.memory),
+            Some(i) => match self.rows {
+                Some((lanes, stride)) => write!(f, "{}[{i} by {lanes} of {stride}]", self.memory),
+                None => write!(f, "{}[{i}]", self.memory),
+            },
             None => write!(f, "{}", self.memory),
         }
     }
@@ -212,6 +228,7 @@ impl fmt::Display for Show<'_> {
                 write!(f, "{} = load {from}{}{alt}{}", typed(dst), gate(from), site(from))
             }
             Instr::Store { to, value } => write!(f, "store {to} = {value}{}{}", gate(to), site(to)),
+            Instr::Matrix { unit, dst, src } => write!(f, "{} = {} {}", typed(dst), unit.name, list(src)),
             Instr::Loop(r, n) => write!(f, "for {} < {n}", typed(r)),
             Instr::Thread(r, n) => write!(f, "for thread {} < {n}", typed(r)),
             Instr::End => f.write_str("end"),

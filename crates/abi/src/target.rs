@@ -1,6 +1,7 @@
 //! What a machine can do, as data: codegen and render agree through it without seeing each other.
 
 use crate::alu::AluSet;
+use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MatrixUnit};
 use crate::{Alu, DType};
 
 /// Everything codegen and render need to know of a machine. Part of every kernel cache's key.
@@ -34,6 +35,8 @@ pub struct Target {
     pub int_ops: AluSet,
     /// The instructions that machine code may use; compilers of source have their own idea.
     pub isa: Isa,
+    /// Its matrix units.
+    pub matrix: Vec<MatrixUnit>,
 }
 
 /// Which instructions machine code may use.
@@ -111,6 +114,10 @@ pub const BASIC_FLOAT: AluSet = {
 };
 
 impl Target {
+    /// The matrix unit of a name.
+    pub fn unit(&self, name: &str) -> Option<&MatrixUnit> {
+        self.matrix.iter().find(|u| u.name == name)
+    }
     /// How many elements of `dtype` the widest arithmetic vector holds (at least 1).
     pub fn lanes(&self, dtype: DType) -> usize {
         (self.vector_bytes / dtype.size().max(1)).max(1)
@@ -145,6 +152,7 @@ impl Target {
             float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
             int_ops: BASIC_INT,
             isa,
+            matrix: vec![],
         }
     }
 
@@ -166,6 +174,7 @@ impl Target {
             float_ops: AluSet::of(&Alu::ALL),
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,
+            matrix: [&AMX_INT8[..], &[AMX_BF16]].concat(),
         }
     }
     /// The interpreter posing as a GPU: blocks, local memory, barriers, scalar arithmetic, aligned vector access.
@@ -180,8 +189,9 @@ impl Target {
                 max_local: [64, 64, 8],
                 max_block: 128,
                 local_bytes: 16 << 10,
-                warp: 8,
+                warp: 32,
             }),
+            matrix: MMA_SYNC.to_vec(),
             float_ops: BASIC_FLOAT,
             int_ops: BASIC_INT,
             arithmetic: DTypeSet::of(&{

@@ -123,8 +123,10 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
     let together = |a: usize, b: usize| {
         order.iter().map(ranges::open_at).any(|o| o.contains(&id(&found[a])) && o.contains(&id(&found[b])))
     };
-    let lanes: Vec<Class> = share(&extents, together, grid)
-        .map_err(Error::Target)?
+    let classes = share(&extents, together, grid).map_err(Error::Target)?;
+    check_warp(&classes, |i| found[i].range_arg().map_or(AxisKind::Local, |a| a.kind))
+        .map_err(Error::Target)?;
+    let lanes: Vec<Class> = classes
         .into_iter()
         .map(|c| Class {
             extent: extents[c[0]].clone(),
@@ -198,6 +200,15 @@ pub fn share(
     match sizes.iter().product::<i128>() {
         n if n > grid.max_block as i128 => Err(format!("{n} lanes in a block, {} allowed", grid.max_block)),
         _ => Ok(classes),
+    }
+}
+
+/// The lanes of a warp must be neighbours: where an axis is walked by them, its id is the fastest.
+pub fn check_warp(classes: &[Vec<usize>], kind: impl Fn(usize) -> AxisKind) -> Result<(), String> {
+    let at = classes.iter().position(|c| c.iter().any(|&i| kind(i) == AxisKind::Warp));
+    match at {
+        None | Some(0) => Ok(()),
+        _ => Err("the lanes of a warp are not neighbours".into()),
     }
 }
 

@@ -195,8 +195,10 @@ fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32
         order.iter().filter(|n| n.op == Op::Reduce).flat_map(crate::ranges::closed).collect();
     let often = |n: &UOp| 1i64 << (3 * n.ranges.iter().filter(|r| inner.contains(r)).count().min(5));
     let is_data = |n: &UOp| n.op == Op::Reduce || n.op.alu().is_some() && n.dtype != DType::Index;
+    // what a matrix unit takes is whole
+    let is_taken = |id: u32| order.iter().any(|n| n.op == Op::Matrix && n.ranges.contains(&id));
     let mut scored: Vec<(i64, u32)> = vec![];
-    for r in found {
+    for r in found.iter().filter(|r| !r.range_arg().is_some_and(|a| is_taken(a.id))) {
         let (Some(a), Some(w)) = (r.range_arg(), r.src[0].as_int()) else { continue };
         if a.kind != AxisKind::Upcast || w.count_ones() != 1 || w > (target.vector_bytes / narrowest) as i64 {
             continue;

@@ -16,6 +16,7 @@ pub mod group;
 pub mod heuristic;
 pub mod lanes;
 pub mod linearise;
+pub mod matrix;
 pub mod opt;
 pub mod ranges;
 pub mod reduce;
@@ -168,7 +169,11 @@ pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Resul
             break;
         }
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let opt = legal[(state >> 33) as usize % legal.len()].clone();
+        // a matrix unit is one opt among hundreds, and should be seen more often than that
+        let units: Vec<&Opt> = legal.iter().filter(|o| matches!(o, Opt::Matrix { .. })).collect();
+        let of: Vec<&Opt> =
+            if !units.is_empty() && state >> 60 & 3 == 0 { units } else { legal.iter().collect() };
+        let opt = of[(state >> 33) as usize % of.len()].clone();
         plan.apply(&opt)?;
         chosen.push(opt);
     }

@@ -190,7 +190,7 @@ impl Order<'_> {
         if item < n {
             let node = &self.nodes[item];
             let is_step = node.op.is_elementwise()
-                || matches!(node.op, Op::Load | Op::Store | Op::Stack | Op::Lane | Op::Barrier);
+                || matches!(node.op, Op::Load | Op::Store | Op::Stack | Op::Lane | Op::Matrix | Op::Barrier);
             if is_step {
                 self.steps.push(Step::Do(node.clone()));
             }

@@ -9,9 +9,11 @@
 //! ```
 
 use crate::access::{address, coefficient, slot, substitute_open};
+use crate::matrix::lower::Lowering;
 use crate::ranges::{self, Replacement, closed};
 use crate::{Ctx, Error, Opts};
 use frit_abi::Target;
+use frit_abi::matrix::Home;
 use frit_uop::{Alu, Arg, AxisKind, Op, Scalar, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -55,6 +57,13 @@ pub enum Opt {
         /// The multiple.
         n: usize,
     },
+    /// Give a sum of products to a matrix unit: parts of its extents of three axes become one operation of it.
+    Matrix {
+        /// The unit's name.
+        unit: String,
+        /// The axes that its m, n and k are parts of.
+        axes: [usize; 3],
+    },
     /// Exchange two axes.
     Swap {
         /// One axis.
@@ -78,6 +87,7 @@ impl std::fmt::Display for Opt {
             Opt::Stage { operand, at, space } => write!(f, "stage {operand} {at} {space:?}"),
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
             Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
+            Opt::Matrix { unit, axes: [m, n, k] } => write!(f, "matrix {unit} {m} {n} {k}"),
         }
     }
 }
@@ -107,6 +117,7 @@ impl std::str::FromStr for Opt {
             }
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
             "swap" => Opt::Swap { a: number(1)?, b: number(2)? },
+            "matrix" => Opt::Matrix { unit: word(1).into(), axes: [number(2)?, number(3)?, number(4)?] },
             _ => return Err(wrong()),
         })
     }
@@ -116,7 +127,7 @@ impl std::str::FromStr for Opt {
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// The placeholder range that stands for it in expressions.
-    range: UOp,
+    pub(crate) range: UOp,
     /// Iterations.
     pub extent: UOp,
     /// How it is walked.
@@ -130,24 +141,24 @@ impl Axis {
     pub fn size(&self) -> Option<usize> {
         self.extent.as_int().and_then(|n| usize::try_from(n).ok())
     }
-    fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.range.range_arg().map_or(0, |a| a.id)
     }
 }
 
 #[derive(Clone)]
-struct Part {
+pub(crate) struct Part {
     origin: UOp,
     value: UOp,
-    gate: Option<UOp>,
+    pub(crate) gate: Option<UOp>,
 }
 
 #[derive(Clone)]
-struct Tile {
-    operand: usize,
+pub(crate) struct Tile {
+    pub operand: usize,
     /// Placeholder ids of the tile's axes, in the order of its layout.
-    axes: Vec<u32>,
-    space: Space,
+    pub axes: Vec<u32>,
+    pub space: Space,
 }
 
 /// A kernel and the opts applied to it so far.
@@ -161,14 +172,16 @@ pub struct Plan<'a> {
     pub axes: Vec<Axis>,
     /// The loads, in the order of a walk through the kernel.
     pub operands: Vec<UOp>,
-    parts: FxHashMap<u32, Part>,
+    pub(crate) parts: FxHashMap<u32, Part>,
     /// Pairs of origins of which the first must be outside.
     outside: Vec<(u32, u32)>,
     /// Pairs of origins that are open together somewhere, the smaller first.
     together: FxHashSet<(u32, u32)>,
     /// Origins that a checked access moves with.
     checked: Vec<u32>,
-    tiles: Vec<Tile>,
+    pub(crate) tiles: Vec<Tile>,
+    /// The matrix unit it is given to.
+    pub(crate) matrix: Option<crate::matrix::Chosen>,
     next: u32,
 }
 
@@ -192,6 +205,7 @@ impl<'a> Plan<'a> {
             together: FxHashSet::default(),
             checked: vec![],
             tiles: vec![],
+            matrix: None,
             next: PLACEHOLDERS,
         };
         for n in &order {
@@ -238,14 +252,14 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    fn placeholder(&mut self, extent: &UOp) -> UOp {
+    pub(crate) fn placeholder(&mut self, extent: &UOp) -> UOp {
         self.next += 1;
         UOp::range(extent, self.next - 1, AxisKind::Loop)
     }
 
     /// Whether two of the kernel's ranges are open together somewhere.
     pub fn are_together(&self, a: u32, b: u32) -> bool {
-        a == b || self.together.contains(&(a.min(b), a.max(b)))
+        a == b || [a, b].contains(&crate::matrix::WARP) || self.together.contains(&(a.min(b), a.max(b)))
     }
 
     /// Apply one opt; an illegal one changes nothing.
@@ -265,11 +279,12 @@ impl<'a> Plan<'a> {
             }
             Opt::Pad { axis, n } => self.pad(*axis, *n),
             Opt::Stage { operand, at, space } => self.stage(*operand, *at, *space),
+            Opt::Matrix { unit, axes } => self.apply_matrix(unit, *axes),
         };
         result.map_err(|why| Error::Opt { opt: format!("{opt:?}"), why })
     }
 
-    fn axis(&self, axis: usize) -> Result<&Axis, String> {
+    pub(crate) fn axis(&self, axis: usize) -> Result<&Axis, String> {
         self.axes.get(axis).ok_or_else(|| format!("there are {} axes", self.axes.len()))
     }
     /// How many copies there are of a value that moves with a range and everything that is open together with it.
@@ -278,7 +293,7 @@ impl<'a> Plan<'a> {
         let near = |a: &&Axis| self.are_together(a.origin, origin);
         self.axes.iter().filter(is_copy).filter(near).map(|a| a.size().unwrap_or(1)).product()
     }
-    fn unstaged(&self) -> Result<(), String> {
+    pub(crate) fn unstaged(&self) -> Result<(), String> {
         if self.tiles.is_empty() { Ok(()) } else { Err("stages come last".into()) }
     }
 
@@ -331,24 +346,49 @@ impl<'a> Plan<'a> {
             self.axes[axis] = Axis { range: remainder, extent: rest, ..a };
             self.axes.insert(axis + inner as usize, new);
         }
-        self.check_order().and_then(|()| self.check_lanes()).inspect_err(|_| *self = before)
+        let checked = self.check_order().and_then(|()| self.check_lanes()).and_then(|()| self.check_matrix());
+        checked.inspect_err(|_| *self = before)
     }
 
-    fn check_lanes(&self) -> Result<(), String> {
+    pub(crate) fn check_lanes(&self) -> Result<(), String> {
         use AxisKind::*;
         let Some(grid) = &self.target.grid else { return Ok(()) };
         let lanes: Vec<&Axis> =
             self.axes.iter().rev().filter(|a| matches!(a.kind, Local | GroupReduce | Warp)).collect();
         let extents: Vec<UOp> = lanes.iter().map(|a| a.extent.clone()).collect();
         let together = |a: usize, b: usize| self.are_together(lanes[a].origin, lanes[b].origin);
-        crate::dims::share(&extents, together, grid).map(|_| ())
+        let classes = crate::dims::share(&extents, together, grid)?;
+        crate::dims::check_warp(&classes, |i| lanes[i].kind)?;
+        let block: usize = classes.iter().filter_map(|c| lanes[c[0]].size()).product();
+        self.check_groups(block, grid.local_bytes)
+    }
+
+    /// Whether reduces across lanes have the local memory they pass through: an array for each copy.
+    fn check_groups(&self, lanes: usize, allowed: usize) -> Result<(), String> {
+        let across = |r: &&UOp| {
+            let summed = closed(r);
+            self.axes.iter().any(|a| a.kind == AxisKind::GroupReduce && summed.contains(&a.origin))
+        };
+        if !self.axes.iter().any(|a| a.kind == AxisKind::GroupReduce) {
+            return Ok(());
+        }
+        let order = self.ast.toposort();
+        let bytes = order.iter().filter(|n| n.op == Op::Reduce).filter(across).map(|r| {
+            let upcast = |a: &&Axis| a.kind == AxisKind::Upcast && r.ranges.contains(&a.origin);
+            let copies: usize = self.axes.iter().filter(upcast).filter_map(|a| a.size()).product();
+            copies * (lanes * r.dtype.size()).next_multiple_of(64)
+        });
+        match bytes.sum::<usize>() {
+            n if n > allowed => Err(format!("{n} bytes of local memory, {allowed} allowed")),
+            _ => Ok(()),
+        }
     }
 
     fn has_checked_store(&self) -> bool {
         self.ast.any(|n| n.op == Op::Store && matches!(n.arg, Arg::Site(_)))
     }
 
-    fn replace_value(&mut self, a: &Axis, value: &UOp) {
+    pub(crate) fn replace_value(&mut self, a: &Axis, value: &UOp) {
         let map: FxHashMap<u32, UOp> = [(a.id(), value.clone())].into_iter().collect();
         if let Some(p) = self.parts.get_mut(&a.origin) {
             p.value = substitute_open(&p.value, &map);
@@ -365,7 +405,7 @@ impl<'a> Plan<'a> {
         }
         let old = std::mem::take(&mut self.axes);
         self.axes = order.iter().map(|&i| old[i].clone()).collect();
-        self.check_order().inspect_err(|_| self.axes = old)
+        self.check_order().and_then(|()| self.check_lanes()).inspect_err(|_| self.axes = old)
     }
 
     /// Whether the axis becomes a loop (not lanes, blocks or copies).
@@ -413,9 +453,10 @@ impl<'a> Plan<'a> {
         let (extent, origin) = (count.fold_mul(&UOp::index(n as i64)), part.origin.clone());
         let range = self.placeholder(&extent);
         let gate = Some(range.lt(&a.extent));
+        let before = self.clone();
         self.parts.insert(a.origin, Part { origin, value: range.clone(), gate });
         self.axes[axis] = Axis { range, extent, ..a };
-        Ok(())
+        self.check_matrix().inspect_err(|_| *self = before)
     }
 
     fn stage(&mut self, operand: usize, at: usize, space: Space) -> Result<(), String> {
@@ -438,7 +479,7 @@ impl<'a> Plan<'a> {
         let mut tile: Vec<&Axis> = vec![];
         for (i, a) in self.axes.iter().enumerate().filter(|(_, a)| load.ranges.contains(&a.origin)) {
             match a.kind {
-                Upcast | Unroll | Local | GroupReduce | Warp => tile.push(a),
+                Upcast | Unroll | Local | GroupReduce | Warp | Matrix => tile.push(a),
                 Ordered if i >= at => return Err("a scan's loop cannot be inside".into()),
                 Global | Thread if grid => {}
                 _ if i >= at => tile.push(a),
@@ -448,11 +489,13 @@ impl<'a> Plan<'a> {
         // copies and lanes last, and of them the one along which memory was contiguous: what is read together lies
         // together, and a vector stays one
         let idx = &load.src[0].src[1];
+        let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
         tile.sort_by_key(|a| {
             let side_by_side = matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp);
             let contiguous = a.kind == Upcast && coefficient(idx, a.origin) == Some(1);
             let vector = a.kind == Upcast && a.size() == Some(self.target.lanes(load.dtype));
-            (side_by_side, contiguous, vector)
+            // what a matrix unit takes at once lies together, as it wants it
+            (part.map_or(0, |(m, o)| m.rank(o, a.id())), side_by_side, contiguous, vector)
         });
         let len: Option<usize> = tile.iter().map(|a| a.size()).product();
         let len = len.ok_or("its size is not known")?;
@@ -500,7 +543,12 @@ impl<'a> Plan<'a> {
         let mut sink = nodes[&self.ast].clone();
         let mut next = self.axes.len() as u32;
         let mut staged: FxHashMap<UOp, UOp> = FxHashMap::default();
-        for (id, t) in self.tiles.iter().enumerate() {
+        let tiled = |operand: usize| {
+            let chosen = self.matrix.as_ref()?;
+            let operand = chosen.operand(operand)?;
+            matches!(chosen.unit.homes[operand], Home::Tile(_) | Home::Memory(_)).then_some(())
+        };
+        for (id, t) in self.tiles.iter().enumerate().filter(|(_, t)| tiled(t.operand).is_none()) {
             let load = &nodes[&self.operands[t.operand]];
             let mut fill: FxHashMap<u32, UOp> = FxHashMap::default();
             let (mut src, mut flat): (SmallVec<[UOp; 4]>, UOp) = (smallvec![], UOp::index(0));
@@ -521,6 +569,15 @@ impl<'a> Plan<'a> {
             staged.insert(load.clone(), stage.at(&flat).load());
         }
         sink = sink.substitute(&staged);
+        if let Some(chosen) = &self.matrix {
+            let reduce = nodes[&chosen.reduce].substitute(&staged);
+            let load = |operand: usize| {
+                let load = &nodes[&self.operands[operand]];
+                staged.get(load).unwrap_or(load)
+            };
+            let lowering = Lowering { plan: &self, chosen, last: &last, next };
+            sink = lowering.lower(&sink, &reduce, chosen.operands.map(load));
+        }
         Ok(sink)
     }
 
@@ -555,13 +612,14 @@ impl<'a> Plan<'a> {
         for operand in 0..self.operands.len() {
             all.extend((0..n).map(|at| Opt::Stage { operand, at, space: Space::Local }));
         }
+        all.extend(self.matrix_opts());
         all.retain(|o| self.clone().apply(o).is_ok());
         all
     }
 }
 
 /// The extent divided by `n`, if that is exact for every value.
-fn divide(extent: &UOp, n: usize) -> Option<UOp> {
+pub(crate) fn divide(extent: &UOp, n: usize) -> Option<UOp> {
     let n = i64::try_from(n).ok().filter(|n| *n > 0)?;
     match (extent.as_int(), extent.op) {
         (Some(e), _) => (e > 0 && e % n == 0).then(|| UOp::index(e / n)),

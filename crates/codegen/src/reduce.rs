@@ -83,6 +83,7 @@ fn to_accumulator(
 fn accumulate(alu: Alu, acc: &UOp, parts: &[UOp], target: &Target) -> UOp {
     let fused = alu == Alu::Add && acc.dtype.is_float() && target.supports(Alu::MulAcc, acc.dtype);
     parts.iter().fold(acc.clone(), |acc, p| match p.op {
+        Op::Matrix => p.with_src(p.src[..2].iter().cloned().chain([acc]).collect()),
         Op::Mul if fused => UOp::alu(Alu::MulAcc, &[&p.src[0], &p.src[1], &acc]),
         _ => acc.bin(alu, p),
     })

@@ -13,6 +13,15 @@ use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 
+/// Rows and columns of a value that a matrix unit makes.
+fn matrix_of(value: &UOp, ctx: &Ctx) -> Result<Option<(u32, u32)>, Error> {
+    let product = if value.op == Op::Reduce { &value.src[0] } else { value };
+    let (Op::Matrix, Arg::Name(name)) = (product.op, &product.arg) else { return Ok(None) };
+    let unit = ctx.target.unit(name).filter(|_| ctx.target.grid.is_none());
+    let unit = unit.ok_or_else(|| Error::Kernel(format!("{product:?} is not staged in tiles here")))?;
+    Ok(Some((unit.size[0] as u32, unit.size[1] as u32)))
+}
+
 /// The pass. Leaves no `Stage` behind.
 pub fn stage(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let order = sink.toposort();
@@ -35,14 +44,24 @@ pub fn stage(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
                 let extents: Option<Vec<i64>> = fill.iter().map(|r| r.src[0].as_int()).collect();
                 let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
                 let len: i64 = extents.iter().product();
-                let tile = UOp::define(Space::Local, ctx.fresh(), len as usize, n.dtype);
+                let shape = matrix_of(&src[0], ctx)?;
+                let lanes_of = shape.map_or(1, |(rows, lanes)| (rows * lanes) as i64);
+                let tile = UOp::define(Space::Local, ctx.fresh(), (len * lanes_of) as usize, n.dtype);
                 let outer: Vec<UOp> = n.ranges.iter().filter_map(|r| all.get(r).cloned()).collect();
                 if ctx.target.grid.is_none() {
                     let flat = fill
                         .iter()
                         .zip(&extents)
                         .fold(UOp::index(0), |i, (r, &e)| i.fold_mul(&UOp::index(e)).fold_add(r));
-                    let store = tile.after(outer).at(&flat).store(&src[0]);
+                    let tile_at = tile.after(outer);
+                    let place = match shape {
+                        None => tile_at.at(&flat),
+                        Some((rows, lanes)) => {
+                            let place = flat.fold_mul(&UOp::index(lanes_of));
+                            tile_at.at_tile(&place, rows, lanes, lanes as i64)
+                        }
+                    };
+                    let store = place.store(&src[0]);
                     tile.after([store.end(fill)])
                 } else {
                     // element `step * lanes + lane` of the tile, as long as there is one

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::access::behind_after;
 use frit_abi::Target;
-use frit_uop::{DType, Linear, Op, Step, UOp};
+use frit_uop::{Arg, DType, Linear, Op, Step, UOp};
 use rustc_hash::FxHashSet;
 
 /// What is wrong with a program, if anything.
@@ -78,6 +78,23 @@ fn available(n: &UOp, scope: &FxHashSet<UOp>, effects: &FxHashSet<UOp>) -> Resul
     Ok(())
 }
 
+/// Whether an operation of a matrix unit has operands as that unit of the target takes them.
+fn check_matrix(n: &UOp, target: &Target) -> Result<(), &'static str> {
+    let unit = match &n.arg {
+        Arg::Name(name) => target.unit(name),
+        _ => None,
+    };
+    let unit = unit.ok_or("names no matrix unit of the target")?;
+    let is_held = |o: usize, s: &UOp| {
+        let bytes = unit.held(o) * unit.dtype(o).size();
+        s.lanes() * s.dtype.size() == bytes && (o < 2 || unit.accumulates(s.dtype))
+    };
+    match n.src.iter().enumerate().all(|(o, s)| is_held(o, s)) {
+        true => Ok(()),
+        false => Err("has operands of other sizes than its unit takes"),
+    }
+}
+
 fn check_types(n: &UOp, target: &Target) -> Result<(), &'static str> {
     let lanes = n.lanes();
     if n.dtype == DType::Index || n.src.iter().any(|s| s.dtype == DType::Index && s.op != Op::Range) {
@@ -100,6 +117,9 @@ fn check_types(n: &UOp, target: &Target) -> Result<(), &'static str> {
     }
     if n.op == Op::Load && n.src.get(2).is_some_and(|g| g.lanes() != 1 && g.lanes() != lanes) {
         return Err("has a gate of another width");
+    }
+    if n.op == Op::Matrix {
+        return check_matrix(n, target);
     }
     if n.op == Op::Load && behind_after(&n.src[0]).op == Op::Param {
         return Err("loads a whole parameter");

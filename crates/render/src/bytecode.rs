@@ -164,6 +164,7 @@ impl<'a> Writer<'a> {
                 let value = self.source(node, 0)?;
                 self.remember(node, value);
             }
+            Op::Matrix => self.matrix(node)?,
             _ => {
                 let src = (0..node.src.len()).map(|i| self.source(node, i)).collect::<Result<Vec<_>, _>>()?;
                 let dst = self.define(node)?;
@@ -171,6 +172,18 @@ impl<'a> Writer<'a> {
                 self.program.code.push(instr);
             }
         }
+        Ok(())
+    }
+
+    fn matrix(&mut self, node: &UOp) -> Result<(), Error> {
+        let unit = match &node.arg {
+            Arg::Name(name) => self.target.unit(name).copied(),
+            _ => None,
+        };
+        let unit = unit.ok_or_else(|| self.malformed(format!("{node:?} names no unit of the target")))?;
+        let src = [self.source(node, 0)?, self.source(node, 1)?, self.source(node, 2)?];
+        let dst = self.define(node)?;
+        self.program.code.push(Instr::Matrix { unit: Box::new(unit), dst, src });
         Ok(())
     }
 
@@ -251,7 +264,9 @@ impl<'a> Writer<'a> {
         if site.is_some() && gate.is_none() {
             return Err(self.malformed(format!("{access:?} is checked but has no gate")));
         }
-        Ok(Place { memory, idx, gate, site })
+        let rows =
+            if let Arg::Tile { lanes, stride, .. } = address.arg { Some((lanes, stride)) } else { None };
+        Ok(Place { memory, idx, gate, rows, site })
     }
 
     // ---- values

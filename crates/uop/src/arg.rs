@@ -32,13 +32,15 @@ pub enum AxisKind {
     Upcast,
     /// A reduce axis written out in full.
     Unroll,
+    /// A part that one operation of a matrix unit takes.
+    Matrix,
 }
 
 impl AxisKind {
     /// All kinds, for tables and parsers.
-    pub const ALL: [AxisKind; 10] = {
+    pub const ALL: [AxisKind; 11] = {
         use AxisKind::*;
-        [Global, Warp, Thread, Local, Loop, Ordered, Reduce, GroupReduce, Upcast, Unroll]
+        [Global, Warp, Thread, Local, Loop, Ordered, Reduce, GroupReduce, Upcast, Unroll, Matrix]
     };
 }
 
@@ -131,7 +133,7 @@ pub enum Arg {
     Buffer(Arc<dyn Storage>),
     /// `Copy`.
     Device(Arc<str>),
-    /// `Special`, `Sink` (the kernel's name).
+    /// `Special`, `Sink` (the kernel's name), `Matrix` (the unit's).
     Name(Arc<str>),
     /// `Define`.
     Define {
@@ -151,6 +153,15 @@ pub enum Arg {
     },
     /// `Index`: how many consecutive elements.
     Lanes(u32),
+    /// `Index`: rows of consecutive elements.
+    Tile {
+        /// How many rows.
+        rows: u32,
+        /// Elements of a row.
+        lanes: u32,
+        /// From the start of a row to that of the next.
+        stride: i64,
+    },
     /// `Lane`, `LoopOut`: which one.
     Lane(u32),
     /// `Gather`, checked `Load` and `Store`: the place in the user's program to blame for a miss.
@@ -190,6 +201,7 @@ impl Arg {
             Arg::Scatter(..) => 16,
             Arg::Loop(_) => 17,
             Arg::LoopIn { .. } => 18,
+            Arg::Tile { .. } => 19,
         }
     }
     /// The op named by a combining arg, if it has one.
@@ -228,6 +240,9 @@ impl PartialEq for Arg {
             (Arg::Scatter(a, i), Arg::Scatter(b, j)) => a == b && i == j,
             (Arg::Loop(a), Arg::Loop(b)) => a == b,
             (Arg::LoopIn { level: a, slot: i }, Arg::LoopIn { level: b, slot: j }) => a == b && i == j,
+            (Arg::Tile { rows: a, lanes: i, stride: x }, Arg::Tile { rows: b, lanes: j, stride: y }) => {
+                a == b && i == j && x == y
+            }
             _ => false,
         }
     }
@@ -254,6 +269,7 @@ impl Hash for Arg {
             Arg::Scatter(m, s) => (m, s).hash(h),
             Arg::Loop(l) => l.hash(h),
             Arg::LoopIn { level, slot } => (level, slot).hash(h),
+            Arg::Tile { rows, lanes, stride } => (rows, lanes, stride).hash(h),
         }
     }
 }
@@ -279,6 +295,7 @@ impl std::fmt::Debug for Arg {
             Arg::Scatter(m, s) => write!(f, "{m:?}@{s}"),
             Arg::Loop(l) => write!(f, "{} carries, level {} {}", l.carries, l.level, l.name),
             Arg::LoopIn { level, slot } => write!(f, "level {level} #{slot}"),
+            Arg::Tile { rows, lanes, stride } => write!(f, "{rows}x{lanes} by {stride}"),
         }
     }
 }

@@ -176,6 +176,10 @@ impl UOp {
         let arg = if lanes == 1 { Arg::None } else { Arg::Lanes(lanes) };
         UOp::new(Op::Index, self.dtype, [self.clone(), idx.clone()], arg)
     }
+    /// An address of `rows` rows of `lanes` elements, `stride` from one row to the next.
+    pub fn at_tile(&self, idx: &UOp, rows: u32, lanes: u32, stride: i64) -> UOp {
+        UOp::new(Op::Index, self.dtype, [self.clone(), idx.clone()], Arg::Tile { rows, lanes, stride })
+    }
     /// What is at an address.
     pub fn load(&self) -> UOp {
         UOp::of(Op::Load, self.dtype, &[self], Arg::None)

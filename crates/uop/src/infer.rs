@@ -81,6 +81,7 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         },
         Op::Index => match arg {
             Arg::Lanes(w) => smallvec![UOp::index(*w as i64)],
+            Arg::Tile { rows, lanes, .. } => smallvec![UOp::index(*rows as i64 * *lanes as i64)],
             // one index per dim for a staged value, all scalar or all of one vector shape
             _ => broadcast(src.get(1..)?)?,
         },
@@ -92,6 +93,7 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
             s
         }
         Op::Lane => of(0)?.get(1..)?.iter().cloned().collect(),
+        Op::Matrix => of(2)?.clone(),
         Op::Store | Op::End | Op::Sink | Op::Barrier | Op::Loop => return None,
         _ => broadcast(src)?,
     })

@@ -44,7 +44,7 @@
 //! | `Sink` | anything… | | the root |
 //! | `Barrier` | deps… | | all lanes of a block have come here |
 //! | *memory* | | | |
-//! | `Index` | buf, idx | `Lanes(w)` or `None` | an address; with `Lanes(w)` of w consecutive elements, shape `(w,)` |
+//! | `Index` | buf, idx | `Lanes(w)`, `Tile` or `None` | an address; with `Lanes(w)` of w consecutive elements, shape `(w,)`; with `Tile` of rows of elements, shape `(rows * lanes,)` |
 //! | `Load` | address [, alt, gate] | `None`/`Site` | the element(s) there; alt where the gate is false. With a site, a miss sets the status word |
 //! | *kernel* | | | |
 //! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order; once expanded there may be several x, taken in turn |
@@ -53,6 +53,7 @@
 //! | *shaped values in a program* | | | |
 //! | `Stack` | scalars… | | a vector of them |
 //! | `Lane` | vector | `Lane(i)` | its i-th element |
+//! | `Matrix` | a, b, c | `Name(unit)` | what one operation of a matrix unit makes of its operands: c + a b. In a kernel c is zero, and a reduce around it sums |
 //! | *elementwise* | operands | | `Cast`, `Bitcast` and one op for each [`Alu`] |
 
 use frit_abi::Alu;
@@ -79,7 +80,7 @@ ops! {
     Store, After, End, Sink, Barrier,
     Index, Load,
     Reduce, Scan, Stage,
-    Stack, Lane,
+    Stack, Lane, Matrix,
     Cast, Bitcast,
     Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin, Acos,
     Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round,

@@ -90,9 +90,10 @@ const TABLE: &[Row] = {
         // kernel level
         row(&[Reduce],                   K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
         row(&[Scan],                     K | E,     |n| n.src.len() == 2 && n.src[1].op == Range && keeps_dtype(n)),
-        row(&[Stage],                    K,         |n| n.src.len() >= 2 && matches!(n.arg, Arg::Stage { .. })),
-        row(&[Stack],                    E | P,     |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
-        row(&[Lane],                     E | P,     |n| n.src.len() == 1 && matches!(n.arg, Arg::Lane(_))),
+        row(&[Stage],                    K,         |n| (n.src.len() >= 2 || n.src[0].lanes() > 1) && matches!(n.arg, Arg::Stage { .. })),
+        row(&[Stack],                    K | E | P,     |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
+        row(&[Lane],                     K | E | P,     |n| n.src.len() == 1 && matches!(n.arg, Arg::Lane(_))),
+        row(&[Matrix],                   K | E | P, |n| n.src.len() == 3 && n.src[2].dtype == n.dtype && matches!(n.arg, Arg::Name(_)) && has_shape(n)),
         // elementwise
         row(&[Cast],                     ALL,       |n| n.src.len() == 1 && n.dtype != DType::Void),
         row(&[Bitcast],                  ALL,       |n| n.src.len() == 1 && n.src[0].dtype.size() == n.dtype.size()),

@@ -101,6 +101,7 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Scatter(ScatterMode::Combine(o), s) => format!("{o:?} {s}"),
         Arg::Loop(l) => format!("{} {} {}", l.carries, l.level, l.name).trim_end().into(),
         Arg::LoopIn { level, slot } => format!("{level} {slot}"),
+        Arg::Tile { rows, lanes, stride } => format!("{rows} {lanes} {stride}"),
     }
 }
 
@@ -200,11 +201,14 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
             Arg::Var { name: word(0)?.into(), min: parse_num(word(1)?)?, max: parse_num(word(2)?)? }
         }
         Op::Copy => Arg::Device(text.into()),
-        Op::Special | Op::Sink => Arg::Name(text.into()),
+        Op::Special | Op::Sink | Op::Matrix => Arg::Name(text.into()),
         Op::Define => {
             Arg::Define { space: space(word(0)?)?, id: parse_num(word(1)?)?, len: parse_num(word(2)?)? }
         }
         Op::Stage => Arg::Stage { space: space(word(0)?)?, id: parse_num(word(1)?)? },
+        Op::Index if w.len() == 3 => {
+            Arg::Tile { rows: parse_num(w[0])?, lanes: parse_num(w[1])?, stride: parse_num(w[2])? }
+        }
         Op::Index => Arg::Lanes(parse_num(word(0)?)?),
         Op::Lane | Op::LoopOut => Arg::Lane(parse_num(word(0)?)?),
         Op::Gather | Op::Load | Op::Store => Arg::Site(parse_num(word(0)?)?),

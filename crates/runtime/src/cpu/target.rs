@@ -25,6 +25,7 @@ pub fn detect(threads: usize, isa: Isa) -> Target {
         float_ops: BASIC_FLOAT,
         int_ops: BASIC_INT,
         isa: Isa::Portable,
+        matrix: vec![],
     }
 }
 

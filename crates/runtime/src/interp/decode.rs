@@ -3,7 +3,10 @@
 use super::alu::{self, Function};
 use crate::Error;
 use frit_abi::bytecode::{Hardware, Instr, Kind, Memory, Place, Program, Reg};
+use frit_abi::matrix::Runner;
 use frit_abi::{Alu, DType};
+
+use super::matrix::Matrix;
 
 /// An operation of the walker. Numbers are slots in a lane's registers unless said otherwise.
 pub enum Op {
@@ -94,6 +97,7 @@ pub enum Op {
         body: u32,
     },
     Barrier,
+    Matrix(Box<Matrix>),
 }
 
 /// The slot of an operand's first lane, and how far the next lane is: 0 for a scalar that meets a vector.
@@ -133,6 +137,8 @@ pub struct Access {
     /// What a load gives where the gate is false.
     pub alt: Option<Operand>,
     pub lanes: u32,
+    /// Rows of so many elements, so far apart.
+    pub rows: Option<(u32, i64)>,
     /// Bytes of one element, for alignment.
     pub size: u32,
 }
@@ -148,6 +154,8 @@ pub struct Decoded {
     pub var_len: usize,
     pub vars: Vec<(u32, u32)>,
     pub has_barrier: bool,
+    /// Lanes come together for an operation of a matrix unit.
+    pub has_matrix: bool,
     pub has_thread: bool,
     /// Dimensions of the grid and of a block that the program uses.
     pub uses: [[bool; 3]; 2],
@@ -206,6 +214,7 @@ impl<'a> Decoder<'a> {
             var_len,
             vars,
             has_barrier: false,
+            has_matrix: false,
             has_thread: false,
             uses: [[false; 3]; 2],
         };
@@ -301,6 +310,14 @@ impl<'a> Decoder<'a> {
                 };
                 self.push(op);
             }
+            Instr::Matrix { unit, dst, src } => {
+                let kinds = [self.read(src[0])?, self.read(src[1])?, self.read(src[2])?];
+                let slots = src.map(|s| self.slots[s.0 as usize]);
+                let (dst, kind) = self.write(*dst)?;
+                let matrix = Matrix::new(**unit, kinds, kind, slots, dst)?;
+                self.out.has_matrix |= matches!(unit.runner, Runner::Warp(_));
+                self.push(Op::Matrix(Box::new(matrix)));
+            }
             Instr::Barrier => {
                 self.out.has_barrier = true;
                 self.push(Op::Barrier);
@@ -389,9 +406,10 @@ impl<'a> Decoder<'a> {
             memory => {
                 let (consecutive, size) = (idx_lanes == 1, kind.dtype.size() as u32);
                 let idx = if place.idx.is_none() { self.zero() } else { idx };
-                let site = place.site;
+                let (site, rows) = (place.site, place.rows);
+                check(rows.is_none_or(|(n, _)| n > 0 && consecutive), "its rows have no elements")?;
                 let access =
-                    Box::new(Access { memory, idx, consecutive, gate, site, value, alt, lanes, size });
+                    Box::new(Access { memory, idx, consecutive, gate, site, value, alt, lanes, rows, size });
                 if is_load { Op::Load(access) } else { Op::Store(access) }
             }
         };

@@ -15,6 +15,7 @@
 pub mod alu;
 mod decode;
 pub mod device;
+mod matrix;
 mod memory;
 mod random;
 mod walk;

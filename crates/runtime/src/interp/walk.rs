@@ -49,8 +49,11 @@ struct Lane {
 }
 
 /// Why a lane stopped.
+#[derive(Clone, Copy, PartialEq)]
 enum Stop {
     Barrier,
+    /// Before an operation that the lanes of a warp do together.
+    Matrix,
     Done,
 }
 
@@ -95,7 +98,7 @@ impl Machine<'_> {
             lane.slice = slice;
             lane.local = 0;
             self.locals.begin();
-            while let Stop::Barrier = self.advance(&mut lane)? {}
+            while !matches!(self.advance(&mut lane)?, Stop::Done) {}
         }
         Ok(self.status)
     }
@@ -106,13 +109,14 @@ impl Machine<'_> {
         let blocks: u64 = global.iter().product();
         let size: u64 = local.iter().product();
         // without barriers a lane runs to its end at once, so one set of registers serves all
-        let sets = if self.program.has_barrier { size } else { size.min(1) };
+        let meets = self.program.has_barrier || self.program.has_matrix;
+        let sets = if meets { size } else { size.min(1) };
         let mut lanes: Vec<Lane> = (0..sets).map(|_| Lane::new(self.program)).collect();
         let mut order: Vec<u32> = (0..size as u32).collect();
         for block in self.random.scattered(blocks) {
             self.locals.begin();
             let place = place_of(block, global);
-            if self.program.has_barrier {
+            if meets {
                 for (i, lane) in lanes.iter_mut().enumerate() {
                     lane.take_place(block, place, i as u32, local);
                 }
@@ -133,18 +137,18 @@ impl Machine<'_> {
         loop {
             self.random.shuffle(order);
             let (mut waiting, mut done) = (None, None);
+            let stops = self.advance_all(lanes, order)?;
             for &i in order.iter() {
-                let lane = &mut lanes[i as usize];
-                match self.advance(lane)? {
+                match stops[i as usize] {
                     Stop::Barrier => {
-                        let at = lane.pc - 1;
+                        let at = lanes[i as usize].pc - 1;
                         let first = *waiting.get_or_insert((at, i));
                         if first.0 != at {
                             let message = format!("lane {i} waits here, lane {} at another barrier", first.1);
                             return Err(Box::new(Fault { op: Some(at), message }));
                         }
                     }
-                    Stop::Done => done = Some(i),
+                    Stop::Done | Stop::Matrix => done = Some(i),
                 }
             }
             match (waiting, done) {
@@ -158,7 +162,34 @@ impl Machine<'_> {
         }
     }
 
-    /// Run a lane until it has passed to a barrier or come to the end.
+    /// Run the lanes of a block to the next barrier or the end; those of a warp come together for a matrix unit.
+    fn advance_all(&mut self, lanes: &mut [Lane], order: &[u32]) -> Result<Vec<Stop>, Box<Fault>> {
+        let mut stops = vec![Stop::Done; lanes.len()];
+        for &i in order {
+            stops[i as usize] = self.advance(&mut lanes[i as usize])?;
+        }
+        while let Some(i) = stops.iter().position(|s| *s == Stop::Matrix) {
+            let at = lanes[i].pc;
+            let Op::Matrix(matrix) = &self.program.ops[at] else { break };
+            let first = i / matrix.lanes() * matrix.lanes();
+            let warp = first..first + matrix.lanes();
+            let is_here = |n: usize| stops.get(n) == Some(&Stop::Matrix) && lanes[n].pc == at;
+            if let Some(other) = warp.clone().find(|n| !is_here(*n)) {
+                let message = format!("lane {i} is at this operation of its warp, lane {other} is not");
+                return Err(Box::new(Fault { op: Some(at), message }));
+            }
+            let mut registers: Vec<&mut [u64]> =
+                lanes[warp.clone()].iter_mut().map(|l| &mut l.registers[..]).collect();
+            matrix.run(&mut registers);
+            for n in warp {
+                lanes[n].pc += 1;
+                stops[n] = self.advance(&mut lanes[n])?;
+            }
+        }
+        Ok(stops)
+    }
+
+    /// Run a lane until it has passed to a barrier, or come to an operation of its warp or the end.
     fn advance(&mut self, lane: &mut Lane) -> Result<Stop, Box<Fault>> {
         let program = self.program;
         let mut pc = lane.pc;
@@ -278,6 +309,11 @@ impl Machine<'_> {
                 }
                 Op::Load(access) => self.load(lane, access).map_err(|m| fault(pc, lane.locate(m)))?,
                 Op::Store(access) => self.store(lane, access).map_err(|m| fault(pc, lane.locate(m)))?,
+                Op::Matrix(matrix) if matrix.lanes() == 1 => matrix.run(&mut [&mut lane.registers]),
+                Op::Matrix(_) => {
+                    lane.pc = pc;
+                    return Ok(Stop::Matrix);
+                }
                 Op::Barrier => {
                     lane.pc = pc + 1;
                     return Ok(Stop::Barrier);
@@ -350,7 +386,13 @@ impl Machine<'_> {
             let bytes = access.size * access.lanes;
             return Err(format!("{bytes} bytes at index {first} of {} are not aligned", access.memory));
         }
-        Ok(Some(first.wrapping_add(i as i64)))
+        Ok(Some(match access.rows {
+            None => first.wrapping_add(i as i64),
+            Some((lanes, stride)) => {
+                let row = (i / lanes) as i64;
+                first.wrapping_add(row.wrapping_mul(stride)).wrapping_add((i % lanes) as i64)
+            }
+        }))
     }
 
     fn var_element(&self, var: u32, idx: i64) -> Result<usize, String> {

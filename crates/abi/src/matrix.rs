@@ -1,0 +1,240 @@
+//! Matrix units, as data: what one operation of theirs multiplies, and where each operand must be.
+//!
+//! One operation adds the product of A (m x k) and B (k x n) to an accumulator C (m x n). Where the elements are differs
+//! from unit to unit, and a [`Home`] says it for each of the three: spread over the registers of a warp's lanes, or in a
+//! tile register that is loaded from rows in memory.
+//!
+//! ```text
+//! AMX          A: tile, 16 rows of 32 bf16         B: tile, 16 rows of 16 words, each of two bf16 below one another
+//! mma.sync     A: 8 registers in each of 32 lanes  B: 4 registers                C: 4 registers
+//! ```
+
+use crate::DType;
+
+/// One of the three extents of a product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Dim {
+    /// Rows of A and C.
+    M,
+    /// Columns of B and C.
+    N,
+    /// What is summed over.
+    K,
+}
+
+/// A bit of an element's place: this bit of this coordinate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bit(pub Dim, pub u8);
+
+/// Where an operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Home {
+    /// In the registers of a warp's lanes. Bit i of a register's number, or of a lane's, is one bit of a coordinate.
+    Lanes {
+        /// What the bits of the register's number are, the lowest first.
+        registers: &'static [Bit],
+        /// What the bits of the lane's number are.
+        lanes: &'static [Bit],
+    },
+    /// In a tile register, which is loaded from rows in memory with any distance between them.
+    Tile(Rows),
+    /// In memory of that shape, where the unit itself reads it.
+    Memory(Rows),
+}
+
+/// Rows of a tile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rows {
+    /// The coordinate that tells rows apart.
+    pub row: Dim,
+    /// The coordinate along a row.
+    pub column: Dim,
+    /// So many elements that follow each other along `row` lie side by side in one column, as one word.
+    pub pack: usize,
+}
+
+/// Who runs an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Runner {
+    /// A core, as one of its instructions.
+    Core,
+    /// So many lanes together.
+    Warp(u32),
+}
+
+/// What must have happened before the first operation of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Setup {
+    /// Nothing.
+    None,
+    /// Tile registers have been given their shapes; they are handed back at the kernel's end.
+    Tiles,
+}
+
+/// A matrix unit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MatrixUnit {
+    /// Its name, by which opts and programs call it.
+    pub name: &'static str,
+    /// Extents of one operation: m, n, k.
+    pub size: [usize; 3],
+    /// The types of A and B.
+    pub operands: [DType; 2],
+    /// The type of C. An integer of the same width without sign is as good: it wraps alike.
+    pub accumulator: DType,
+    /// Where A, B and C are.
+    pub homes: [Home; 3],
+    /// Who runs it.
+    pub runner: Runner,
+    /// What comes before.
+    pub setup: Setup,
+    /// Tile registers there are, or registers of a lane.
+    pub registers: usize,
+    /// Numbers below the normal range count as they are; else as zero, in operands and in results.
+    pub keeps_subnormals: bool,
+}
+
+impl MatrixUnit {
+    /// The extent of a coordinate.
+    pub const fn extent(&self, d: Dim) -> usize {
+        self.size[d as usize]
+    }
+    /// The coordinates of operand 0, 1 or 2.
+    pub const fn coordinates(operand: usize) -> [Dim; 2] {
+        [[Dim::M, Dim::K], [Dim::K, Dim::N], [Dim::M, Dim::N]][operand]
+    }
+    /// The type of an operand's elements.
+    pub const fn dtype(&self, operand: usize) -> DType {
+        if operand < 2 { self.operands[operand] } else { self.accumulator }
+    }
+    /// Elements of an operand.
+    pub const fn elements(&self, operand: usize) -> usize {
+        let [a, b] = MatrixUnit::coordinates(operand);
+        self.extent(a) * self.extent(b)
+    }
+    /// Elements of an operand that one lane holds; all of them where a core holds it.
+    pub const fn held(&self, operand: usize) -> usize {
+        match self.homes[operand] {
+            Home::Lanes { registers, .. } => 1 << registers.len(),
+            _ => self.elements(operand),
+        }
+    }
+    /// The coordinates (m, n, k) of what register `register` of lane `lane` holds of an operand that lanes hold.
+    pub fn of_lane(&self, operand: usize, register: usize, lane: usize) -> [usize; 3] {
+        let mut at = [0; 3];
+        if let Home::Lanes { registers, lanes } = self.homes[operand] {
+            for (number, bits) in [(register, registers), (lane, lanes)] {
+                for (i, Bit(d, to)) in bits.iter().enumerate() {
+                    at[*d as usize] |= (number >> i & 1) << to;
+                }
+            }
+        }
+        at
+    }
+    /// Whether results of this type can be summed up in its accumulators.
+    pub fn accumulates(&self, d: DType) -> bool {
+        let wraps = |d: DType| d.is_int() && d.size() == self.accumulator.size();
+        d == self.accumulator || wraps(self.accumulator) && wraps(d)
+    }
+}
+
+const fn tile(row: Dim, column: Dim, pack: usize) -> Home {
+    Home::Tile(Rows { row, column, pack })
+}
+
+const fn amx(name: &'static str, operands: [DType; 2], accumulator: DType, pack: usize) -> MatrixUnit {
+    MatrixUnit {
+        name,
+        size: [16, 16, 16 * pack],
+        operands,
+        accumulator,
+        homes: [tile(Dim::M, Dim::K, 1), tile(Dim::K, Dim::N, pack), tile(Dim::M, Dim::N, 1)],
+        runner: Runner::Core,
+        setup: Setup::Tiles,
+        registers: 8,
+        keeps_subnormals: accumulator.is_int(),
+    }
+}
+
+/// Intel's tiles, bfloat16. Two chains of fused multiply-adds, over even and odd k, then their sum is added to C; each
+/// step rounds to nearest even, and what is below the normal range counts as zero.
+pub const AMX_BF16: MatrixUnit = amx("amx-bf16", [DType::BF16, DType::BF16], DType::F32, 2);
+/// Intel's tiles, bytes with and without sign.
+pub const AMX_INT8: [MatrixUnit; 4] = [
+    amx("amx-s8s8", [DType::I8, DType::I8], DType::I32, 4),
+    amx("amx-s8u8", [DType::I8, DType::U8], DType::I32, 4),
+    amx("amx-u8s8", [DType::U8, DType::I8], DType::I32, 4),
+    amx("amx-u8u8", [DType::U8, DType::U8], DType::I32, 4),
+];
+
+const fn mma_sync(name: &'static str, d: DType) -> MatrixUnit {
+    use Dim::*;
+    MatrixUnit {
+        name,
+        size: [16, 8, 16],
+        operands: [d, d],
+        accumulator: DType::F32,
+        homes: [
+            Home::Lanes {
+                registers: &[Bit(K, 0), Bit(M, 3), Bit(K, 3)],
+                lanes: &[Bit(K, 1), Bit(K, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+            },
+            Home::Lanes {
+                registers: &[Bit(K, 0), Bit(K, 3)],
+                lanes: &[Bit(K, 1), Bit(K, 2), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
+            },
+            Home::Lanes {
+                registers: &[Bit(N, 0), Bit(M, 3)],
+                lanes: &[Bit(N, 1), Bit(N, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+            },
+        ],
+        runner: Runner::Warp(32),
+        setup: Setup::None,
+        registers: 64,
+        keeps_subnormals: true,
+    }
+}
+
+/// PTX's `mma.sync.aligned.m16n8k16`, float16 and bfloat16 into float32, with the lane layout that PTX documents.
+pub const MMA_SYNC: [MatrixUnit; 2] = [mma_sync("mma-f16", DType::F16), mma_sync("mma-bf16", DType::BF16)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_hold_every_element_as_ptx_says() {
+        for unit in MMA_SYNC {
+            for operand in 0..3 {
+                let mut seen = std::collections::HashSet::new();
+                for lane in 0..32 {
+                    for r in 0..unit.held(operand) {
+                        let (group, t) = (lane / 4, lane % 4);
+                        let [m, n, k] = unit.of_lane(operand, r, lane);
+                        let expected = match operand {
+                            0 => [group + 8 * (r / 2 % 2), 0, t * 2 + (r & 1) + 8 * (r / 4)],
+                            1 => [0, group, t * 2 + (r & 1) + 8 * (r / 2)],
+                            _ => [group + 8 * (r / 2), t * 2 + (r & 1), 0],
+                        };
+                        assert_eq!([m, n, k], expected);
+                        assert!(seen.insert([m, n, k]));
+                    }
+                }
+                assert_eq!(seen.len(), unit.elements(operand), "operand {operand} of {}", unit.name);
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_are_of_the_size_a_register_holds() {
+        for unit in AMX_INT8.into_iter().chain([AMX_BF16]) {
+            for operand in 0..3 {
+                let Home::Tile(rows) = unit.homes[operand] else { panic!("{}", unit.name) };
+                assert_eq!(unit.extent(rows.row) / rows.pack, 16);
+                assert_eq!(unit.extent(rows.column) * rows.pack * unit.dtype(operand).size(), 64);
+            }
+            assert!(unit.accumulates(unit.accumulator) && !unit.accumulates(DType::F64));
+        }
+        assert!(AMX_INT8[3].accumulates(DType::U32) && !AMX_BF16.accumulates(DType::I32));
+    }
+}

@@ -1,0 +1,170 @@
+//! Matrix units: kernels given to them compute what they did before.
+
+use crate::kernels::{Case, range};
+use crate::run::{check, run};
+use frit_abi::Target;
+use frit_abi::matrix::{AMX_BF16, MMA_SYNC};
+use frit_codegen::{Opt, Opts, lower, plan, random_opts};
+use frit_uop::{Alu, AxisKind, DType, Op, Space, Step, UOp};
+
+/// How the second factor lies in memory.
+#[derive(Clone, Copy, PartialEq)]
+enum Second {
+    Rows,
+    Columns,
+}
+
+/// `f(a b)` with a bias, a maximum and a conversion after the sum.
+fn product(m: i64, n: i64, k: i64, types: [DType; 2], second: Second) -> UOp {
+    let (i, j, r) =
+        (range(m, 0, AxisKind::Global), range(n, 1, AxisKind::Global), range(k, 2, AxisKind::Reduce));
+    let sum = match types {
+        [a, b] if a.is_int() && b.is_int() => DType::I32,
+        _ => DType::F32,
+    };
+    let a = UOp::param(1, (m * k) as usize, types[0]).at(&(&i * k + &r)).load().cast(sum);
+    let at = if second == Second::Rows { &r * n + &j } else { &j * k + &r };
+    let b = UOp::param(2, (k * n) as usize, types[1]).at(&at).load().cast(sum);
+    let x = (&a * &b).reduce(Alu::Add, [r]);
+    let x = (&x + &UOp::param(3, n as usize, sum).at(&j).load())
+        .bin(Alu::Max, &UOp::int(-3, DType::I32).cast(sum));
+    UOp::sink([UOp::param(0, (m * n) as usize, sum).at(&(&i * n + &j)).store(&x).end([i, j])])
+}
+
+fn case(name: &'static str, sink: UOp) -> Case {
+    Case { name, sink, vars: vec![], exact: true }
+}
+
+fn matrix(unit: &str, axes: [usize; 3]) -> Opt {
+    Opt::Matrix { unit: unit.into(), axes }
+}
+
+const INT8: [(&str, [DType; 2]); 4] = [
+    ("amx-s8s8", [DType::I8, DType::I8]),
+    ("amx-s8u8", [DType::I8, DType::U8]),
+    ("amx-u8s8", [DType::U8, DType::I8]),
+    ("amx-u8u8", [DType::U8, DType::U8]),
+];
+
+fn uses_a_unit(sink: &UOp, target: &Target, opts: &[Opt]) -> bool {
+    let linear = lower(sink, target, Opts::List(opts)).unwrap();
+    linear.steps.iter().any(|s| matches!(s, Step::Do(n) if n.op == Op::Matrix))
+}
+
+#[test]
+fn a_unit_computes_what_loops_do() {
+    let (cpu, gpu) = (Target::interp(), Target::interp_gpu());
+    let bf16 = [DType::BF16; 2];
+    for second in [Second::Rows, Second::Columns] {
+        for (m, n, k) in [(16, 16, 32), (32, 48, 64)] {
+            for axes in [[0, 1, 2], [1, 0, 2]] {
+                let c = case("bf16", product(m, n, k, bf16, second));
+                check(&c, &cpu, &[matrix("amx-bf16", axes)]);
+                assert!(uses_a_unit(&c.sink, &cpu, &[matrix("amx-bf16", axes)]));
+                check(&c, &gpu, &[matrix("mma-bf16", axes)]);
+                check(
+                    &case("f16", product(m, n, k, [DType::F16; 2], second)),
+                    &gpu,
+                    &[matrix("mma-f16", axes)],
+                );
+            }
+        }
+        for (unit, types) in INT8 {
+            let c = case("int8", product(32, 32, 128, types, second));
+            check(&c, &cpu, &[matrix(unit, [0, 1, 2])]);
+        }
+    }
+}
+
+#[test]
+fn a_unit_goes_with_padding_tiles_and_stages() {
+    let cpu = Target::interp();
+    let c = case("odd", product(37, 70, 45, [DType::BF16; 2], Second::Rows));
+    let pads = [Opt::Pad { axis: 0, n: 32 }, Opt::Pad { axis: 1, n: 32 }, Opt::Pad { axis: 2, n: 32 }];
+    let split = |axis, n, kind| Opt::Split { axis, n, kind, inner: true };
+    let mut opts = pads.to_vec();
+    opts.push(matrix("amx-bf16", [0, 1, 2]));
+    check(&c, &cpu, &opts);
+    // 2 x 2 accumulators, the second factor packed for a block of columns, the first for all that is summed over
+    opts.push(split(0, 2, AxisKind::Upcast));
+    opts.push(split(2, 2, AxisKind::Upcast));
+    check(&c, &cpu, &opts);
+    let loads = plan(&c.sink, &cpu, &opts).unwrap().operands.len();
+    for operand in 0..loads {
+        for at in 0..4 {
+            let mut staged = opts.clone();
+            staged.push(Opt::Stage { operand, at, space: Space::Local });
+            if plan(&c.sink, &cpu, &staged).is_ok() {
+                check(&c, &cpu, &staged);
+            }
+        }
+    }
+    let both: Vec<Opt> =
+        (0..loads).map(|operand| Opt::Stage { operand, at: 1, space: Space::Local }).collect();
+    let mut staged = opts.clone();
+    staged.extend(
+        both.into_iter().filter(|s| plan(&c.sink, &cpu, &[opts.clone(), vec![s.clone()]].concat()).is_ok()),
+    );
+    assert!(staged.len() > opts.len() + 1);
+    check(&c, &cpu, &staged);
+}
+
+#[test]
+fn what_a_unit_cannot_do_is_refused() {
+    let (cpu, gpu) = (Target::interp(), Target::interp_gpu());
+    let refuse = |sink: &UOp, target: &Target, opts: &[Opt], why: &str| {
+        let e = plan(sink, target, opts).map(|_| ()).unwrap_err().to_string();
+        assert!(e.contains(why), "{e}");
+    };
+    let f = |m, n, k| product(m, n, k, [DType::BF16; 2], Second::Rows);
+    let amx = matrix("amx-bf16", [0, 1, 2]);
+    refuse(&f(32, 32, 32), &gpu, std::slice::from_ref(&amx), "has no amx-bf16");
+    refuse(&f(32, 24, 32), &cpu, std::slice::from_ref(&amx), "does not divide");
+    refuse(&f(32, 32, 32), &cpu, &[matrix("amx-bf16", [0, 2, 1])], "summed over");
+    refuse(&f(32, 32, 32), &cpu, &[matrix("amx-bf16", [0, 0, 2])], "different axes");
+    refuse(&f(32, 32, 32), &cpu, &[matrix("amx-s8s8", [0, 1, 2])], "sums in float32");
+    refuse(&f(32, 32, 32), &cpu, &[amx.clone(), amx.clone()], "already");
+    refuse(
+        &product(32, 32, 32, [DType::F32; 2], Second::Rows),
+        &cpu,
+        std::slice::from_ref(&amx),
+        "operand 0 is float32",
+    );
+    let many = [amx.clone(), Opt::Split { axis: 0, n: 8, kind: AxisKind::Upcast, inner: true }];
+    refuse(&f(128, 32, 64), &cpu, &many, "8 accumulators");
+    let apart = [amx, Opt::Split { axis: 2, n: 2, kind: AxisKind::Upcast, inner: true }];
+    refuse(&f(32, 32, 64), &cpu, &apart, "one accumulator");
+    for text in ["matrix amx-bf16 0 1 2", "matrix mma-f16 3 1 4"] {
+        assert_eq!(text.parse::<Opt>().unwrap().to_string(), text);
+    }
+    assert!("matrix amx-bf16 0 1".parse::<Opt>().is_err());
+}
+
+#[test]
+fn random_opts_find_units_and_stay_right() {
+    let mut used = 0;
+    for target in [Target::interp(), Target::interp_gpu()] {
+        for types in [[DType::BF16; 2], [DType::F16; 2], [DType::U8, DType::I8]] {
+            for (m, n, k) in [(32, 32, 64), (21, 16, 64)] {
+                let c = case("random", product(m, n, k, types, Second::Rows));
+                for seed in 0..12 {
+                    let opts = random_opts(&c.sink, &target, seed, 1 + seed as usize % 6).unwrap();
+                    used += opts.iter().any(|o| matches!(o, Opt::Matrix { .. })) as usize;
+                    check(&c, &target, &opts);
+                }
+            }
+        }
+    }
+    assert!(used > 5, "random opts came to a matrix unit {used} times");
+}
+
+#[test]
+fn a_target_without_units_has_no_such_opts() {
+    let sink = product(32, 32, 32, [DType::BF16; 2], Second::Rows);
+    let bare = Target { matrix: vec![], ..Target::interp() };
+    let is_matrix = |o: &Opt| matches!(o, Opt::Matrix { .. });
+    assert!(!frit_codegen::legal_opts(&sink, &bare).unwrap().iter().any(is_matrix));
+    assert!(frit_codegen::legal_opts(&sink, &Target::interp()).unwrap().iter().any(is_matrix));
+    assert!(run(&case("plain", sink), &bare, Opts::Heuristic).is_ok());
+    assert_eq!((AMX_BF16.size, MMA_SYNC[0].size), ([16, 16, 32], [16, 8, 16]));
+}
