@@ -56,7 +56,13 @@ fn report(name: &str, time: Duration) {
 fn main() -> Result<(), Error> {
     let dims = |thread_extent| LaunchDims { global: [1; 3], local: [1; 3], thread_extent };
     let dir = std::env::temp_dir().join(format!("frit-measure-{}", std::process::id()));
-    let cpu = Cpu::new(Config { threads: 2, isa: Isa::Portable, cc: None, cache: CacheSetting::Off });
+    let cpu = Cpu::new(Config {
+        threads: 2,
+        isa: Isa::Portable,
+        units: frit_runtime::env::Units::Off,
+        cc: None,
+        cache: CacheSetting::Off,
+    });
     eprintln!("{}", cpu.describe());
 
     let one = matmul("matmul", 256);
@@ -64,7 +70,13 @@ fn main() -> Result<(), Error> {
     let many: Vec<Kernel> = (1..=32).map(|i| matmul(&format!("m{i}"), 16 * i)).collect();
     report("compile_32_kernels", median(3, || _ = cpu.load_all(&many)));
     let cached = || {
-        Cpu::new(Config { threads: 2, isa: Isa::Portable, cc: None, cache: CacheSetting::At(dir.clone()) })
+        Cpu::new(Config {
+            threads: 2,
+            isa: Isa::Portable,
+            units: frit_runtime::env::Units::Off,
+            cc: None,
+            cache: CacheSetting::At(dir.clone()),
+        })
     };
     let warm = cached();
     warm.load(&one)?;

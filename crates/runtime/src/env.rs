@@ -20,7 +20,7 @@ pub struct Flag {
 }
 
 /// Every variable read here.
-pub const FLAGS: [Flag; 7] = [THREADS, CPU, ISA, CC, CACHE, INTERP_SEED, GUARD];
+pub const FLAGS: [Flag; 8] = [THREADS, CPU, ISA, MATRIX, CC, CACHE, INTERP_SEED, GUARD];
 
 const THREADS: Flag = Flag {
     name: "FRIT_THREADS",
@@ -34,8 +34,13 @@ const CPU: Flag = Flag {
 };
 const ISA: Flag = Flag {
     name: "FRIT_ISA",
-    accepts: "sse2, avx2 or avx512",
+    accepts: "sse2, avx2, avx512 or amx",
     about: "the most that native CPU kernels may use; what the machine has by default",
+};
+const MATRIX: Flag = Flag {
+    name: "FRIT_MATRIX",
+    accepts: "all, exact or off",
+    about: "matrix units that native CPU kernels may use: all, those that keep subnormal numbers, none; all by default",
 };
 const CC: Flag = Flag {
     name: "FRIT_CC",
@@ -103,6 +108,33 @@ pub fn isa(machine: Isa) -> Result<Isa, Error> {
     Ok(if asked == Some(false) { Isa::Portable } else { most.min(machine) })
 }
 
+/// Which matrix units kernels may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Units {
+    /// None.
+    Off,
+    /// Those that keep numbers below the normal range.
+    Exact,
+    /// All that the machine has.
+    All,
+}
+
+/// `FRIT_MATRIX`, as far as `FRIT_ISA` leaves any.
+pub fn units() -> Result<Units, Error> {
+    let masked = read(&ISA).is_some_and(|v| v != "amx");
+    let asked = parse_units(read(&MATRIX).as_deref())?;
+    Ok(if masked { Units::Off } else { asked })
+}
+
+fn parse_units(value: Option<&OsStr>) -> Result<Units, Error> {
+    match value.map(|v| (v, v.to_str().unwrap_or(""))) {
+        None | Some((_, "all")) => Ok(Units::All),
+        Some((_, "exact")) => Ok(Units::Exact),
+        Some((_, "off")) => Ok(Units::Off),
+        Some((v, _)) => Err(invalid(&MATRIX, v)),
+    }
+}
+
 /// `FRIT_CC`, if set.
 pub fn cc() -> Option<OsString> {
     read(&CC)
@@ -156,6 +188,9 @@ fn is_native(value: Option<&OsStr>) -> Result<Option<bool>, Error> {
 
 fn parse_isa(value: Option<&OsStr>) -> Result<Isa, Error> {
     let Some(value) = value else { return Ok(Isa::Avx512) };
+    if value == "amx" {
+        return Ok(Isa::Avx512);
+    }
     let all = [Isa::Sse2, Isa::Avx2, Isa::Avx512];
     all.into_iter().find(|i| value == i.name()).ok_or_else(|| invalid(&ISA, value))
 }
@@ -184,7 +219,9 @@ mod tests {
     #[test]
     fn a_bad_instruction_set_or_compiler_is_named() {
         let message = parse_isa(Some("mmx".as_ref())).unwrap_err().to_string();
-        assert_eq!(message, "FRIT_ISA=mmx is not valid: expected sse2, avx2 or avx512");
+        assert_eq!(message, "FRIT_ISA=mmx is not valid: expected sse2, avx2, avx512 or amx");
+        let message = parse_units(Some("some".as_ref())).unwrap_err().to_string();
+        assert_eq!(message, "FRIT_MATRIX=some is not valid: expected all, exact or off");
         let message = is_native(Some("llvm".as_ref())).unwrap_err().to_string();
         assert_eq!(message, "FRIT_CPU=llvm is not valid: expected native or c");
         assert_eq!(parse_isa(Some("avx2".as_ref())), Ok(Isa::Avx2));

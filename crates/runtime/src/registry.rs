@@ -17,8 +17,8 @@ struct Kind {
 const KINDS: &[Kind] = &[
     Kind {
         name: "CPU",
-        about: "this machine's cores; CPU:C through a compiler, CPU:SSE2, CPU:AVX2, CPU:AVX512 with no more than that",
-        suffixes: &["0", "C", "SSE2", "AVX2", "AVX512"],
+        about: "this machine's cores; CPU:C through a compiler, CPU:SSE2, CPU:AVX2, CPU:AVX512, CPU:AMX with no more than that",
+        suffixes: &["0", "C", "SSE2", "AVX2", "AVX512", "AMX"],
         open: cpu::open_as,
     },
     Kind {

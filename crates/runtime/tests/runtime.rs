@@ -43,7 +43,13 @@ fn dims(thread_extent: i64) -> LaunchDims {
 }
 
 fn cpu(threads: usize) -> Cpu {
-    Cpu::new(Config { threads, isa: Isa::Portable, cc: None, cache: CacheSetting::Off })
+    Cpu::new(Config {
+        threads,
+        isa: Isa::Portable,
+        units: frit_runtime::env::Units::Off,
+        cc: None,
+        cache: CacheSetting::Off,
+    })
 }
 
 fn floats(device: &dyn Device, values: &[f32]) -> Memory {
@@ -370,7 +376,13 @@ fn malformed_objects_are_errors() {
 #[test]
 fn a_missing_compiler_says_what_was_looked_for() {
     let none = |cc: &str| {
-        Cpu::new(Config { threads: 1, isa: Isa::Portable, cc: Some(cc.into()), cache: CacheSetting::Off })
+        Cpu::new(Config {
+            threads: 1,
+            isa: Isa::Portable,
+            units: frit_runtime::env::Units::Off,
+            cc: Some(cc.into()),
+            cache: CacheSetting::Off,
+        })
     };
     let message = none("/nonexistent/cc").load(&add("add", 1)).err().unwrap().to_string();
     assert!(message.contains("FRIT_CC=/nonexistent/cc"), "{message}");
@@ -427,6 +439,7 @@ fn a_cached_kernel_needs_no_second_compilation() {
     let config = || Config {
         threads: 1,
         isa: Isa::Portable,
+        units: frit_runtime::env::Units::Off,
         cc: None,
         cache: CacheSetting::At(dir.0.join("deep/cache")),
     };
@@ -480,7 +493,13 @@ fn a_cache_that_others_could_write_to_or_that_is_no_directory_is_not_used() {
     let file = dir.0.join("file");
     fs::write(&file, "x").unwrap();
     assert!(refused(file.clone()) && refused(file.join("below")) && refused("/proc/frit".into()));
-    let cpu = Cpu::new(Config { threads: 1, isa: Isa::Portable, cc: None, cache: CacheSetting::At(file) });
+    let cpu = Cpu::new(Config {
+        threads: 1,
+        isa: Isa::Portable,
+        units: frit_runtime::env::Units::Off,
+        cc: None,
+        cache: CacheSetting::At(file),
+    });
     assert!(cpu.load(&add("add", 16)).is_ok(), "the program goes on without");
 }
 

@@ -56,7 +56,7 @@ fn kernels_are_right_in_c() {
 
 #[test]
 fn kernels_are_right_in_machine_code() {
-    for device in ["CPU:SSE2", "CPU:AVX2", "CPU:AVX512"] {
+    for device in ["CPU:SSE2", "CPU:AVX2", "CPU:AVX512", "CPU:AMX"] {
         let Some(target) = run::cpu(device).map(|d| d.target().clone()) else { continue };
         for case in cases() {
             if let Err(e) = run::run(&case, &target, Opts::Heuristic) {

@@ -1,7 +1,7 @@
 //! Matrix units: kernels given to them compute what they did before.
 
 use crate::kernels::{Case, range};
-use crate::run::{check, run};
+use crate::run::{check, cpu, run};
 use frit_abi::Target;
 use frit_abi::matrix::{AMX_BF16, MMA_SYNC};
 use frit_codegen::{Opt, Opts, lower, plan, random_opts};
@@ -39,6 +39,12 @@ fn matrix(unit: &str, axes: [usize; 3]) -> Opt {
     Opt::Matrix { unit: unit.into(), axes }
 }
 
+/// Machines with tiles: the interpreter, and this one if it has any.
+fn tiled() -> Vec<Target> {
+    let native = cpu("CPU:AMX").map(|d| d.target().clone());
+    [Target::interp()].into_iter().chain(native).collect()
+}
+
 const INT8: [(&str, [DType; 2]); 4] = [
     ("amx-s8s8", [DType::I8, DType::I8]),
     ("amx-s8u8", [DType::I8, DType::U8]),
@@ -53,14 +59,16 @@ fn uses_a_unit(sink: &UOp, target: &Target, opts: &[Opt]) -> bool {
 
 #[test]
 fn a_unit_computes_what_loops_do() {
-    let (cpu, gpu) = (Target::interp(), Target::interp_gpu());
+    let gpu = Target::interp_gpu();
     let bf16 = [DType::BF16; 2];
     for second in [Second::Rows, Second::Columns] {
         for (m, n, k) in [(16, 16, 32), (32, 48, 64)] {
             for axes in [[0, 1, 2], [1, 0, 2]] {
                 let c = case("bf16", product(m, n, k, bf16, second));
-                check(&c, &cpu, &[matrix("amx-bf16", axes)]);
-                assert!(uses_a_unit(&c.sink, &cpu, &[matrix("amx-bf16", axes)]));
+                for target in tiled() {
+                    check(&c, &target, &[matrix("amx-bf16", axes)]);
+                    assert!(uses_a_unit(&c.sink, &target, &[matrix("amx-bf16", axes)]));
+                }
                 check(&c, &gpu, &[matrix("mma-bf16", axes)]);
                 check(
                     &case("f16", product(m, n, k, [DType::F16; 2], second)),
@@ -71,31 +79,34 @@ fn a_unit_computes_what_loops_do() {
         }
         for (unit, types) in INT8 {
             let c = case("int8", product(32, 32, 128, types, second));
-            check(&c, &cpu, &[matrix(unit, [0, 1, 2])]);
+            tiled().iter().for_each(|t| check(&c, t, &[matrix(unit, [0, 1, 2])]));
         }
     }
 }
 
 #[test]
 fn a_unit_goes_with_padding_tiles_and_stages() {
-    let cpu = Target::interp();
+    tiled().iter().for_each(padded);
+}
+
+fn padded(cpu: &Target) {
     let c = case("odd", product(37, 70, 45, [DType::BF16; 2], Second::Rows));
     let pads = [Opt::Pad { axis: 0, n: 32 }, Opt::Pad { axis: 1, n: 32 }, Opt::Pad { axis: 2, n: 32 }];
     let split = |axis, n, kind| Opt::Split { axis, n, kind, inner: true };
     let mut opts = pads.to_vec();
     opts.push(matrix("amx-bf16", [0, 1, 2]));
-    check(&c, &cpu, &opts);
+    check(&c, cpu, &opts);
     // 2 x 2 accumulators, the second factor packed for a block of columns, the first for all that is summed over
     opts.push(split(0, 2, AxisKind::Upcast));
     opts.push(split(2, 2, AxisKind::Upcast));
-    check(&c, &cpu, &opts);
-    let loads = plan(&c.sink, &cpu, &opts).unwrap().operands.len();
+    check(&c, cpu, &opts);
+    let loads = plan(&c.sink, cpu, &opts).unwrap().operands.len();
     for operand in 0..loads {
         for at in 0..4 {
             let mut staged = opts.clone();
             staged.push(Opt::Stage { operand, at, space: Space::Local });
-            if plan(&c.sink, &cpu, &staged).is_ok() {
-                check(&c, &cpu, &staged);
+            if plan(&c.sink, cpu, &staged).is_ok() {
+                check(&c, cpu, &staged);
             }
         }
     }
@@ -103,10 +114,10 @@ fn a_unit_goes_with_padding_tiles_and_stages() {
         (0..loads).map(|operand| Opt::Stage { operand, at: 1, space: Space::Local }).collect();
     let mut staged = opts.clone();
     staged.extend(
-        both.into_iter().filter(|s| plan(&c.sink, &cpu, &[opts.clone(), vec![s.clone()]].concat()).is_ok()),
+        both.into_iter().filter(|s| plan(&c.sink, cpu, &[opts.clone(), vec![s.clone()]].concat()).is_ok()),
     );
     assert!(staged.len() > opts.len() + 1);
-    check(&c, &cpu, &staged);
+    check(&c, cpu, &staged);
 }
 
 #[test]
@@ -143,7 +154,7 @@ fn what_a_unit_cannot_do_is_refused() {
 #[test]
 fn random_opts_find_units_and_stay_right() {
     let mut used = 0;
-    for target in [Target::interp(), Target::interp_gpu()] {
+    for target in tiled().into_iter().chain([Target::interp_gpu()]) {
         for types in [[DType::BF16; 2], [DType::F16; 2], [DType::U8, DType::I8]] {
             for (m, n, k) in [(32, 32, 64), (21, 16, 64)] {
                 let c = case("random", product(m, n, k, types, Second::Rows));

@@ -195,7 +195,7 @@ fn a_bad_environment_is_an_error_that_names_it() {
         (&[("FRIT_DEVICE", "CPU"), ("FRIT_CPU", "llvm")], "FRIT_CPU=llvm is not valid: expected native or c"),
         (
             &[("FRIT_DEVICE", "CPU"), ("FRIT_ISA", "mmx")],
-            "FRIT_ISA=mmx is not valid: expected sse2, avx2 or avx512",
+            "FRIT_ISA=mmx is not valid: expected sse2, avx2, avx512 or amx",
         ),
         (
             &[("FRIT_DEVICE", "CPU:C"), ("FRIT_CACHE", "off"), ("FRIT_CC", "no-such-compiler")],

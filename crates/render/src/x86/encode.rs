@@ -214,6 +214,7 @@ impl Writer<'_> {
         let code = match self.program.regs[r.0 as usize].class {
             Class::Int => Code::Mov_r64_rm64,
             Class::Mask => Code::VEX_Kmovq_kr_km64,
+            Class::Tile => return Err("a tile is not copied".into()),
             Class::Vec => {
                 let wide = self.is_wide(inst);
                 super::table::MOVAPS.code(self.isa, size, wide).ok_or("no copy of this size")?
@@ -366,5 +367,6 @@ fn physical(number: u8, size: Size) -> Register {
         Size::Y => Register::YMM0 + number as u32,
         Size::Z => Register::ZMM0 + number as u32,
         Size::K => Register::K0 + number as u32,
+        Size::T => Register::TMM0 + number as u32,
     }
 }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Reg(pub u32);
 
-/// The three files of registers.
+/// The files of registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
     /// General: integers, addresses, scalar truth values.
@@ -17,6 +17,8 @@ pub enum Class {
     Vec,
     /// Masks of AVX-512.
     Mask,
+    /// Tiles of AMX.
+    Tile,
 }
 
 /// How much of a register an operand names.
@@ -38,6 +40,8 @@ pub enum Size {
     Z,
     /// A mask.
     K,
+    /// A tile.
+    T,
 }
 
 impl Size {
@@ -59,6 +63,7 @@ impl Size {
             Size::X => 16,
             Size::Y => 32,
             Size::Z => 64,
+            Size::T => 1024,
         }
     }
 }

@@ -4,9 +4,10 @@
 //! has masked moves of that width, and a branch for each lane elsewhere.
 
 use super::build::r;
-use super::ir::{Base, Cond, Def, Kind, Mem, Opd, Reg, Size};
+use super::ir::{Base, Class, Cond, Def, Kind, Mem, Opd, Reg, Size};
 use super::select::{Key, Select, Val, is_real, register};
 use super::table::{self as t, Row};
+use super::tile::is_tile;
 use crate::Error;
 use frit_abi::DType;
 use frit_abi::target::Isa;
@@ -31,6 +32,9 @@ impl Select<'_> {
             return self.load_variable(n, &d.clone()).map(Some);
         }
         let (d, lanes) = (n.dtype, n.lanes());
+        if is_tile(lanes) {
+            return self.load_tile(n).map(Some);
+        }
         self.check_lanes(n, lanes)?;
         if n.src[0].src.get(1).is_some_and(|i| i.lanes() > 1) {
             return self.gather(n).map(Some);
@@ -107,6 +111,10 @@ impl Select<'_> {
         };
         let parts: SmallVec<[Reg; 2]> = v.parts.iter().map(|_| self.program.reg(class, size)).collect();
         for (to, from) in parts.iter().zip(&v.parts) {
+            if class == Class::Tile {
+                self.copy_tile(*to, *from);
+                continue;
+            }
             self.copy(*to, *from, size);
         }
         Ok(Val { parts, ..v })
@@ -344,6 +352,9 @@ impl Select<'_> {
         }
         let d = n.src[0].dtype;
         let lanes = n.src[0].lanes().max(value.lanes());
+        if is_tile(lanes) {
+            return self.store_tile(n);
+        }
         self.check_lanes(n, lanes)?;
         let gate = n.gate().cloned();
         if let Some(g) = &gate {
@@ -447,6 +458,9 @@ impl Select<'_> {
         let Some(to) = self.variables.get(d).cloned() else {
             return Err(self.malformed(format!("{d:?} is not declared")));
         };
+        if is_tile(to.lanes) {
+            return self.store_tile_variable(value, &to);
+        }
         let is_zero = value.as_scalar().is_some_and(|s| s.to_bits(value.dtype) == 0);
         if is_zero && (to.lanes > 1 || is_real(to.elem)) && to.elem != DType::Bool {
             for &p in &to.parts {

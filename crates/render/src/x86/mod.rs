@@ -17,6 +17,8 @@
 //! than the machine's is several registers, its parts. A vector of truth values is a mask register with AVX-512, with
 //! zeros beyond its lanes; elsewhere a vector of integers, 0 or -1, as wide as what was compared to make it.
 //!
+//! **Tiles** of AMX are values of more lanes than a vector has; [`tile`] has their instructions.
+//!
 //! **Small floats** are their bits, except that float16 converts from and to float32 in hardware.
 
 mod address;
@@ -30,6 +32,7 @@ mod scalar;
 mod select;
 mod shape;
 mod table;
+mod tile;
 mod truth;
 mod uses;
 mod vector;

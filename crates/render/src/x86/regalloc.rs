@@ -6,7 +6,7 @@
 //! instruction, and allocation starts over.
 
 use super::encode::{ARGS, RAX, RCX, RDX};
-use super::ir::{Base, Class, Def, Fold, Inst, Kind, Mem, Opd, Program, Reg, Size};
+use super::ir::{Base, Class, Def, Fold, Imm, Inst, Kind, Mem, Opd, Program, Reg, Size};
 use super::table;
 use frit_abi::target::Isa;
 use rustc_hash::FxHashMap;
@@ -134,7 +134,7 @@ impl Lives {
             (0..program.regs.len() as u32).filter(|&r| self.from[r as usize] != u32::MAX).collect();
         order.sort_by_key(|&r| (self.from[r as usize], r));
         let mut numbers = vec![NONE; program.regs.len()];
-        let mut active: [Vec<u32>; 3] = [vec![], vec![], vec![]];
+        let mut active: [Vec<u32>; 4] = Default::default();
         let mut spilled = vec![];
         for &r in &order {
             let (k, class) = (r as usize, program.regs[r as usize].class);
@@ -211,6 +211,7 @@ fn all(class: Class, isa: Isa) -> u32 {
     match (class, isa) {
         (Class::Int, _) => 0x7fff,
         (Class::Mask, _) => 0xfe, // k0 means no mask
+        (Class::Tile, _) => 0xff,
         (Class::Vec, Isa::Avx512) => u32::MAX,
         (Class::Vec, _) => 0xffff,
     }
@@ -292,6 +293,15 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
             let t = program.reg(info.class, info.size);
             program.regs[t.0 as usize].pinned = true;
             rename(&mut inst, r, t);
+            // the rows of a tile are as far apart as a register says
+            let mut place = None;
+            if let (Class::Tile, Home::Frame(m)) = (info.class, home) {
+                let stride = program.reg(Class::Int, Size::Q);
+                program.regs[stride.0 as usize].pinned = true;
+                new.push(stride_of(stride));
+                place = Some(Home::Frame(Mem { index: Some((stride, 1)), ..*m }));
+            }
+            let home = place.as_ref().unwrap_or(home);
             if is_read {
                 new.push(home.load(t, info.class, info.size));
             }
@@ -348,6 +358,7 @@ impl Home {
                 let kind = match class {
                     Class::Int => Kind::Plain(iced_x86::Code::Mov_r64_rm64),
                     Class::Mask => Kind::Plain(iced_x86::Code::VEX_Kmovq_kr_km64),
+                    Class::Tile => Kind::Plain(iced_x86::Code::VEX_Tileloadd_tmm_sibmem),
                     Class::Vec => Kind::Row(table::MOVUPS, size),
                 };
                 let size = if class == Class::Int { Size::Q } else { size };
@@ -358,10 +369,18 @@ impl Home {
     }
 }
 
+/// The distance of a tile's rows in the frame.
+fn stride_of(to: Reg) -> Inst {
+    let ops = [Opd::Reg(to, Size::D), Opd::Imm(super::tile::ROW_BYTES, Imm::Word)].into_iter().collect();
+    let kind = Kind::Plain(iced_x86::Code::Mov_r32_imm32);
+    Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No }
+}
+
 fn store(t: Reg, class: Class, size: Size, m: Mem) -> Inst {
     let kind = match class {
         Class::Int => Kind::Plain(iced_x86::Code::Mov_rm64_r64),
         Class::Mask => Kind::Plain(iced_x86::Code::VEX_Kmovq_m64_kr),
+        Class::Tile => Kind::Plain(iced_x86::Code::VEX_Tilestored_sibmem_tmm),
         Class::Vec => Kind::Row(table::MOVUPS_TO, size),
     };
     let size = if class == Class::Int { Size::Q } else { size };

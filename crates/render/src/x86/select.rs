@@ -15,6 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
 use super::build::{Arith, r};
+use super::tile::is_tile;
 
 /// A value in registers.
 #[derive(Clone, Debug)]
@@ -136,6 +137,7 @@ pub fn select(linear: &Linear, target: &Target) -> Result<(Program, usize), Erro
         thread: (Reg(0), Reg(0)),
     };
     let scratch = s.arguments()?;
+    s.configure_tiles();
     for (at, step) in linear.steps.iter().enumerate() {
         match step {
             Step::Do(n) => s.perform(n, at)?,
@@ -143,6 +145,7 @@ pub fn select(linear: &Linear, target: &Target) -> Result<(Program, usize), Erro
             Step::Close(range) => s.close(range)?,
         }
     }
+    s.release_tiles();
     s.program.insts = std::mem::take(&mut s.blocks[0].insts);
     Ok((s.program, scratch))
 }
@@ -223,6 +226,9 @@ impl Select<'_> {
         Ok(bytes)
     }
     fn variable(&mut self, d: &UOp, len: usize) -> Result<Val, Error> {
+        if is_tile(len) {
+            return self.tile_variable(d, len);
+        }
         self.check_lanes(d, len)?;
         let elem = self.stored_elem(d.dtype, len);
         let (class, size) = match (len, elem) {
@@ -338,7 +344,10 @@ impl Select<'_> {
                 Some(v) => v,
                 None => return Ok(()),
             },
+            // a tile of zeros is made where it is used
+            Op::Stack if is_tile(n.lanes()) => return Ok(()),
             Op::Stack => self.stack(n)?,
+            Op::Matrix => self.matrix(n, &want)?,
             Op::Lane => self.lane(n)?,
             o if o.is_elementwise() => {
                 self.check_lanes(n, n.lanes())?;
@@ -356,6 +365,10 @@ impl Select<'_> {
     /// The value in the registers of a variable.
     pub fn move_to(&mut self, n: &UOp, v: Val, to: &Val) -> Result<Val, Error> {
         let v = if v.elem != to.elem && n.dtype == DType::Bool { self.mask_as(&v, to.elem)? } else { v };
+        if is_tile(to.lanes) {
+            self.copy_tile(to.parts[0], v.parts[0]);
+            return Ok(to.clone());
+        }
         let size = match (v.lanes, is_real(to.elem), to.elem) {
             (1, false, _) => Size::Q,
             (_, _, DType::Bool) => Size::K,

@@ -156,7 +156,8 @@ impl Uses {
                 let value = &store.src[1];
                 let Some((made, users)) = self.of.get(value) else { continue };
                 let same = users.len() == 1 && *made < at && self.block[*made] == self.block[at];
-                let is_plain = value.op.is_elementwise() && value.lanes() == lanes_of(d);
+                let is_value = value.op.is_elementwise() || value.op == Op::Matrix;
+                let is_plain = is_value && value.lanes() == lanes_of(d);
                 let between = |v: &usize| *v > *made && *v < at;
                 let is_read = reads.get(d).is_some_and(|r| r.iter().any(between));
                 if same && is_plain && !is_read && !stores.iter().any(between) {
@@ -171,14 +172,15 @@ impl Uses {
         let mut value = value.clone();
         loop {
             let term = match value.op {
-                Op::MulAcc => &value.src[2],
+                Op::MulAcc | Op::Matrix => &value.src[2],
                 Op::Add => &value.src[0],
                 _ => return,
             };
             let (Some((at, _)), Some((made, users))) = (self.of.get(&value), self.of.get(term)) else {
                 return;
             };
-            let is_plain = matches!(term.op, Op::MulAcc | Op::Add) && term.lanes() == value.lanes();
+            let is_plain =
+                matches!(term.op, Op::MulAcc | Op::Matrix | Op::Add) && term.lanes() == value.lanes();
             let is_read = reads.is_some_and(|r| r.iter().any(|u| *u > *made && *u < *at));
             if !is_plain || is_read || users.len() != 1 || self.block[*made] != self.block[*at] {
                 return;
@@ -202,7 +204,8 @@ impl Uses {
             // a user that only renames the register, or takes a lane of it, hands it on to users of its own
             let is_last = |u: &usize| match &steps[*u] {
                 Step::Do(u) => {
-                    u.op == Op::Store || u.op.alu().is_some() && !matches!(u.op, Op::Shl | Op::Shr)
+                    matches!(u.op, Op::Store | Op::Matrix)
+                        || u.op.alu().is_some() && !matches!(u.op, Op::Shl | Op::Shr)
                 }
                 _ => false,
             };

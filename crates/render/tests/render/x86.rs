@@ -18,8 +18,15 @@ pub fn levels() -> Vec<Target> {
     all.map(|i| Target::native(i, 1, [32 << 10, 1 << 20, 0])).collect()
 }
 
-static CPU: LazyLock<Cpu> =
-    LazyLock::new(|| Cpu::new(Config { threads: 2, isa: Isa::Portable, cc: None, cache: CacheSetting::Off }));
+static CPU: LazyLock<Cpu> = LazyLock::new(|| {
+    Cpu::new(Config {
+        threads: 2,
+        isa: Isa::Portable,
+        units: frit_runtime::env::Units::Off,
+        cc: None,
+        cache: CacheSetting::Off,
+    })
+});
 
 /// Run a program as machine code on memories of bytes.
 pub fn run_native(

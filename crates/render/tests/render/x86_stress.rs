@@ -269,7 +269,13 @@ fn a_gemm_tile_keeps_its_accumulators_in_registers() {
 
 fn cpu() -> Cpu {
     let isa = frit_abi::target::Isa::Portable;
-    Cpu::new(Config { threads: 1, isa, cc: None, cache: CacheSetting::Off })
+    Cpu::new(Config {
+        threads: 1,
+        isa,
+        units: frit_runtime::env::Units::Off,
+        cc: None,
+        cache: CacheSetting::Off,
+    })
 }
 
 /// Memory with nothing mapped just before and just behind it; it ends (or starts) exactly at the edge.

@@ -7,7 +7,7 @@ use super::pool::{self, Pool};
 use super::rounding::in_default_mode;
 use super::{native, scratch, target};
 use crate::cache::{self, DiskCache};
-use crate::env::{self, CacheSetting};
+use crate::env::{self, CacheSetting, Units};
 use crate::{Blob, Bound, Device, Error, Loaded, Memory, MemoryStats};
 use frit_abi::target::Isa;
 use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
@@ -28,6 +28,8 @@ pub struct Config {
     pub threads: usize,
     /// The instructions of machine code; `Portable` for kernels in C.
     pub isa: Isa,
+    /// The matrix units that machine code may use.
+    pub units: Units,
     /// The C compiler; `None` finds one.
     pub cc: Option<OsString>,
     /// Where compiled kernels are kept.
@@ -38,7 +40,8 @@ impl Config {
     /// What the environment asks for.
     pub fn from_env() -> Result<Config, Error> {
         let isa = env::isa(target::machine())?;
-        Ok(Config { threads: env::threads()?, isa, cc: env::cc(), cache: env::cache() })
+        let (threads, units) = (env::threads()?, env::units()?);
+        Ok(Config { threads, isa, units, cc: env::cc(), cache: env::cache() })
     }
 }
 
@@ -56,15 +59,19 @@ pub fn open() -> Result<Arc<dyn Device>, Error> {
     open_as("0")
 }
 
-/// The device with a suffix: `0` as the environment asks for, `C`, or the name of an instruction set.
+/// The device with a suffix: `0` as the environment asks for, `C`, `AMX` for everything there is, or the name of an
+/// instruction set without matrix units.
 pub fn open_as(suffix: &str) -> Result<Arc<dyn Device>, Error> {
     let mut config = Config::from_env()?;
     let all = [Isa::Sse2, Isa::Avx2, Isa::Avx512];
     match suffix {
         "0" => {}
         "C" => config.isa = Isa::Portable,
+        "AMX" if target::machine() == Isa::Avx512 && !target::matrix_units().is_empty() => {
+            (config.isa, config.units) = (Isa::Avx512, Units::All);
+        }
         name => match all.into_iter().find(|i| i.name().eq_ignore_ascii_case(name)) {
-            Some(isa) if isa <= target::machine() => config.isa = isa,
+            Some(isa) if isa <= target::machine() => (config.isa, config.units) = (isa, Units::Off),
             _ => return Err(Error::Device(format!("this machine has no {name}"))),
         },
     }
@@ -75,7 +82,7 @@ pub fn open_as(suffix: &str) -> Result<Arc<dyn Device>, Error> {
 impl Cpu {
     /// A device of its own; those with the same number of threads share them.
     pub fn new(config: Config) -> Cpu {
-        let target = target::detect(config.threads.max(1), config.isa);
+        let target = target::detect(config.threads.max(1), config.isa, config.units);
         let cache = Arc::new(DiskCache::new(config.cache, cache::DEFAULT_LIMIT));
         let processes = std::thread::available_parallelism().map_or(1, |n| n.get());
         let compiler = Compiler::new(config.cc, cache, processes, &target.name);

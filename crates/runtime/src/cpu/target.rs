@@ -1,13 +1,23 @@
 //! What this machine's cores can do.
 
+use crate::env::Units;
+use frit_abi::matrix::{AMX_BF16, AMX_INT8};
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet, Isa};
-use frit_abi::{DType, Target};
+use frit_abi::{DType, MatrixUnit, Target};
 
 /// The target of kernels on this machine with a pool of `threads`: machine code, or C where `isa` is `Portable`.
-pub fn detect(threads: usize, isa: Isa) -> Target {
+pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
     use DType::*;
     if isa != Isa::Portable {
-        return Target::native(isa, threads, caches());
+        let mut target = Target::native(isa, threads, caches());
+        if isa == Isa::Avx512 && units != Units::Off {
+            target.matrix = matrix_units();
+            target.matrix.retain(|u| units == Units::All || u.keeps_subnormals);
+        }
+        if !target.matrix.is_empty() {
+            target.name += "-amx";
+        }
+        return target;
     }
     let (isa, vector_bytes, registers) = compiled();
     Target {
@@ -64,6 +74,33 @@ pub fn has_avx512() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn has_avx512() -> bool {
     false
+}
+
+/// The matrix units of this machine's cores that the system lets this process use.
+#[cfg(target_arch = "x86_64")]
+pub fn matrix_units() -> Vec<MatrixUnit> {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    if __cpuid(0).eax < 7 {
+        return vec![];
+    }
+    let features = __cpuid_count(7, 0).edx;
+    let has = |bit: u32| features >> bit & 1 == 1;
+    let mut units = vec![];
+    if has(24) && crate::sys::allow_tiles() {
+        if has(22) {
+            units.push(AMX_BF16);
+        }
+        if has(25) {
+            units.extend(AMX_INT8);
+        }
+    }
+    units
+}
+
+/// The matrix units of this machine's cores: none are known.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn matrix_units() -> Vec<MatrixUnit> {
+    vec![]
 }
 
 /// Name of the instruction set, bytes of its widest vector, number of vector registers.
@@ -146,9 +183,13 @@ mod tests {
 
     #[test]
     fn the_target_of_this_machine_makes_sense() {
-        let t = detect(3, Isa::Portable);
+        let t = detect(3, Isa::Portable, Units::All);
         assert!(t.name.starts_with("c-") && t.threads == 3 && t.vector_bytes.is_power_of_two());
-        let native = detect(2, machine());
+        assert!(t.matrix.is_empty());
+        let exact = detect(2, machine(), Units::Exact);
+        assert!(exact.matrix.iter().all(|u| u.keeps_subnormals));
+        let native = detect(2, machine(), Units::Off);
+        assert!(native.matrix.is_empty());
         assert_eq!((native.isa, native.threads), (machine(), 2));
         assert_eq!(parse_size("2048K"), Some(2 << 20));
         assert_eq!(

@@ -17,6 +17,7 @@ pub fn open() -> Result<Arc<dyn Device>, Error> {
     Ok(Arc::new(Null::new(cpu::target::detect(
         crate::env::threads()?,
         crate::env::isa(cpu::target::machine())?,
+        crate::env::units()?,
     ))))
 }
 

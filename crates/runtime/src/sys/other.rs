@@ -111,3 +111,8 @@ impl GuardedPages {
         match self.never {}
     }
 }
+
+/// Whether the system lets this process use tile registers.
+pub fn allow_tiles() -> bool {
+    false
+}

@@ -212,3 +212,18 @@ pub fn thread_time() -> std::time::Duration {
     let ok = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) } == 0;
     if ok { std::time::Duration::new(t.tv_sec as u64, t.tv_nsec as u32) } else { std::time::Duration::ZERO }
 }
+
+/// Whether the system lets this process use tile registers; asked for once.
+pub fn allow_tiles() -> bool {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    {
+        static ALLOWED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        const REQUEST_PERMISSION: libc::c_long = 0x1023;
+        const TILE_DATA: libc::c_long = 18;
+        // SAFETY: the call takes two numbers and changes nothing but what this process may use.
+        let ask = || unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) } == 0;
+        *ALLOWED.get_or_init(ask)
+    }
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    false
+}
