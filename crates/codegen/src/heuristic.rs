@@ -12,6 +12,11 @@ use smallvec::SmallVec;
 
 /// Choose opts, apply them, and say which.
 pub fn choose(plan: &mut Plan) -> Vec<Opt> {
+    if plan.target.grid.is_none()
+        && let Some(opts) = crate::contract::choose(plan)
+    {
+        return opts;
+    }
     let mut c = Chooser::new(plan);
     if c.plan.target.grid.is_some() {
         c.grid()

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod coalesce;
+pub mod contract;
 pub mod cost;
 pub mod decompose;
 pub mod dims;

@@ -7,7 +7,7 @@
 use crate::access::{behind_after, slot};
 use crate::{Ctx, Error};
 use frit_uop::{Arg, Linear, Op, Step, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 const ROOT: usize = 0;
@@ -133,6 +133,13 @@ impl Order<'_> {
             let parent = self.blocks[b].parent;
             self.blocks[parent].items.push(self.nodes.len() + b);
         }
+        // loops first: what is only wanted after one would have to be kept over it
+        let mut after_loop: Vec<bool> = vec![false; self.nodes.len()];
+        for i in 0..self.nodes.len() {
+            let is_late = |d: &usize| after_loop.get(*d).copied().unwrap_or(true);
+            self.needs[i].sort_by_key(|d| !is_late(d));
+            after_loop[i] = self.needs[i].first().is_some_and(is_late);
+        }
         // what is read from a parameter without saying when is read before it is written
         let of = |op: Op| self.nodes.iter().enumerate().filter(move |(_, n)| n.op == op);
         let writes: Vec<(usize, u32)> = of(Op::Store).filter_map(|(i, n)| Some((i, slot(n)?))).collect();
@@ -143,6 +150,7 @@ impl Order<'_> {
                 wants.push(self.siblings(i, *w));
             }
         }
+        wants.extend(self.side_by_side(&place));
         for (from, to) in wants {
             if from != to {
                 self.wants[to].push(from);
@@ -150,25 +158,55 @@ impl Order<'_> {
         }
     }
 
-    /// The steps of a block, in the order its items were met, each after what it needs.
+    /// Accumulators that a loop updates several times a round take turns: all of them once, then all once more. No
+    /// update waits for the one before it, and what all of them use is done with before the next turn.
+    fn side_by_side(&self, place: &FxHashMap<&UOp, usize>) -> Vec<(usize, usize)> {
+        let mut chains: FxHashMap<usize, Vec<Vec<usize>>> = FxHashMap::default();
+        for (i, store) in self.nodes.iter().enumerate().filter(|(_, n)| n.op == Op::Store) {
+            let mut chain = vec![];
+            let mut n = &store.src[1];
+            while let Some(before) = updated(n).filter(|_| self.home[place[n]] == self.home[i]) {
+                chain.push(place[n]);
+                n = before;
+            }
+            let of_register = n.op == Op::Load && behind_after(&n.src[0]).op == Op::Define;
+            if of_register && behind_after(&n.src[0]) == behind_after(&store.src[0]) {
+                chain.reverse();
+                chains.entry(self.home[i]).or_default().push(chain);
+            }
+        }
+        let mut wants = vec![];
+        for group in chains.values().filter(|g| g.len() > 1) {
+            let turns = group.iter().map(|c| c.len()).max().unwrap_or(0);
+            let order: Vec<usize> =
+                (0..turns).flat_map(|t| group.iter().filter_map(move |c| c.get(t).copied())).collect();
+            wants.extend(order.windows(2).map(|w| (w[0], w[1])));
+        }
+        wants
+    }
+
+    /// The steps of a block, each after what it needs: what nothing else in it needs, in the order it was met, and then
+    /// what that left.
     fn emit(&mut self, block: usize) -> Result<(), Error> {
         let items = std::mem::take(&mut self.blocks[block].items);
-        for item in items {
-            // (item, how far its needs and wants are done)
+        let needed: FxHashSet<usize> = items.iter().flat_map(|&i| self.needs[i].iter().copied()).collect();
+        let (inner, last): (Vec<usize>, Vec<usize>) = items.into_iter().partition(|i| needed.contains(i));
+        for item in last.into_iter().chain(inner) {
+            // (item, how far its wants and needs are done)
             let mut stack = vec![(item, 0)];
             while let Some((i, done)) = stack.pop() {
                 if self.state[i] == 2 {
                     continue;
                 }
                 self.state[i] = 1;
+                // what it comes after goes first, so that what it needs besides is made just before it
                 let (needs, wants) = (&self.needs[i], &self.wants[i]);
-                let next = (done..needs.len() + wants.len()).find(|&k| {
-                    let d = if k < needs.len() { needs[k] } else { wants[k - needs.len()] };
-                    self.state[d] == 0 || self.state[d] == 1 && k < needs.len()
-                });
+                let of = |k: usize| if k < wants.len() { wants[k] } else { needs[k - wants.len()] };
+                let next = (done..needs.len() + wants.len())
+                    .find(|&k| self.state[of(k)] == 0 || self.state[of(k)] == 1 && k >= wants.len());
                 match next {
                     Some(k) => {
-                        let d = if k < needs.len() { needs[k] } else { wants[k - needs.len()] };
+                        let d = of(k);
                         if self.state[d] == 1 {
                             return Err(Error::Kernel("its loops need each other".into()));
                         }
@@ -201,6 +239,15 @@ impl Order<'_> {
         self.emit(item - n)?;
         self.steps.push(Step::Close(range));
         Ok(())
+    }
+}
+
+/// What an update of an accumulator adds to.
+fn updated(n: &UOp) -> Option<&UOp> {
+    match n.op {
+        Op::MulAcc => n.src.get(2),
+        Op::Add | Op::Mul | Op::Max | Op::Min => n.src.first(),
+        _ => None,
     }
 }
 

@@ -298,7 +298,12 @@ pub fn compile(
         (Choice::List(list), _) | (_, Some(list)) => Opts::List(list),
         _ => Opts::Heuristic,
     };
-    let linear = frit_codegen::lower(ast, target, opts).map_err(|e| error(format!("{e} (opts {opts:?})")))?;
+    let (linear, applied) = frit_codegen::lower_and_watch(ast, target, opts, &mut |_, _| {})
+        .map_err(|e| error(format!("{e} (opts {opts:?})")))?;
+    if debug >= 3 {
+        let applied: Vec<String> = applied.iter().map(|o| o.to_string()).collect();
+        eprintln!("opts of {}: {}", linear.name, applied.join(", "));
+    }
     if debug >= 5 {
         eprintln!("program {}:", linear.name);
         for step in &linear.steps {

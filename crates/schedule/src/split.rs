@@ -44,13 +44,17 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
     let dims: Vec<i64> = x.shape().iter().map(|d| d.as_int()).collect::<Option<_>>()?;
     let outputs = max_numel(n.shape());
     let length = axes.iter().fold(1u64, |l, &a| l.saturating_mul(dims[a as usize] as u64));
-    if outputs >= enough_outputs(target) || length < LONG_REDUCE || folds_away(x) {
-        return None;
-    }
     // the largest axis, the outermost of equals
     let axis = axes.iter().map(|&a| a as usize).rev().max_by_key(|&a| dims[a])?;
     let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
     let size = dims[axis];
+    if outputs >= enough_outputs(target) {
+        let c = chunks(size, slices_of_product(x, outputs, target)?)?;
+        return Some(in_chunks(x, *op, &axes, axis, c));
+    }
+    if length < LONG_REDUCE || folds_away(x) {
+        return None;
+    }
     // at least 64 elements in a chunk
     let most = (length / 64).min(if target.grid.is_some() { 1024 } else { 256 }) as i64;
     match chunks(size, most) {
@@ -68,6 +72,31 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
         }
         None => None,
     }
+}
+
+/// Into how many slices the long sum of a product is cut on a CPU: so many that what one slice reads stays close while
+/// all results use it, if their sums are little beside that.
+fn slices_of_product(x: &UOp, outputs: u64, target: &Target) -> Option<i64> {
+    let mut x = x;
+    while matches!(x.op, Op::Permute | Op::Reshape) {
+        x = &x.src[0];
+    }
+    if x.op != Op::Mul || target.grid.is_some() {
+        return None;
+    }
+    // what is there before it is repeated
+    let read = |mut x: &UOp| {
+        let all = max_numel(x.shape());
+        while x.op.is_movement() {
+            x = &x.src[0];
+        }
+        (max_numel(x.shape()).saturating_mul(8) <= all).then(|| max_numel(x.shape()) * x.dtype.size() as u64)
+    };
+    let bytes = read(&x.src[0])? + read(&x.src[1])?;
+    let near = target.caches[1].max(1 << 20) as u64 / 2;
+    let slices = (bytes / near).min(256);
+    let sums = outputs.saturating_mul(slices).saturating_mul(x.dtype.size() as u64);
+    (slices > 1 && sums <= bytes / 2).then_some(slices as i64)
 }
 
 /// A selection by an index: `fold` removes the loop, so it must stay whole.

@@ -481,13 +481,26 @@ fn recognise_windows(n: &UOp) -> Option<Windows> {
 }
 
 /// Overlapping windows turned round, as windows over the padded gradient: each element gathers from the windows it
-/// was in, `sum over k of g[k, (j - k * dilation) / step]`.
+/// was in, `sum over k of g[k, (j - k * dilation) / step]`. Where that is a product with weights that are the same in
+/// all windows, the other factor is padded alone: a convolution of the padded gradient.
 fn windows_gradient(w: &Windows, gradient: &Gradient) -> Gradient {
-    let (k, s, d, lead) = (w.size, w.step, w.dilation, gradient.lead);
+    let (axis, lead) = (w.axis + gradient.lead, gradient.lead);
+    let Some((a, b)) = factors(&gradient.node, axis + 1) else {
+        return turn_windows(w, &gradient.node, lead);
+    };
+    let turned = turn_windows(w, &a, lead);
+    let weights = cut(&b, axis + 1, &UOp::index(0), &UOp::index(1)).flip(&[axis]);
+    let weights = Gradient { node: weights, lead }.defer(&[w.axis], false).node;
+    let node = mul(&turned.node, &weights.expand(turned.node.shape()));
+    Gradient { node, lead: turned.lead }
+}
+
+fn turn_windows(w: &Windows, g: &UOp, lead: usize) -> Gradient {
+    let (k, s, d) = (w.size, w.step, w.dilation);
+    let mut g = g.clone();
     let axis = w.axis + lead;
-    let dims = gradient.under(w.x.shape());
+    let dims: SmallVec<[UOp; 8]> = g.shape()[..lead].iter().chain(w.x.shape()).cloned().collect();
     let n = dims[axis].as_int().unwrap_or(0);
-    let mut g = gradient.node.clone();
     let o = g.shape()[axis + 1].as_int().unwrap_or(0);
     let zero = UOp::index(0);
     let at = |mid: &[i64]| -> SmallVec<[UOp; 4]> {
@@ -509,6 +522,52 @@ fn windows_gradient(w: &Windows, gradient: &Gradient) -> Gradient {
     let skewed = Gradient { node: skewed, lead }.defer(&[w.axis], false);
     let node = pad_axis(&skewed.node, axis + 1, &zero, &UOp::index(n - used));
     Gradient { node, lead: skewed.lead }
+}
+
+/// A product under movement as the product of its factors moved likewise, the second the same all along an axis.
+fn factors(g: &UOp, axis: usize) -> Option<(UOp, UOp)> {
+    let (mut at, mut moved) = (g, vec![]);
+    while matches!(at.op, Op::Reshape | Op::Permute | Op::Flip | Op::Shrink) {
+        moved.push(at);
+        at = &at.src[0];
+    }
+    let [a, b] = (at.op == Op::Mul).then_some(&at.src[..])? else { return None };
+    let again = |x: &UOp| {
+        let x = if x.shape().is_empty() { expand_to(x, at.shape()) } else { x.clone() };
+        moved.iter().rev().fold(x, |x, m| {
+            let mut src = m.src.clone();
+            src[0] = x;
+            m.with_src(src)
+        })
+    };
+    let (a, b) = (again(a), again(b));
+    match (is_same_along(&a, axis), is_same_along(&b, axis)) {
+        (_, true) => Some((a, b)),
+        (true, false) => Some((b, a)),
+        (false, false) => None,
+    }
+}
+
+/// Whether a value was repeated along an axis.
+fn is_same_along(x: &UOp, axis: usize) -> bool {
+    let size = |x: &UOp, axis: usize| x.shape()[axis].as_int();
+    match x.op {
+        Op::Expand if size(&x.src[0], axis) == Some(1) => true,
+        Op::Expand | Op::Flip | Op::Shrink => is_same_along(&x.src[0], axis),
+        Op::Permute => match &x.arg {
+            Arg::Axes(order) => is_same_along(&x.src[0], order[axis] as usize),
+            _ => false,
+        },
+        // the axis of the same size with as much before it
+        Op::Reshape => {
+            let before = |x: &UOp, axis: usize| product(&x.shape()[..axis]);
+            let from = &x.src[0];
+            (0..from.shape().len())
+                .find(|&i| before(from, i) == before(x, axis) && from.shape()[i] == x.shape()[axis])
+                .is_some_and(|i| is_same_along(from, i))
+        }
+        _ => false,
+    }
 }
 
 /// A gradient brought to the shape and type of what it belongs to: summed where that was broadcast.

@@ -181,7 +181,10 @@ impl Lowering<'_> {
         };
         let tile = self.plan.tiles.iter().find(|t| self.chosen.operand(t.operand) == Some(operand));
         match (tile, self.direct(load, rows)) {
-            (Some(t), _) => self.staged(load, rows, &t.axes.clone()),
+            (Some(t), _) => {
+                let axes: Vec<u32> = t.dims.iter().map(|d| d.axes[0].0).collect();
+                self.staged(load, rows, &axes)
+            }
             (None, Some(direct)) => direct,
             (None, None) => {
                 let copies = |k: AxisKind| matches!(k, AxisKind::Upcast | AxisKind::Unroll);

@@ -1,0 +1,422 @@
+//! Opts for a kernel that multiplies and sums what it loads again and again: matrix products and convolutions in any
+//! layout, and their gradients.
+//!
+//! Vectors run along one axis of the result, the lane axis. A load that moves with it (a *wide* one) gives vectors, all
+//! others give one value for all lanes. A tile of results stays in registers while the reduce runs:
+//!
+//! ```text
+//! for groups of panels { pack the wide operand
+//!   for the other results { copy the narrow operand, if it has gates
+//!     for panels of the group { for the reduce { tile[position][vector] += narrow[position] * wide[vector] } } } }
+//! ```
+//! Which axis, which tile, which order: by an estimate in cycles from how loads move with axes, nothing else.
+
+use crate::access::{address, coefficient};
+use crate::opt::{Axis, Opt, Plan};
+use crate::ranges::closed;
+use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+
+/// Vectors that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
+const NEAR_BYTES: f64 = 24.0;
+const SCATTER: f64 = 1.4;
+/// Results in one tile along one axis, and updates written out in one loop body, at most.
+const LONGEST: usize = 14;
+const BODY: usize = 112;
+
+struct Operand {
+    /// Its place among the plan's loads.
+    at: usize,
+    idx: UOp,
+    bytes: usize,
+}
+
+impl Operand {
+    fn moves_with(&self, origin: u32) -> bool {
+        self.idx.ranges.contains(&origin)
+    }
+    fn is_gated(&self) -> bool {
+        self.idx.op == Op::Where
+    }
+}
+
+struct Contraction<'p, 'a> {
+    plan: &'p mut Plan<'a>,
+    applied: Vec<Opt>,
+    /// Output and reduce axes, outermost first, with their sizes.
+    outputs: Vec<(u32, usize)>,
+    reduced: Vec<(u32, usize)>,
+    operands: Vec<Operand>,
+    /// What is loaded and stored once a result.
+    once: Vec<UOp>,
+    lanes: usize,
+    /// What each axis is for, once they are in order.
+    ranks: Vec<u8>,
+}
+
+/// Ranks of loops: what the packed operand moves with, other results, panels of one group.
+const OUTSIDE: u8 = 0;
+const BETWEEN: u8 = 1;
+const INSIDE: u8 = 2;
+
+/// A way to do it.
+#[derive(Clone, Debug)]
+struct Choice {
+    lane: u32,
+    /// Vectors side by side along the lane axis.
+    vectors: usize,
+    /// Copies along other axes.
+    tile: Vec<(u32, usize)>,
+}
+
+/// Choose and apply opts if the kernel is of this kind and a tile of results pays; otherwise change nothing.
+pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
+    let before = plan.clone();
+    let mut c = Contraction::new(plan)?;
+    let choice = c.best()?;
+    match c.apply(&choice) {
+        Some(()) => Some(c.applied),
+        None => {
+            *plan = before;
+            None
+        }
+    }
+}
+
+impl<'p, 'a> Contraction<'p, 'a> {
+    fn new(plan: &'p mut Plan<'a>) -> Option<Self> {
+        let order = plan.ast.toposort();
+        let mut reduces = order.iter().filter(|n| n.op == Op::Reduce);
+        let (reduce, None) = (reduces.next()?, reduces.next()) else { return None };
+        if order.iter().any(|n| n.op == Op::Scan) || plan.target.vector_bytes == 0 {
+            return None;
+        }
+        let sizes = |kind: AxisKind| -> Option<Vec<(u32, usize)>> {
+            plan.axes.iter().filter(|a| a.kind == kind).map(|a| Some((a.origin, a.size()?))).collect()
+        };
+        let (outputs, reduced) = (sizes(AxisKind::Global)?, sizes(AxisKind::Reduce)?);
+        if outputs.len() + reduced.len() != plan.axes.len() || closed(reduce).len() != reduced.len() {
+            return None;
+        }
+        let is_reduced = |n: &UOp| reduced.iter().any(|(o, _)| n.ranges.contains(o));
+        let mut operands = vec![];
+        for (at, load) in plan.operands.iter().enumerate().filter(|(_, l)| is_reduced(l)) {
+            if matches!(load.arg, Arg::Site(_)) {
+                return None;
+            }
+            operands.push(Operand { at, idx: load.src[0].src[1].clone(), bytes: load.dtype.size() });
+        }
+        let once =
+            order.iter().filter(|n| !is_reduced(n)).filter_map(|n| Some(address(n)?.1.clone())).collect();
+        let widest = operands.iter().map(|o| o.bytes).chain([reduce.dtype.size()]).max()?.max(4);
+        let lanes = plan.target.vector_bytes / widest;
+        (operands.len() > 1 && lanes > 1).then_some(Contraction {
+            plan,
+            applied: vec![],
+            outputs,
+            reduced,
+            operands,
+            once,
+            lanes,
+            ranks: vec![],
+        })
+    }
+
+    fn is_wide(&self, o: &Operand, lane: u32) -> bool {
+        o.moves_with(lane)
+    }
+    fn depth(&self) -> usize {
+        self.reduced.iter().map(|r| r.1).product()
+    }
+    fn size(&self, origin: u32) -> usize {
+        self.outputs.iter().chain(&self.reduced).find(|(o, _)| *o == origin).map_or(1, |o| o.1)
+    }
+
+    // ---- choosing
+
+    fn best(&self) -> Option<Choice> {
+        let mut best: Option<(f64, Choice)> = None;
+        for &(lane, n) in &self.outputs {
+            let vectors = n.div_ceil(self.lanes);
+            let (wide, narrow) = (|o: &&Operand| o.moves_with(lane), |o: &&Operand| !o.moves_with(lane));
+            if n < self.lanes / 2
+                || !self.operands.iter().any(|o| wide(&o))
+                || !self.operands.iter().any(|o| narrow(&o))
+            {
+                continue;
+            }
+            for v in (1..=vectors.min(8)).filter(|v| vectors.div_ceil(*v) * v * 9 <= vectors * 10) {
+                for tile in self.tiles(lane) {
+                    let choice = Choice { lane, vectors: v, tile };
+                    if let Some(cost) = self.estimate(&choice)
+                        && best.as_ref().is_none_or(|b| cost < b.0 * 0.999)
+                    {
+                        best = Some((cost, choice));
+                    }
+                }
+            }
+        }
+        let (_, choice) = best?;
+        let results = choice.vectors * choice.tile.iter().map(|t| t.1).product::<usize>();
+        (results >= 6).then_some(choice)
+    }
+
+    /// Copies along at most two axes other than the lane axis.
+    fn tiles(&self, lane: u32) -> Vec<Vec<(u32, usize)>> {
+        let factors = |n: usize| (2..=n.min(LONGEST)).filter(move |f| n.is_multiple_of(*f));
+        let axes: Vec<_> = self.outputs.iter().filter(|(o, _)| *o != lane && self.is_shared(*o)).collect();
+        let mut all = vec![];
+        for (i, a) in axes.iter().enumerate() {
+            for f in factors(a.1) {
+                all.push(vec![(a.0, f)]);
+                for b in &axes[i + 1..] {
+                    all.extend(factors(b.1).map(|g| vec![(a.0, f), (b.0, g)]));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether results along an axis share what some load gives.
+    fn is_shared(&self, origin: u32) -> bool {
+        self.operands.iter().any(|o| !o.moves_with(origin))
+            && self.operands.iter().any(|o| o.moves_with(origin))
+    }
+
+    /// How many different values of a load one tile needs at a time.
+    fn copies(&self, o: &Operand, c: &Choice) -> usize {
+        let vectors = if o.moves_with(c.lane) { c.vectors } else { 1 };
+        vectors * c.tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>()
+    }
+
+    /// Whether a wide load is read from a packed copy: where it is no plain vector, or it would be fetched from far
+    /// many times.
+    fn is_packed(&self, o: &Operand, c: &Choice) -> bool {
+        let plain = coefficient(&o.idx, c.lane) == Some(1) && !o.is_gated();
+        let again: usize = self
+            .outputs
+            .iter()
+            .filter(|(origin, _)| !o.moves_with(*origin))
+            .map(|(origin, n)| n / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1))
+            .product();
+        let strided = self.reduced.iter().any(|(r, _)| coefficient(&o.idx, *r).is_none_or(|k| k > 64));
+        !plain || strided && again >= 4
+    }
+
+    /// Cycles of one thread, roughly; `None` where the tile does not fit in registers.
+    fn estimate(&self, c: &Choice) -> Option<f64> {
+        let lanes = self.lanes;
+        let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
+        let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
+            self.operands.iter().partition(|o| self.is_wide(o, c.lane));
+        let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
+        let (vectors, values) = (count(&wide), count(&narrow));
+        if results + vectors + 1 > self.plan.target.registers {
+            return None;
+        }
+        let depth = self.depth() as f64;
+        let padded = self.size(c.lane).div_ceil(lanes * c.vectors) * lanes * c.vectors;
+        let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
+        let all = all / self.size(c.lane) as f64 * padded as f64;
+        let rounds = all / (results * lanes) as f64;
+        let panel = depth * (vectors * lanes * 4) as f64;
+        let far =
+            if panel > self.plan.target.caches[0] as f64 / 2.0 { (vectors * lanes * 4) as f64 } else { 0.0 };
+        let gates: usize = narrow
+            .iter()
+            .filter(|o| o.is_gated() && !self.plan.has_windows(o.at))
+            .map(|o| self.copies(o, c))
+            .sum();
+        // each line that values come from is one more thing to keep at hand
+        let apart = |o: &&Operand, t: &&(u32, usize)| coefficient(&o.idx, t.0).is_none_or(|k| k.abs() > 8);
+        let lines: usize = narrow
+            .iter()
+            .map(|o| {
+                c.tile.iter().filter(|t| o.moves_with(t.0) && apart(o, t)).map(|t| t.1).product::<usize>()
+            })
+            .sum();
+        let step = [
+            results as f64 / 2.0,
+            (vectors + values) as f64 / 2.0,
+            (far + values as f64 * 4.0) / NEAR_BYTES,
+            4.0,
+        ];
+        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates as f64 + 0.5 + 0.05 * lines as f64;
+        let mut cost = rounds * depth * step;
+        for o in wide.iter().filter(|o| self.is_packed(o, c)) {
+            let others =
+                self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
+            let elements = padded as f64 * others.map(|x| x.1 as f64).product::<f64>();
+            cost +=
+                elements * if coefficient(&o.idx, c.lane) == Some(1) { 2.0 / lanes as f64 } else { SCATTER };
+        }
+        for idx in &self.once {
+            let times: f64 = idx.ranges.iter().map(|r| self.size(*r) as f64).product();
+            cost += times
+                * match coefficient(idx, c.lane) {
+                    Some(0) if !idx.ranges.contains(&c.lane) => 0.5,
+                    Some(1) => 1.5 / lanes as f64,
+                    _ => SCATTER,
+                };
+        }
+        Some(cost)
+    }
+
+    // ---- applying
+
+    fn take(&mut self, opt: Opt) -> Option<()> {
+        self.plan.apply(&opt).ok()?;
+        self.applied.push(opt);
+        Some(())
+    }
+    fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> Option<()> {
+        if n > 1 { self.take(Opt::Split { axis, n, kind, inner: true }) } else { Some(()) }
+    }
+    fn find(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        self.plan.axes.iter().position(|a| a.origin == origin && a.kind == kind)
+    }
+
+    fn apply(&mut self, c: &Choice) -> Option<()> {
+        let axis = self.find(c.lane, AxisKind::Global)?;
+        let width = self.lanes * c.vectors;
+        if !self.size(c.lane).is_multiple_of(width) {
+            self.take(Opt::Pad { axis, n: width })?;
+        }
+        self.split(axis, self.lanes, AxisKind::Upcast)?;
+        if self.find(c.lane, AxisKind::Global).is_some() {
+            self.split(axis, c.vectors, AxisKind::Upcast)?;
+        }
+        for (origin, n) in &c.tile {
+            let axis = self.find(*origin, AxisKind::Global)?;
+            self.split(axis, *n, AxisKind::Upcast)?;
+        }
+        self.unroll(c)?;
+        let group = self.group(c)?;
+        self.order(c, group)?;
+        self.stage(c);
+        Some(())
+    }
+
+    /// Write out a few steps of the innermost reduce axis.
+    fn unroll(&mut self, c: &Choice) -> Option<()> {
+        let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
+        let &(origin, n) = self.reduced.last()?;
+        let most = (BODY / results).clamp(1, 8);
+        let factor = (1..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(1);
+        let axis = self.find(origin, AxisKind::Reduce)?;
+        self.split(axis, factor, AxisKind::Unroll)
+    }
+
+    /// Whether so many equal pieces of work keep all threads busy.
+    fn is_balanced(&self, pieces: usize) -> bool {
+        let threads = self.plan.target.threads.max(1);
+        pieces * 10 >= pieces.div_ceil(threads) * threads * 9
+    }
+
+    /// Take as many panels together as leave room for other things in the second-level cache: what is read for one of
+    /// them is read for all. Gives how many panels a group has.
+    fn group(&mut self, c: &Choice) -> Option<usize> {
+        let Some(axis) = self.find(c.lane, AxisKind::Global) else { return Some(1) };
+        let panels = self.plan.axes[axis].size()?;
+        let packed: Vec<&Operand> =
+            self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c)).collect();
+        let depth =
+            |o: &Operand| self.reduced.iter().filter(|r| o.moves_with(r.0)).map(|r| r.1).product::<usize>();
+        let panel: usize = packed.iter().map(|o| depth(o) * self.copies(o, c) * self.lanes * o.bytes).sum();
+        let room = self.plan.target.caches[1].max(1 << 20) / 4;
+        let outside: usize = self.beside(c.lane).iter().map(|o| self.left(*o)).product();
+        let again: usize =
+            self.outputs.iter().filter(|o| packed.iter().all(|w| !w.moves_with(o.0))).map(|o| o.1).product();
+        let fits: Vec<usize> =
+            (1..=panels).rev().filter(|g| panels.is_multiple_of(*g) && g * panel <= room).collect();
+        // one group is packed by every thread several times: worth it where that is little beside its use
+        let all = packed.is_empty() || again > 1 << 14;
+        let good = |g: &&usize| match panels / **g {
+            1 if outside == 1 => all,
+            n => self.is_balanced(outside * n),
+        };
+        let g = fits.iter().find(good).or(fits.first()).copied().unwrap_or(1);
+        if g < panels {
+            self.split(axis, g, AxisKind::Global)?;
+        }
+        Some(g)
+    }
+
+    /// Output axes that every wide load moves with, besides the lane axis.
+    fn beside(&self, lane: u32) -> Vec<u32> {
+        let wide = |x: u32| self.operands.iter().filter(|o| o.moves_with(lane)).all(|o| o.moves_with(x));
+        self.outputs.iter().map(|o| o.0).filter(|o| *o != lane && wide(*o)).collect()
+    }
+    /// What is left of an output axis as a loop.
+    fn left(&self, origin: u32) -> usize {
+        self.find(origin, AxisKind::Global).and_then(|i| self.plan.axes[i].size()).unwrap_or(1)
+    }
+
+    /// Outside what the wide operand moves with, then the other results, panels of a group, the reduce, and the tile.
+    fn order(&mut self, c: &Choice, group: usize) -> Option<()> {
+        let beside = self.beside(c.lane);
+        let is_panel =
+            |i: &usize| self.plan.axes[*i].origin == c.lane && self.plan.axes[*i].kind == AxisKind::Global;
+        let panels: Vec<usize> = (0..self.plan.axes.len()).filter(is_panel).collect();
+        let rank = |i: &usize| {
+            let a: &Axis = &self.plan.axes[*i];
+            match a.kind {
+                AxisKind::Global if panels.last() == Some(i) && group > 1 => INSIDE,
+                AxisKind::Global if a.origin == c.lane || beside.contains(&a.origin) => OUTSIDE,
+                AxisKind::Global => BETWEEN,
+                AxisKind::Reduce => 3,
+                AxisKind::Unroll => 4,
+                _ if a.origin != c.lane => 5,
+                _ => 6,
+            }
+        };
+        let mut order: Vec<usize> = (0..self.plan.axes.len()).collect();
+        order.sort_by_key(rank);
+        self.ranks = order.iter().map(rank).collect();
+        if !order.is_sorted() { self.take(Opt::Reorder { order }) } else { Some(()) }
+    }
+
+    /// Copy operands close: the wide one as vectors in the order they are used, a narrow one without its gates.
+    fn stage(&mut self, c: &Choice) -> Option<()> {
+        let first = |rank: u8, ranks: &[u8]| ranks.iter().position(|r| *r >= rank).unwrap_or(ranks.len());
+        let wide: Vec<usize> = (self.operands.iter())
+            .filter(|o| o.moves_with(c.lane) && self.is_packed(o, c))
+            .map(|o| o.at)
+            .collect();
+        let narrow: Vec<usize> = (self.operands.iter())
+            .filter(|o| !o.moves_with(c.lane) && o.is_gated() && self.plan.has_windows(o.at))
+            .map(|o| o.at)
+            .collect();
+        let between = first(BETWEEN, &self.ranks);
+        let mut tiles: Vec<(usize, usize)> = wide.iter().map(|operand| (*operand, between)).collect();
+        for operand in narrow {
+            let inside = first(INSIDE, &self.ranks);
+            tiles.extend(self.fit(operand, between, inside).map(|at| (operand, at)));
+        }
+        for (operand, at) in tiles {
+            _ = self.take(Opt::Stage { operand, at, space: Space::Local });
+        }
+        Some(())
+    }
+
+    /// Where between two places a copy of an operand is made: as far outside as it is small enough, with a block of a
+    /// loop inside where not all of it is.
+    fn fit(&mut self, operand: usize, from: usize, to: usize) -> Option<usize> {
+        let room = self.plan.target.caches[1].max(1 << 20) / 4;
+        let fits = |plan: &Plan, at: usize| plan.staged_bytes(operand, at).is_some_and(|b| b <= room);
+        let at = (from..=to).find(|at| fits(self.plan, *at))?;
+        if at == from {
+            return Some(at);
+        }
+        let n = self.plan.axes[at - 1].size()?;
+        for block in (2..n).rev().filter(|b| n.is_multiple_of(*b)) {
+            let mut smaller = self.plan.clone();
+            let opt = Opt::Split { axis: at - 1, n: block, kind: AxisKind::Global, inner: true };
+            if smaller.apply(&opt).is_ok() && fits(&smaller, at) {
+                self.take(opt)?;
+                self.ranks.insert(at, BETWEEN);
+                break;
+            }
+        }
+        Some(at)
+    }
+}
