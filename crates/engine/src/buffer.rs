@@ -118,6 +118,45 @@ pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
+/// The bytes of a value where they lie. It holds the value's version: a store that follows goes to other memory.
+pub struct Lent {
+    bytes: Bytes,
+    _version: UOp,
+}
+enum Bytes {
+    /// Memory this process can read, and how much of it the value takes.
+    There(Memory, usize),
+    Copied(Vec<u8>),
+}
+
+impl std::ops::Deref for Lent {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Copied(v) => v,
+            Bytes::There(m, len) => m.host_ptr().map_or(&[], |p| {
+                // SAFETY: the memory is held here, as long as it says, and no kernel writes to it while the version is.
+                unsafe { std::slice::from_raw_parts(p, *len) }
+            }),
+        }
+    }
+}
+
+/// The bytes of a value, in row-major order; computes it if no one has, copies where the device's memory is elsewhere.
+pub fn lend(value: &UOp) -> Result<Lent, Error> {
+    let realised = in_memory(value)?;
+    let memory = memory_of(&realised)?;
+    let len = element_count(value)? * value.dtype.size();
+    let bytes = if memory.host_ptr().is_some() && len <= memory.len_bytes() {
+        Bytes::There(memory.clone(), len)
+    } else {
+        let mut bytes = vec![0; len];
+        memory.copy_out(0, &mut bytes)?;
+        Bytes::Copied(bytes)
+    };
+    Ok(Lent { bytes, _version: realised })
+}
+
 /// Writes the bytes of a value, in row-major order and in small pieces. What no one has computed is computed and
 /// forgotten again.
 pub fn write(value: &UOp, out: &mut dyn Write) -> Result<io::Result<()>, Error> {

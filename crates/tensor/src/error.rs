@@ -13,11 +13,24 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     op: &'static str,
     path: Option<String>,
     message: String,
     at: Option<&'static Location<'static>>,
+    kind: Kind,
+}
+
+/// What sort of mistake it was, for callers in languages that tell them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Shapes, types, devices or values that do not go together, and whatever else fails.
+    #[default]
+    General,
+    /// An axis or an index that is out of range, at the call or in the data.
+    Index,
 }
 
 /// The result of whatever computes or asks early.
@@ -30,23 +43,29 @@ impl Error {
         let message = message.into();
         let here = Location::caller();
         let inner = match CURRENT.get() {
-            Some((outer, at)) if outer == op => Inner { op, path: None, message, at: Some(at) },
-            Some((outer, at)) => {
-                Inner { op: outer, path: None, message: format!("{op}: {message}"), at: Some(at) }
-            }
-            None => Inner { op, path: None, message, at: Some(here) },
+            Some((outer, at)) if outer == op => Inner::new(op, message, Some(at)),
+            Some((outer, at)) => Inner::new(outer, format!("{op}: {message}"), Some(at)),
+            None => Inner::new(op, message, Some(here)),
         };
         Error(Arc::new(inner))
+    }
+    /// The same error, of a kind.
+    pub fn of_kind(self, kind: Kind) -> Error {
+        Error(Arc::new(Inner { kind, ..(*self.0).clone() }))
+    }
+    /// What sort of mistake it was.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
     }
     /// An error of the call that is open on this thread, whatever it does inside; of `op` if there is none.
     #[track_caller]
     pub(crate) fn of_call(op: &'static str, message: impl Into<String>) -> Error {
         let (op, at) = CURRENT.get().unwrap_or((op, Location::caller()));
-        Error(Arc::new(Inner { op, path: None, message: message.into(), at: Some(at) }))
+        Error(Arc::new(Inner::new(op, message.into(), Some(at))))
     }
     /// An error that belongs to no line of the program: a file, an environment variable.
     pub fn elsewhere(op: &'static str, message: impl Into<String>) -> Error {
-        Error(Arc::new(Inner { op, path: None, message: message.into(), at: None }))
+        Error(Arc::new(Inner::new(op, message.into(), None)))
     }
     /// The call that failed: `matmul`.
     pub fn op(&self) -> &str {
@@ -67,7 +86,13 @@ impl Error {
             Some(inner) => format!("{path}.{inner}"),
             None => path.to_string(),
         };
-        Error(Arc::new(Inner { op: i.op, path: Some(path), message: i.message.clone(), at: i.at }))
+        Error(Arc::new(Inner { path: Some(path), ..(**i).clone() }))
+    }
+}
+
+impl Inner {
+    fn new(op: &'static str, message: String, at: Option<&'static Location<'static>>) -> Inner {
+        Inner { op, path: None, message, at, kind: Kind::General }
     }
 }
 
@@ -154,3 +179,11 @@ macro_rules! fail {
     ($op:expr, $($t:tt)*) => { Err($crate::error::Error::new($op, format!($($t)*))) };
 }
 pub(crate) use fail;
+
+/// `Err` of an index or axis that is out of range.
+macro_rules! fail_index {
+    ($op:expr, $($t:tt)*) => {
+        Err($crate::error::Error::new($op, format!($($t)*)).of_kind($crate::error::Kind::Index))
+    };
+}
+pub(crate) use fail_index;

@@ -3,7 +3,7 @@
 //! A constant index out of range fails at the call. One that is data is checked when it runs: the next synchronising
 //! call returns an error that names this op and the user's line. Negative indices count from the end.
 
-use crate::error::{Error, Result, call, fail, site};
+use crate::error::{Error, Result, call, fail, fail_index, site};
 use crate::movement::{cut, fixed, windows_dilated};
 use crate::reduce::along_axis;
 use crate::shape::{self, Dim, dim_as, dim_sub, show, show_all};
@@ -150,10 +150,10 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
     let used =
         idx.0.iter().filter(|i| !matches!(i, Index::Ellipsis | Index::NewAxis | Index::Flag(_))).count();
     if used > rank {
-        return fail!(op, "{used} indices for shape {}", show_all(x.shape()));
+        return fail_index!(op, "{used} indices for shape {}", show_all(x.shape()));
     }
     if idx.0.iter().filter(|i| matches!(i, Index::Ellipsis)).count() > 1 {
-        return fail!(op, "more than one ellipsis");
+        return fail_index!(op, "more than one ellipsis");
     }
     // dims still to come, as (size, kept); the view keeps every dim until the final reshape
     let (mut node, mut at) = (x.clone(), 0);
@@ -185,7 +185,7 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
             Index::Tensor(t) => {
                 let t = t.uop()?;
                 if !t.dtype.is_int() {
-                    return fail!(op, "an index tensor must be of integers or bools, not {}", t.dtype);
+                    return fail_index!(op, "an index tensor must be of integers or bools, not {}", t.dtype);
                 }
                 tensors.push((dims.len(), t));
                 dims.push(node.shape()[at].clone());
@@ -201,7 +201,7 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
 fn place(op: &'static str, v: &UOp, n: &UOp, x: &UOp) -> Result<UOp> {
     let v_ = if v.bounds.1 < 0 { n.fold_add(v) } else { v.clone() };
     if v_.bounds.0 < 0 || (v_.bounds.1 >= n.bounds.0 && dim_sub(n, &v_).bounds.0 <= 0) {
-        return fail!(
+        return fail_index!(
             op,
             "index {} is out of range for size {} of shape {}",
             show(v),

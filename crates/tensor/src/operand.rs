@@ -49,6 +49,17 @@ impl Operand {
             Operand::Number(v, w) => Tensor::of(default_dtype(*v, *w).map(|d| UOp::constant(*v, d))),
         }
     }
+    /// As a tensor that changes no types beside `other`: a number takes the type it would in an operation with it.
+    #[track_caller]
+    pub fn beside(&self, other: &Tensor) -> Tensor {
+        let _c = call("tensor");
+        match self {
+            Operand::Tensor(t) => t.clone(),
+            Operand::Number(v, w) => Tensor::of(
+                other.uop().and_then(|o| literal("tensor", *v, promote::promote_weak(o.dtype, *w))),
+            ),
+        }
+    }
     /// As a node of type `dtype` (numbers) or of its own type (tensors).
     pub(crate) fn node(&self, op: &'static str, dtype: DType) -> Result<UOp> {
         match self {

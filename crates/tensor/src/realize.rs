@@ -1,7 +1,7 @@
 //! Where description becomes numbers: the only file that calls the engine.
 
 use crate::creation::Element;
-use crate::error::{Error, Result, call, fail, here};
+use crate::error::{Error, Kind, Result, call, fail, here};
 use crate::tensor::{Tensor, is_memory};
 use frit_uop::promote;
 use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
@@ -10,9 +10,13 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex, Weak};
 
 pub use frit_engine::Blob;
+pub use frit_engine::buffer::Lent;
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
-    r.map_err(|e| Error::of_call(op, e.to_string()))
+    r.map_err(|e| {
+        let kind = if matches!(e, frit_engine::Error::Index(_)) { Kind::Index } else { Kind::General };
+        Error::of_call(op, e.to_string()).of_kind(kind)
+    })
 }
 
 /// Memory on the default device with these bytes.
@@ -198,6 +202,15 @@ impl Tensor {
         let _c = call("to_bytes");
         let x = self.uop()?;
         engine("to_bytes", frit_engine::read(&x))
+    }
+    /// The bytes of all elements in row-major order, where they lie: nothing is copied on a device whose memory this
+    /// process can read. Computes; never cuts history. Whoever has it holds this version: an assignment that follows
+    /// goes to other memory.
+    #[track_caller]
+    pub fn lend(&self) -> Result<Lent> {
+        let _c = call("lend");
+        let x = self.uop()?;
+        engine("lend", frit_engine::buffer::lend(&x))
     }
     /// Writes the bytes of all elements in row-major order, in small pieces. A value that is not in memory is computed
     /// and let go again, so a file can be larger than what is free.

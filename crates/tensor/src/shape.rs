@@ -3,7 +3,7 @@
 //! A dim is an integer or an expression over bound variables. Arithmetic on dims never panics: what cannot be
 //! computed is a failed dim, and a tensor made from it is a failed tensor.
 
-use crate::error::{Error, Result, call, fail};
+use crate::error::{Error, Result, call, fail, fail_index};
 use frit_uop::{Alu, DType, Op, UOp};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -27,6 +27,13 @@ impl Dim {
     /// The integer, if no variable is in it.
     pub fn as_int(&self) -> Option<i64> {
         self.0.as_ref().ok().and_then(|u| u.as_int())
+    }
+    /// As a tensor of one number, int32 (int64 where it may not fit).
+    #[track_caller]
+    pub fn tensor(&self) -> crate::Tensor {
+        let _c = call("shape");
+        let wide = |u: &UOp| if u.bounds.1 > i32::MAX as i128 { DType::I64 } else { DType::I32 };
+        crate::Tensor::of(self.0.clone().map(|u| dim_as(&u, wide(&u))))
     }
     /// The greatest value it can have.
     pub fn max(&self) -> Result<i64> {
@@ -359,8 +366,8 @@ pub(crate) fn axis(op: &'static str, axis: isize, rank: usize) -> Result<usize> 
     let r = rank as isize;
     if axis < -r || axis >= r {
         return match rank {
-            0 => fail!(op, "axis {axis} of a scalar, which has none"),
-            _ => fail!(op, "axis {axis} is out of range for {rank} dims ({}..={})", -r, r - 1),
+            0 => fail_index!(op, "axis {axis} of a scalar, which has none"),
+            _ => fail_index!(op, "axis {axis} is out of range for {rank} dims ({}..={})", -r, r - 1),
         };
     }
     Ok(if axis < 0 { axis + r } else { axis } as usize)

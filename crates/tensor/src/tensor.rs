@@ -15,6 +15,21 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
 
+/// A tensor that someone else keeps alive, or not.
+#[derive(Clone)]
+pub struct WeakTensor(Weak<Inner>);
+
+impl WeakTensor {
+    /// The tensor, while someone holds it.
+    pub fn upgrade(&self) -> Option<Tensor> {
+        self.0.upgrade().map(Tensor)
+    }
+    /// Whether someone holds it.
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 pub(crate) struct Inner {
     node: RwLock<Result<UOp>>,
     /// The tensor this is a view of: assigning to the view updates it.
@@ -69,6 +84,10 @@ impl Tensor {
     /// Whether both are the same handle: what changes one changes the other.
     pub fn is_same(&self, o: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &o.0)
+    }
+    /// The same handle without keeping it alive.
+    pub fn downgrade(&self) -> WeakTensor {
+        WeakTensor(Arc::downgrade(&self.0))
     }
     /// Let this handle mean another value from now on, on whatever device that is, without storing anything: for
     /// loading and moving. Tensors made from it before keep what they were made from.
