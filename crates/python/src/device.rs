@@ -1,0 +1,61 @@
+//! Devices: which there are, and which one new tensors are made on.
+
+use crate::error::raised;
+use frit::Device;
+use frit::engine::devices;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::sync::Mutex;
+
+/// The default device of the process where Python code has set one; else it is the environment's.
+static DEFAULT: Mutex<Option<String>> = Mutex::new(None);
+
+/// Run `f` with `device` as the default, or with what Python code has set, or as it is.
+pub fn within<T>(device: Option<&str>, f: impl FnOnce() -> T) -> PyResult<T> {
+    let set = || DEFAULT.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    match device.map(str::to_string).or_else(set) {
+        Some(d) => Device::scope(&d, f).map_err(raised),
+        None => Ok(f()),
+    }
+}
+
+/// The proper name of a device; the default one's of None.
+#[pyfunction]
+#[pyo3(signature = (name=None))]
+fn canonical_device(name: Option<&str>) -> PyResult<String> {
+    within(name, || Device::current().map(|d| d.to_string()))?.map_err(raised)
+}
+
+/// Make a device the default one, or the environment's again.
+#[pyfunction]
+#[pyo3(signature = (name))]
+fn set_default_device(name: Option<&str>) -> PyResult<()> {
+    let name = name.map(|n| canonical_device(Some(n))).transpose()?;
+    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner()) = name;
+    Ok(())
+}
+
+/// Every device: name, what it is, and a description or the reason why it cannot be used.
+#[pyfunction]
+fn list_devices() -> Vec<(String, String, Option<String>, Option<String>)> {
+    let row = |(name, about, found): (String, String, Result<String, frit::engine::Error>)| match found {
+        Ok(d) => (name, about, Some(d), None),
+        Err(e) => (name, about, None, Some(e.to_string())),
+    };
+    devices::list().into_iter().map(row).collect()
+}
+
+/// What the allocator of a device holds: bytes in use, the most that ever were, bytes kept for reuse.
+#[pyfunction]
+fn device_memory(name: &str) -> PyResult<(usize, usize, usize)> {
+    let s = devices::memory_stats(name).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    Ok((s.in_use, s.peak, s.cached))
+}
+
+/// Add this part to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(canonical_device, m)?)?;
+    m.add_function(wrap_pyfunction!(set_default_device, m)?)?;
+    m.add_function(wrap_pyfunction!(list_devices, m)?)?;
+    m.add_function(wrap_pyfunction!(device_memory, m)?)
+}

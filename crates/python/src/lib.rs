@@ -1,0 +1,37 @@
+//! The Python module `frit`: the names of [`frit`] with the arguments people already know.
+//!
+//! What is called a thousand times a step is here: [`tensor`] with all its methods, [`dtype`], [`device`], [`symbolic`]
+//! sizes. What is called once is Python, in `python/frit`. A method here only reads its arguments ([`convert`]), calls
+//! the method of the same name on a Rust tensor, and raises at once what Rust would carry along ([`error`]).
+//!
+//! Everything that computes lets go of the interpreter's lock meanwhile.
+
+mod convert;
+mod device;
+mod dtype;
+mod error;
+mod live;
+mod memory;
+mod symbolic;
+mod tensor;
+
+use pyo3::prelude::*;
+
+/// Adds a part to the module.
+type Part = fn(&Bound<'_, PyModule>) -> PyResult<()>;
+
+/// Every part of the module, a line each.
+const PARTS: &[Part] = &[
+    //
+    dtype::register,
+    device::register,
+    symbolic::register,
+    memory::register,
+    tensor::register,
+];
+
+#[pymodule]
+fn _frit(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    PARTS.iter().try_for_each(|part| part(m))
+}

@@ -1,0 +1,355 @@
+//! DLPack: memory shared with other libraries, on the CPU.
+//!
+//! What is handed out is marked read-only where the other side understands that (version 1), and holds its version of
+//! the tensor; what is taken in is shared where `from_dlpack` asks for it, else copied.
+
+use super::{PyTensor, out};
+use crate::convert::type_name;
+use crate::error::{checked, compute, raised};
+use crate::memory::row_major;
+use frit::{Blob, DType, Lent, Tensor};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::ffi::{CStr, c_void};
+
+const CPU: (i32, i32) = (1, 0);
+const READ_ONLY: u64 = 1;
+
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device: [i32; 2],
+    ndim: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// The struct of version 0.
+#[repr(C)]
+struct Managed {
+    tensor: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// The struct of version 1.
+#[repr(C)]
+struct Versioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: DlTensor,
+}
+
+/// A kind of capsule: its names before and after someone took what is in it.
+trait Capsule: Sized + 'static {
+    const NAME: &'static CStr;
+    const USED: &'static CStr;
+    fn tensor(&self) -> &DlTensor;
+    /// Let its maker free it.
+    unsafe fn delete(this: *mut Self);
+}
+impl Capsule for Managed {
+    const NAME: &'static CStr = c"dltensor";
+    const USED: &'static CStr = c"used_dltensor";
+    fn tensor(&self) -> &DlTensor {
+        &self.tensor
+    }
+    unsafe fn delete(this: *mut Managed) {
+        // SAFETY: the caller owns it.
+        if let Some(f) = unsafe { (*this).deleter } {
+            // SAFETY: as above; this is what the maker wants called.
+            unsafe { f(this) }
+        }
+    }
+}
+impl Capsule for Versioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+    const USED: &'static CStr = c"used_dltensor_versioned";
+    fn tensor(&self) -> &DlTensor {
+        &self.tensor
+    }
+    unsafe fn delete(this: *mut Versioned) {
+        // SAFETY: the caller owns it.
+        if let Some(f) = unsafe { (*this).deleter } {
+            // SAFETY: as above; this is what the maker wants called.
+            unsafe { f(this) }
+        }
+    }
+}
+
+/// Kind of number and bits of every type.
+const TYPES: [(DType, u8, u8); 17] = [
+    (DType::Bool, 6, 8),
+    (DType::I8, 0, 8),
+    (DType::I16, 0, 16),
+    (DType::I32, 0, 32),
+    (DType::I64, 0, 64),
+    (DType::U8, 1, 8),
+    (DType::U16, 1, 16),
+    (DType::U32, 1, 32),
+    (DType::U64, 1, 64),
+    (DType::F16, 2, 16),
+    (DType::F32, 2, 32),
+    (DType::F64, 2, 64),
+    (DType::BF16, 4, 16),
+    (DType::F8E4M3, 10, 8),
+    (DType::F8E4M3Fnuz, 11, 8),
+    (DType::F8E5M2, 12, 8),
+    (DType::F8E5M2Fnuz, 13, 8),
+];
+
+// ---- handing out
+
+/// What a capsule of ours points into.
+struct Shared {
+    lent: Lent,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+unsafe extern "C" fn free_managed(m: *mut Managed) {
+    // SAFETY: made from boxes in `capsule`; freed once, by whoever holds it last.
+    unsafe {
+        drop(Box::from_raw((*m).context.cast::<Shared>()));
+        drop(Box::from_raw(m));
+    }
+}
+unsafe extern "C" fn free_versioned(m: *mut Versioned) {
+    // SAFETY: as above.
+    unsafe {
+        drop(Box::from_raw((*m).context.cast::<Shared>()));
+        drop(Box::from_raw(m));
+    }
+}
+
+/// Frees what no one took out of a capsule.
+unsafe extern "C" fn forget<C: Capsule>(capsule: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this for a capsule made in `capsule`, which has this name until it is taken.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, C::NAME.as_ptr()) == 1 {
+            let p = ffi::PyCapsule_GetPointer(capsule, C::NAME.as_ptr());
+            C::delete(p.cast());
+        }
+    }
+}
+
+fn capsule<C: Capsule>(py: Python<'_>, content: C) -> PyResult<Bound<'_, PyAny>> {
+    let p = Box::into_raw(Box::new(content));
+    // SAFETY: the name is static, the pointer owned; the destructor frees it where no one takes it.
+    unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(p.cast(), C::NAME.as_ptr(), Some(forget::<C>)))
+    }
+}
+
+fn describe(d: DType, shared: &mut Shared) -> PyResult<DlTensor> {
+    let (_, code, bits) = TYPES
+        .into_iter()
+        .find(|k| k.0 == d)
+        .ok_or_else(|| PyBufferError::new_err(format!("DLPack has no {d} elements")))?;
+    Ok(DlTensor {
+        data: shared.lent.as_ptr() as *mut c_void,
+        device: [CPU.0, CPU.1],
+        ndim: shared.shape.len() as i32,
+        code,
+        bits,
+        lanes: 1,
+        shape: shared.shape.as_mut_ptr(),
+        strides: shared.strides.as_mut_ptr(),
+        byte_offset: 0,
+    })
+}
+
+#[pymethods]
+impl PyTensor {
+    /// For other libraries: ``torch.from_dlpack(tensor)`` shares this tensor's memory. They must not write to it.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = stream;
+        if dl_device.is_some_and(|d| d != CPU) {
+            return Err(PyBufferError::new_err("DLPack: tensors are handed out on the CPU only"));
+        }
+        let t = match copy {
+            Some(true) => checked(self.0.contiguous())?,
+            _ => self.0.clone(),
+        };
+        let lent = compute(py, || t.lend())?;
+        let shape: Vec<i64> = t.dims().map_err(raised)?.iter().map(|&d| d as i64).collect();
+        let steps = row_major(&shape.iter().map(|&d| d as isize).collect::<Vec<_>>(), 1);
+        let strides = steps.iter().map(|&s| s as i64).collect();
+        let mut shared = Box::new(Shared { lent, shape, strides });
+        let tensor = describe(t.dtype(), &mut shared)?;
+        let context = Box::into_raw(shared).cast();
+        match max_version {
+            Some((major, _)) if major >= 1 => {
+                let flags = if copy == Some(true) { 0 } else { READ_ONLY };
+                capsule(
+                    py,
+                    Versioned { version: [1, 0], context, deleter: Some(free_versioned), flags, tensor },
+                )
+            }
+            _ => capsule(py, Managed { tensor, context, deleter: Some(free_managed) }),
+        }
+    }
+    /// For other libraries: the CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        CPU
+    }
+    /// A tensor over the memory of another library's: what is written to it later shows through.
+    #[staticmethod]
+    #[pyo3(signature = (x, /, *, device=None, copy=None))]
+    fn from_dlpack(x: &Bound<'_, PyAny>, device: Option<&str>, copy: Option<bool>) -> PyResult<PyTensor> {
+        let t = if x.is_instance_of::<PyTensor>() {
+            x.cast::<PyTensor>()?.get().0.clone()
+        } else {
+            take(x, copy != Some(true))?
+        };
+        out(match device {
+            Some(d) => t.to(d),
+            None => t,
+        })
+    }
+}
+
+// ---- taking in
+
+/// Memory of another library, freed by it when no one uses it any more.
+struct Taken<C: Capsule>(*mut C, *const u8, usize);
+
+// SAFETY: DLPack's structs may be read and freed on any thread.
+unsafe impl<C: Capsule> Send for Taken<C> {}
+// SAFETY: as above; it is only read.
+unsafe impl<C: Capsule> Sync for Taken<C> {}
+
+impl<C: Capsule> AsRef<[u8]> for Taken<C> {
+    fn as_ref(&self) -> &[u8] {
+        match self.2 {
+            0 => &[],
+            // SAFETY: the other library keeps so many bytes there until it is told to free them.
+            n => unsafe { std::slice::from_raw_parts(self.1, n) },
+        }
+    }
+}
+impl<C: Capsule> Drop for Taken<C> {
+    fn drop(&mut self) {
+        // its maker may be Python code; an interpreter that is gone has freed it already
+        Python::try_attach(|_| {
+            // SAFETY: taken once out of its capsule, freed once here.
+            unsafe { C::delete(self.0) }
+        });
+    }
+}
+
+/// The tensor of an object with `__dlpack__`.
+pub fn take(obj: &Bound<'_, PyAny>, share: bool) -> PyResult<Tensor> {
+    let py = obj.py();
+    let device: (i32, i32) = obj.call_method0("__dlpack_device__")?.extract()?;
+    if device.0 != CPU.0 {
+        let text = format!("DLPack: a {} on device {device:?}; move it to the CPU first", type_name(obj));
+        return Err(PyBufferError::new_err(text));
+    }
+    // a tensor that records gradients elsewhere is taken for its values
+    let plain = match obj.getattr("requires_grad").and_then(|r| r.is_truthy()) {
+        Ok(true) => obj.call_method0("detach")?,
+        _ => obj.clone(),
+    };
+    let version = PyDict::new(py);
+    version.set_item("max_version", (1, 0))?;
+    let capsule = match plain.call_method("__dlpack__", (), Some(&version)) {
+        Err(e) if e.is_instance_of::<PyTypeError>(py) => plain.call_method0("__dlpack__")?,
+        r => r?,
+    };
+    // SAFETY: only asks for the capsule's name.
+    match unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), Versioned::NAME.as_ptr()) } {
+        1 => of_capsule::<Versioned>(&capsule, share),
+        _ => of_capsule::<Managed>(&capsule, share),
+    }
+}
+
+fn of_capsule<C: Capsule>(capsule: &Bound<'_, PyAny>, share: bool) -> PyResult<Tensor> {
+    let py = capsule.py();
+    // SAFETY: the interpreter checks the name and gives null with an exception where it is another.
+    let p = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), C::NAME.as_ptr()) }.cast::<C>();
+    if p.is_null() {
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: the struct lives while the capsule does; renaming it makes us the owner.
+    let (taken, dims, d, strides) = unsafe {
+        let t = (*p).tensor();
+        let (dims, strides) = sizes_of(t)?;
+        let d = dtype_of(t)?;
+        let count: usize = dims.iter().product();
+        let data = t.data.cast::<u8>().wrapping_add(t.byte_offset as usize);
+        ffi::PyCapsule_SetName(capsule.as_ptr(), C::USED.as_ptr());
+        (Taken(p, data, if strides.is_none() { count * d.size() } else { 0 }), dims, d, strides)
+    };
+    checked(match strides {
+        Some(s) => Tensor::from_bytes(d, &gathered(taken.1, &dims, &s, d.size()), dims),
+        None if share => Tensor::from_blob(d, &Blob::new(taken), dims),
+        None => Tensor::from_bytes(d, taken.as_ref(), dims),
+    })
+}
+
+/// The sizes, and the strides where it is not row-major.
+///
+/// # Safety
+/// The pointers of the struct are what DLPack says.
+unsafe fn sizes_of(t: &DlTensor) -> PyResult<(Vec<usize>, Option<Vec<isize>>)> {
+    let n =
+        usize::try_from(t.ndim).map_err(|_| PyValueError::new_err("DLPack: a negative number of dims"))?;
+    let list = |p: *const i64| match p.is_null() || n == 0 {
+        true => vec![],
+        // SAFETY: as many numbers as there are dims.
+        false => unsafe { std::slice::from_raw_parts(p, n) }.to_vec(),
+    };
+    let (shape, strides) = (list(t.shape), list(t.strides));
+    let dims: Vec<usize> = shape.iter().map(|&d| d.max(0) as usize).collect();
+    let shape: Vec<isize> = shape.iter().map(|&d| d as isize).collect();
+    let strides: Vec<isize> = strides.iter().map(|&s| s as isize).collect();
+    let plain = row_major(&shape, 1);
+    let same = strides.iter().zip(&plain).zip(&shape).all(|((s, p), d)| s == p || *d <= 1);
+    Ok((dims, (!same).then_some(strides)))
+}
+
+fn dtype_of(t: &DlTensor) -> PyResult<DType> {
+    let found = TYPES.into_iter().find(|k| (k.1, k.2, 1) == (t.code, t.bits, t.lanes));
+    found.map(|k| k.0).ok_or_else(|| {
+        PyTypeError::new_err(format!(
+            "DLPack: elements of kind {}, {} bits, {} lanes have no tensor",
+            t.code, t.bits, t.lanes
+        ))
+    })
+}
+
+/// Elements by strides, in row-major order.
+fn gathered(data: *const u8, dims: &[usize], strides: &[isize], size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(dims.iter().product::<usize>() * size);
+    let mut at = vec![0usize; dims.len()];
+    if dims.contains(&0) {
+        return out;
+    }
+    loop {
+        let offset: isize = at.iter().zip(strides).map(|(&i, s)| i as isize * s).sum();
+        // SAFETY: sizes and strides are those the other library gave for this memory.
+        let element = unsafe { std::slice::from_raw_parts(data.offset(offset * size as isize), size) };
+        out.extend_from_slice(element);
+        // the next place, the last dim first
+        let Some(dim) = (0..dims.len()).rev().find(|&i| at[i] + 1 < dims[i]) else { return out };
+        at[dim] += 1;
+        at[dim + 1..].fill(0);
+    }
+}

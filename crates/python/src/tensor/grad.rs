@@ -1,0 +1,196 @@
+//! Gradients and assignment.
+
+use super::create::of_value;
+use super::{PyTensor, out, outs};
+use crate::convert::{TensorArg, tensors};
+use crate::error::{checked, compute, raised};
+use crate::live;
+use frit::{Operand, Tensor};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::atomic::Ordering;
+
+/// A new version of a tensor; the place keeps its old one where that fails.
+pub fn assign(place: &Tensor, value: Operand) -> PyResult<()> {
+    let before = place.cast(place.dtype());
+    let assigned = place.assign(value);
+    if let Err(e) = assigned.check() {
+        place.replace(&before);
+        return Err(raised(e));
+    }
+    Ok(())
+}
+
+impl PyTensor {
+    /// Mark it as something `backward` computes gradients for, or not.
+    pub fn mark(&self, on: bool) -> PyResult<()> {
+        if on && !self.0.dtype().is_float() {
+            let text = format!("only float tensors have gradients, and this is {}", self.0.dtype());
+            return Err(PyRuntimeError::new_err(text));
+        }
+        checked(self.0.requires_grad(on)).map(|_| ())
+    }
+    /// The tensors that get a gradient from this one: those marked, if it depends on any; else all floats that Python
+    /// holds and did not exclude.
+    fn targets(&self) -> PyResult<Vec<Tensor>> {
+        let root = self.0.uop().map_err(raised)?;
+        let below = root.toposort();
+        let inside: std::collections::HashSet<usize> = below.iter().map(|n| n.address()).collect();
+        let mut found: Vec<Tensor> = vec![];
+        for t in live::all() {
+            let seen = t.uop().is_ok_and(|n| n.dtype.is_float() && inside.contains(&n.address()));
+            if seen && !found.iter().any(|f| f.is_same(&t)) {
+                found.push(t);
+            }
+        }
+        if found.iter().any(Tensor::is_requires_grad) {
+            found.retain(Tensor::is_requires_grad);
+        }
+        Ok(found)
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// Computes the gradient of this scalar (or of anything, given its own gradient) and adds it to ``grad`` of the
+    /// tensors it depends on: of those marked with ``requires_grad=True``, if there are any, else of all.
+    #[pyo3(signature = (gradient=None))]
+    fn backward<'py>(slf: Bound<'py, Self>, gradient: Option<TensorArg>) -> PyResult<Bound<'py, Self>> {
+        let this = slf.get();
+        let targets = this.targets()?;
+        if targets.is_empty() && !this.0.dtype().is_float() {
+            let text = format!("backward: only floats have gradients, and this is {}", this.0.dtype());
+            return Err(PyRuntimeError::new_err(text));
+        }
+        let list: Vec<&Tensor> = targets.iter().collect();
+        let grads = match &gradient {
+            Some(g) => this.0.gradient_with(&g.0, &list),
+            None => this.0.gradient_or_zeros(&list),
+        };
+        for (t, g) in targets.iter().zip(grads.map_err(raised)?) {
+            let sum = match t.grad() {
+                Some(old) => checked(old.plus(&g))?,
+                None => g,
+            };
+            t.set_grad(Some(sum));
+        }
+        Ok(slf)
+    }
+    /// The gradients of this with respect to tensors, as a list.
+    #[pyo3(signature = (*targets, gradient=None, materialize_grads=false))]
+    fn gradient(
+        &self,
+        targets: &Bound<'_, PyTuple>,
+        gradient: Option<TensorArg>,
+        materialize_grads: bool,
+    ) -> PyResult<Vec<PyTensor>> {
+        let targets = tensors(targets)?;
+        let list: Vec<&Tensor> = targets.iter().collect();
+        let grads = match (&gradient, materialize_grads) {
+            (Some(g), _) => self.0.gradient_with(&g.0, &list),
+            (None, true) => self.0.gradient_or_zeros(&list),
+            (None, false) => self.0.gradient(&list),
+        };
+        outs(grads.map_err(raised)?)
+    }
+    /// The gradient that backward calls have added up, or None.
+    #[getter]
+    fn grad(&self) -> PyResult<Option<PyTensor>> {
+        self.0.grad().map(out).transpose()
+    }
+    #[setter]
+    fn set_grad(&self, g: Option<TensorArg>) -> PyResult<()> {
+        if let Some(g) = &g
+            && g.0.shape() != self.0.shape()
+        {
+            let text = format!("a gradient of shape {} for shape {}", g.0.shape(), self.0.shape());
+            return Err(PyRuntimeError::new_err(text));
+        }
+        self.0.set_grad(g.map(|g| g.0));
+        Ok(())
+    }
+    /// Whether backward computes its gradient: True, False, or None where the program did not say.
+    #[getter]
+    pub fn requires_grad(&self) -> Option<bool> {
+        match self.0.is_requires_grad() {
+            true => Some(true),
+            false => self.1.none.load(Ordering::Relaxed).then_some(false),
+        }
+    }
+    #[setter]
+    fn set_requires_grad(&self, on: Option<bool>) -> PyResult<()> {
+        self.mark(on == Some(true))?;
+        self.1.none.store(on == Some(false), Ordering::Relaxed);
+        match on {
+            Some(false) => live::exclude(&self.0),
+            _ => live::remember(&self.0),
+        }
+        Ok(())
+    }
+    /// Marks it (or not) as something backward computes gradients for; gives it back.
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_(slf: Bound<'_, Self>, requires_grad: bool) -> PyResult<Bound<'_, Self>> {
+        slf.get().set_requires_grad(Some(requires_grad))?;
+        Ok(slf)
+    }
+    /// Whether backward may compute its gradient.
+    #[getter]
+    fn is_param(&self) -> bool {
+        self.requires_grad() != Some(false)
+    }
+    /// Says whether backward may compute its gradient; gives it back.
+    #[pyo3(signature = (is_param=true))]
+    fn is_param_(slf: Bound<'_, Self>, is_param: bool) -> PyResult<Bound<'_, Self>> {
+        slf.get().set_requires_grad(Some(is_param))?;
+        Ok(slf)
+    }
+    /// Forgets the gradient.
+    fn zero_grad(&self) {
+        self.0.set_grad(None);
+    }
+    /// Gives this tensor a new value, lazily; what was made from it before keeps the old one. Gives it back.
+    fn assign<'py>(slf: Bound<'py, Self>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let value = of_value(x)?;
+        let place = &slf.get().0;
+        if let Operand::Tensor(v) = &value
+            && v.dtype() != place.dtype()
+        {
+            let text = format!("assign: {} into {}; cast it", v.dtype(), place.dtype());
+            return Err(PyRuntimeError::new_err(text));
+        }
+        assign(place, value)?;
+        Ok(slf)
+    }
+    /// The same value, opaque to gradients.
+    fn detach(&self) -> PyResult<PyTensor> {
+        out(self.0.detach())
+    }
+    /// The same value, in memory of its own in row-major order where it is computed.
+    #[pyo3(signature = (**kwargs))]
+    fn contiguous(&self, kwargs: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<PyTensor> {
+        let _ = kwargs;
+        out(self.0.contiguous())
+    }
+    /// The same value; its gradient is materialised on the way back.
+    fn contiguous_backward(&self) -> PyResult<PyTensor> {
+        out(self.0.cast(self.0.dtype()))
+    }
+    fn __setitem__(&self, py: Python<'_>, idx: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let indices = super::index::indices(py, idx)?;
+        // `x[i] += y` calls this with what the in-place operator has assigned to already
+        let value = of_value(value)?;
+        let place = &self.0;
+        let before = place.cast(place.dtype());
+        let set = compute(py, || Ok(place.set(indices, value)))?;
+        if let Err(e) = set.check() {
+            place.replace(&before);
+            return Err(raised(e));
+        }
+        Ok(())
+    }
+    fn __delitem__(&self, idx: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = idx;
+        Err(PyTypeError::new_err("elements of a tensor cannot be deleted"))
+    }
+}

@@ -1,0 +1,14 @@
+"""frit: tensors that are only a description until someone needs the numbers.
+
+>>> from frit import Tensor
+>>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+>>> (x * 2 + 1).sum(axis=1).tolist()
+[8.0, 16.0]
+"""
+
+from frit._frit import Tensor, Variable, __version__
+from frit.device import Device
+from frit.dtype import DType, dtypes
+from frit import tensor as _tensor  # methods of Tensor that are written in Python
+
+__all__ = ["DType", "Device", "Tensor", "Variable", "dtypes", "__version__"]
