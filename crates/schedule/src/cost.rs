@@ -31,6 +31,24 @@ fn weight(op: Op) -> u32 {
     }
 }
 
+/// What a product of two values reads that are each repeated many times, as in a matrix product or a convolution:
+/// its sum is worth a kernel that is walked for it alone.
+pub fn product_bytes(x: &UOp) -> Option<u64> {
+    let mut x = x;
+    while matches!(x.op, Op::Permute | Op::Reshape) {
+        x = &x.src[0];
+    }
+    // what is there before it is repeated
+    let read = |mut x: &UOp| {
+        let all = max_numel(x.shape());
+        while x.op.is_movement() {
+            x = &x.src[0];
+        }
+        (max_numel(x.shape()).saturating_mul(8) <= all).then(|| max_numel(x.shape()) * x.dtype.size() as u64)
+    };
+    (x.op == Op::Mul).then(|| Some(read(&x.src[0])? + read(&x.src[1])?))?
+}
+
 /// Whether source `s` is repeated where `n` uses it.
 pub fn repeats(n: &UOp, s: &UOp) -> bool {
     n.op.is_elementwise() && s.shape().is_empty() && !n.shape().is_empty()

@@ -9,6 +9,7 @@
 //! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
 //! | expensive | one, constant over the kernel's inner ranges | inlined at that scope: softmax in one kernel |
+//! | the sum of a product | one, each element once, no other reduce beside it | inlined: its kernel is walked for it |
 //! | expensive | anything else | staged |
 //! | `Contiguous`, `Scatter`, most scans | | staged |
 
@@ -69,6 +70,8 @@ pub struct Draft {
     stores_whole: Option<u32>,
     /// A reduce depends on all ranges.
     has_full_reduce: bool,
+    /// A reduce is the sum of a product of repeated values.
+    sums_product: bool,
     /// Some reduce depends only on this many outer ranges.
     scope: Option<usize>,
 }
@@ -171,6 +174,7 @@ impl<'p, 'a> Walk<'p, 'a> {
             rank,
             stores_whole: None,
             has_full_reduce: false,
+            sums_product: false,
             scope: None,
         });
         self.drafts.len() as u32 - 1
@@ -247,6 +251,8 @@ impl<'p, 'a> Walk<'p, 'a> {
             self.drafts[k as usize].ordered = (r.op == Op::Range).then(|| r.clone());
         }
         self.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
+        self.drafts[k as usize].sums_product |=
+            n.op == Op::ReduceAxis && cost::product_bytes(&n.src[0]).is_some();
         let recipe = self.ask_sources(i, n, &request)?;
         let draft = &mut self.drafts[k as usize];
         draft.root = Root::Node(i as u32);
@@ -403,7 +409,13 @@ impl<'p, 'a> Walk<'p, 'a> {
         let extents: Vec<UOp> = d.ranges.iter().map(|r| r.src[0].clone()).collect();
         let (depth, all) = (used.len(), extents.len());
         let scoped = outer.eq(used) && same_size(&numel(&extents[..depth]), &numel(n.shape()));
-        let joins = if scoped && depth < all {
+        let product = n.op == Op::ReduceAxis && cost::product_bytes(&n.src[0]).is_some();
+        let joins = if product && (d.has_full_reduce || d.scope.is_some() || scoped && depth < all)
+            || d.sums_product && n.op == Op::ReduceAxis
+        {
+            // the sum of a product is walked in tiles, which other loops would be in the way of
+            false
+        } else if scoped && depth < all {
             let parallel = numel(&extents[..depth]).bounds.0 >= self.plan.target.threads as i128;
             let small = self.costs[i].work.max(max_numel(&extents)) <= SMALL;
             !d.has_full_reduce && self.plan.target.grid.is_none() && (parallel || small)
@@ -423,6 +435,7 @@ impl<'p, 'a> Walk<'p, 'a> {
                 d.scope = Some(d.scope.map_or(depth, |s| s.min(depth)));
             }
             d.has_full_reduce |= reduces && !(scoped && depth < all);
+            d.sums_product |= product;
         }
         joins
     }

@@ -6,6 +6,7 @@
 //! ```
 //! The work stays linear in n. Only static sizes are split.
 
+use crate::cost::product_bytes;
 use crate::error::Error;
 use crate::index::max_numel;
 use crate::plan::Plan;
@@ -77,22 +78,7 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
 /// Into how many slices the long sum of a product is cut on a CPU: so many that what one slice reads stays close while
 /// all results use it, if their sums are little beside that.
 fn slices_of_product(x: &UOp, outputs: u64, target: &Target) -> Option<i64> {
-    let mut x = x;
-    while matches!(x.op, Op::Permute | Op::Reshape) {
-        x = &x.src[0];
-    }
-    if x.op != Op::Mul || target.grid.is_some() {
-        return None;
-    }
-    // what is there before it is repeated
-    let read = |mut x: &UOp| {
-        let all = max_numel(x.shape());
-        while x.op.is_movement() {
-            x = &x.src[0];
-        }
-        (max_numel(x.shape()).saturating_mul(8) <= all).then(|| max_numel(x.shape()) * x.dtype.size() as u64)
-    };
-    let bytes = read(&x.src[0])? + read(&x.src[1])?;
+    let bytes = product_bytes(x).filter(|_| target.grid.is_none())?;
     let near = target.caches[1].max(1 << 20) as u64 / 2;
     let slices = (bytes / near).min(256);
     let sums = outputs.saturating_mul(slices).saturating_mul(x.dtype.size() as u64);
