@@ -50,7 +50,8 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
     let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
     let size = dims[axis];
     if outputs >= enough_outputs(target) {
-        let c = chunks(size, slices_of_product(x, outputs, target)?)?;
+        let slices = slices_of_product(x, length, outputs, target)?;
+        let c = (slices..=4 * slices).find(|c| size % c == 0)?;
         return Some(in_chunks(x, *op, &axes, axis, c));
     }
     if length < LONG_REDUCE || folds_away(x) {
@@ -75,12 +76,12 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
     }
 }
 
-/// Into how many slices the long sum of a product is cut on a CPU: so many that what one slice reads stays close while
-/// all results use it, if their sums are little beside that.
-fn slices_of_product(x: &UOp, outputs: u64, target: &Target) -> Option<i64> {
+/// Into how many slices the long sum of a product is cut on a CPU: so many that the part of one for two vectors of
+/// results stays close while all others use it, if the sums are little beside what is read.
+fn slices_of_product(x: &UOp, length: u64, outputs: u64, target: &Target) -> Option<i64> {
     let bytes = product_bytes(x).filter(|_| target.grid.is_none())?;
-    let near = target.caches[1].max(1 << 20) as u64 / 2;
-    let slices = (bytes / near).min(256);
+    let near = target.caches[1].max(1 << 20) as u64 / 4;
+    let slices = length.saturating_mul(2 * target.vector_bytes as u64).div_ceil(near).min(256);
     let sums = outputs.saturating_mul(slices).saturating_mul(x.dtype.size() as u64);
     (slices > 1 && sums <= bytes / 2).then_some(slices as i64)
 }
