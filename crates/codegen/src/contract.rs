@@ -210,7 +210,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             self.operands.iter().partition(|o| self.is_wide(o, c.lane));
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
         let (vectors, values) = (count(&wide), count(&narrow));
-        if results + vectors + 1 > self.plan.target.registers {
+        // the fewer of the two kinds stay while the others come and go
+        if results + vectors.min(values) + 1 > self.plan.target.registers {
             return None;
         }
         let depth = self.depth() as f64;
@@ -241,7 +242,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
             4.0,
         ];
         let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates as f64 + 0.5 + 0.05 * lines as f64;
-        let mut cost = rounds * depth * step;
+        // masks cost a little
+        let ragged = if padded == self.size(c.lane) { 1.0 } else { 1.03 };
+        let mut cost = rounds * depth * step * ragged;
         for o in wide.iter().filter(|o| self.is_packed(o, c)) {
             let others =
                 self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
@@ -300,6 +303,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn unroll(&mut self, c: &Choice) -> Option<()> {
         let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
         let &(origin, n) = self.reduced.last()?;
+        // steps of a window read what its neighbours read: those values would all have to be kept
+        let step = |o: &Operand, axis: u32| coefficient(&o.idx, axis).map(i64::abs);
+        let overlaps =
+            |o: &Operand| c.tile.iter().any(|t| o.moves_with(t.0) && step(o, t.0) == step(o, origin));
+        if self.operands.iter().any(overlaps) {
+            return Some(());
+        }
         let most = (BODY / results).clamp(1, 8);
         let factor = (1..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(1);
         let axis = self.find(origin, AxisKind::Reduce)?;

@@ -158,6 +158,26 @@ impl Order<'_> {
         }
     }
 
+    /// Put accumulators in such an order that one of the factors of their updates is done with before the next one is
+    /// wanted: of which there are more, so that the fewer are kept.
+    fn share_factors(&self, group: &mut [Vec<usize>]) {
+        let factor = |chain: &[usize], k: usize| match chain.first().map(|i| &self.nodes[*i]) {
+            Some(n) if n.op == Op::MulAcc => Some(n.src[k].clone()),
+            _ => None,
+        };
+        let seen = |k: usize| {
+            let mut seen: FxHashMap<Option<UOp>, usize> = FxHashMap::default();
+            for c in &*group {
+                let next = seen.len();
+                seen.entry(factor(c, k)).or_insert(next);
+            }
+            seen
+        };
+        let (first, second) = (seen(0), seen(1));
+        let (k, seen) = if second.len() > first.len() { (1, second) } else { (0, first) };
+        group.sort_by_key(|c| seen[&factor(c, k)]);
+    }
+
     /// Accumulators that a loop updates several times a round take turns: all of them once, then all once more. No
     /// update waits for the one before it, and what all of them use is done with before the next turn.
     fn side_by_side(&self, place: &FxHashMap<&UOp, usize>) -> Vec<(usize, usize)> {
@@ -176,7 +196,8 @@ impl Order<'_> {
             }
         }
         let mut wants = vec![];
-        for group in chains.values().filter(|g| g.len() > 1) {
+        for group in chains.values_mut().filter(|g| g.len() > 1) {
+            self.share_factors(group);
             let turns = group.iter().map(|c| c.len()).max().unwrap_or(0);
             let order: Vec<usize> =
                 (0..turns).flat_map(|t| group.iter().filter_map(move |c| c.get(t).copied())).collect();
