@@ -102,6 +102,11 @@ pub fn tensor_of(obj: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
 /// The same; `share` takes the memory itself, whatever others do with it.
 pub fn of_array(obj: &Bound<'_, PyAny>, share: bool) -> PyResult<Option<Tensor>> {
     let py = obj.py();
+    // pyo3 refuses buffers without dims
+    if obj.getattr(pyo3::intern!(py, "ndim")).and_then(|n| n.extract::<usize>()).is_ok_and(|n| n == 0) {
+        let line = obj.call_method1(pyo3::intern!(py, "reshape"), ((1,),))?;
+        return of_array(&line, share)?.map(|t| checked(t.reshape(()))).transpose();
+    }
     if let Ok(buffer) = PyUntypedBuffer::get(obj) {
         return of_buffer(obj, buffer, share).map(Some);
     }

@@ -92,6 +92,14 @@ impl PyTensor {
         let (u, s, v) = self.0.svd(full_matrices);
         Ok((out(u)?, out(s)?, out(v)?))
     }
+    /// The singular values, the greatest first.
+    fn svdvals(&self) -> PyResult<PyTensor> {
+        out(self.0.svd(false).1)
+    }
+    /// Multiplied with itself n times; of the inverse, where n is negative.
+    fn matrix_power(&self, n: i64) -> PyResult<PyTensor> {
+        out(self.0.matrix_power(n))
+    }
     /// The lower triangle L with L L^T this.
     #[pyo3(signature = (upper=false))]
     fn cholesky(&self, upper: bool) -> PyResult<PyTensor> {
