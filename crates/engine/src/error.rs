@@ -23,6 +23,8 @@ pub enum Error {
     Graph(String),
     /// An environment variable with a value that means nothing.
     Env(String),
+    /// The program asked long work to end.
+    Interrupted,
 }
 
 impl std::fmt::Display for Error {
@@ -30,6 +32,7 @@ impl std::fmt::Display for Error {
         match self {
             Error::Runtime(e) => e.fmt(f),
             Error::Schedule(m) | Error::Index(m) | Error::Graph(m) | Error::Env(m) => f.write_str(m),
+            Error::Interrupted => f.write_str("interrupted"),
             Error::Compile { kernel, message } => write!(f, "kernel {kernel}: {message}"),
         }
     }

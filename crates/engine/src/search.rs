@@ -8,7 +8,7 @@
 
 use crate::normalise::Bindings;
 use crate::plan::{Compiled, Renderer, in_parallel, renderer};
-use crate::{Error, config, stats};
+use crate::{Error, config, interrupt, stats};
 use frit_abi::{DType, Param, Scalar, Target};
 use frit_codegen::{Opt, Opts, Plan};
 use frit_runtime::cache::{DEFAULT_LIMIT, DiskCache, Key};
@@ -108,6 +108,7 @@ pub fn search(ast: &UOp, device: &Arc<str>, width: usize) -> Result<Tuned, Error
     };
     let mut best = first;
     for _ in 0..ROUNDS {
+        interrupt::check()?;
         best.sort_by_key(|c| c.time);
         best.truncate(width.max(1));
         let leader = best[0].time;
@@ -223,10 +224,12 @@ impl<'a> Bench<'a> {
                 ready.push((opts, bound, Duration::MAX));
             }
         }
+        interrupt::check()?;
         self.tried += ready.len();
         stats::count_compiles(ready.len() as u64);
         let mut best = leader.unwrap_or(Duration::MAX);
         for (_, bound, time) in &mut ready {
+            interrupt::check()?;
             // the first run warms up, the second counts
             let runs = [self.time(bound), self.time(bound)];
             if let [Some(_), Some(t)] = runs {
@@ -239,6 +242,7 @@ impl<'a> Bench<'a> {
         // in turns, as often as fits in a little while
         let rounds = (Duration::from_millis(20).as_nanos() / best.as_nanos().max(1)).clamp(3, 40);
         for _ in 0..rounds {
+            interrupt::check()?;
             for (_, bound, time) in &mut ready {
                 if let Some(t) = self.time(bound) {
                     *time = t.min(*time);

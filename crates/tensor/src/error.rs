@@ -31,6 +31,8 @@ pub enum Kind {
     General,
     /// An axis or an index that is out of range, at the call or in the data.
     Index,
+    /// The program asked long work to end.
+    Interrupted,
 }
 
 /// The result of whatever computes or asks early.

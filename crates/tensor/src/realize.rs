@@ -14,7 +14,11 @@ pub use frit_engine::buffer::Lent;
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
     r.map_err(|e| {
-        let kind = if matches!(e, frit_engine::Error::Index(_)) { Kind::Index } else { Kind::General };
+        let kind = match e {
+            frit_engine::Error::Index(_) => Kind::Index,
+            frit_engine::Error::Interrupted => Kind::Interrupted,
+            _ => Kind::General,
+        };
         Error::of_call(op, e.to_string()).of_kind(kind)
     })
 }
