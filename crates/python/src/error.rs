@@ -1,13 +1,47 @@
 //! Failures as Python raises them, at the call that is wrong.
 
 use frit::{Error, Kind, Tensor};
-use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
+use std::cell::Cell;
+
+thread_local! {
+    /// What Python wants to be raised by work that it interrupted.
+    static INTERRUPT: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Whether a signal handler of the program raised an exception, as Ctrl-C does: then long work ends.
+fn is_interrupted() -> bool {
+    Python::attach(|py| py.check_signals().map_err(|e| INTERRUPT.set(Some(e))).is_err())
+}
+
+/// The line of the Python program that is running: the nearest one outside this package.
+fn line() -> Option<(String, u32)> {
+    Python::try_attach(|py| {
+        let package = py.import("frit").and_then(|m| m.getattr("__path__")?.get_item(0)?.extract::<String>());
+        let mut frame = py.import("sys").ok()?.call_method1("_getframe", (0,)).ok()?;
+        loop {
+            let file: String = frame.getattr("f_code").ok()?.getattr("co_filename").ok()?.extract().ok()?;
+            let back = frame.getattr("f_back").ok()?;
+            let inside = package.as_ref().is_ok_and(|p| file.starts_with(p.as_str()));
+            if !inside || back.is_none() {
+                return Some((file, frame.getattr("f_lineno").ok()?.extract().ok()?));
+            }
+            frame = back;
+        }
+    })
+    .flatten()
+}
 
 /// The exception of a failure: its words, without the line of Rust they came from; Python has its own.
 pub fn raised(e: Error) -> PyErr {
-    let text = format!("{}: {}", e.op(), e.message());
+    let text = match e.op() {
+        // not calls of the Python program
+        "lend" | "realize" => e.message().to_string(),
+        op => format!("{op}: {}", e.message()),
+    };
     match e.kind() {
+        Kind::Interrupted => INTERRUPT.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
         Kind::Index => PyIndexError::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }
@@ -24,4 +58,12 @@ pub fn checked(t: Tensor) -> PyResult<Tensor> {
 /// What computes, computed without the interpreter's lock.
 pub fn compute<T: Send>(py: Python<'_>, f: impl FnOnce() -> frit::Result<T> + Send) -> PyResult<T> {
     py.detach(f).map_err(raised)
+}
+
+/// Let frit ask Python: where the program is, and whether long work should end.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let _ = m;
+    frit::engine::interrupt::ask(is_interrupted);
+    frit::blame(line);
+    Ok(())
 }

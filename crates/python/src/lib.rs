@@ -23,6 +23,7 @@ type Part = fn(&Bound<'_, PyModule>) -> PyResult<()>;
 /// Every part of the module, a line each.
 const PARTS: &[Part] = &[
     //
+    error::register,
     dtype::register,
     device::register,
     symbolic::register,

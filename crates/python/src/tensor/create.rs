@@ -454,6 +454,15 @@ impl PyTensor {
         let n = usize::try_from(n).map_err(|_| PyValueError::new_err(format!("one_hot: {n} classes")))?;
         out(self.0.one_hot(n))
     }
+    /// A number as a tensor.
+    #[staticmethod]
+    #[pyo3(name = "const", signature = (b, dtype=None))]
+    fn constant(b: Arg, dtype: Option<DTypeArg>) -> PyResult<PyTensor> {
+        out(match dtype {
+            Some(d) => one(b.0, d.0),
+            None => b.0.tensor(),
+        })
+    }
     /// The elements at memory someone else owns: an address and a shape. It must stay there as long as the tensor.
     #[staticmethod]
     #[pyo3(signature = (ptr, shape, dtype=None, device=None, requires_grad=None))]

@@ -1,11 +1,12 @@
 //! Element by element.
 
 use super::{PyTensor, out};
-use crate::convert::{Arg, TensorArg};
+use crate::convert::{Arg, TensorArg, tensors};
 use crate::dtype::DTypeArg;
 use frit::{Operand, Tensor};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// Methods without arguments: name, the Rust method.
 macro_rules! unaries {
@@ -409,6 +410,20 @@ impl PyTensor {
     /// The type of this tensor's elements, cast to another's (torch's name).
     fn type_as(&self, other: TensorArg) -> PyResult<PyTensor> {
         out(self.0.cast(other.0.dtype()))
+    }
+    /// The sum of this and others.
+    #[pyo3(signature = (*others))]
+    fn usum(&self, others: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+        out(tensors(others)?.iter().fold(self.0.clone(), |a, b| a.plus(b)))
+    }
+    /// The product of this and others.
+    #[pyo3(signature = (*others))]
+    fn uprod(&self, others: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+        out(tensors(others)?.iter().fold(self.0.clone(), |a, b| a.times(b)))
+    }
+    /// A number or tensor as a tensor that changes no types beside this one.
+    fn ufix(&self, x: Arg) -> PyResult<PyTensor> {
+        out(x.0.beside(&self.0))
     }
     /// Calls each function on the result of the one before.
     fn sequential<'py>(slf: Bound<'py, Self>, ll: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

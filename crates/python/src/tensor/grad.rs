@@ -29,7 +29,9 @@ impl PyTensor {
             let text = format!("only float tensors have gradients, and this is {}", self.0.dtype());
             return Err(PyRuntimeError::new_err(text));
         }
-        checked(self.0.requires_grad(on)).map(|_| ())
+        // a constant gets memory of its own, which computes
+        let marked = Python::attach(|py| py.detach(|| self.0.requires_grad(on)));
+        checked(marked).map(|_| ())
     }
     /// The tensors that get a gradient from this one: those marked, if it depends on any; else all floats that Python
     /// holds and did not exclude.

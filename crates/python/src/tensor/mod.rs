@@ -106,6 +106,15 @@ impl PyTensor {
     fn numel<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         size_object(py, &self.0.shape().numel())
     }
+    /// The greatest sizes its dims can have.
+    #[getter]
+    fn max_shape(&self) -> PyResult<Vec<i64>> {
+        self.0.shape().as_slice().iter().map(|d| d.max().map_err(raised)).collect()
+    }
+    /// The greatest number of elements it can have.
+    fn max_numel(&self) -> PyResult<i64> {
+        Ok(self.max_shape()?.iter().product())
+    }
     /// Bytes of one element.
     fn element_size(&self) -> usize {
         self.0.dtype().size()

@@ -48,10 +48,29 @@ fn window(
     Ok(w)
 }
 
-/// The sizes of a window: one number stands for two dims.
-fn kernel(size: Option<Ints>) -> PyResult<Vec<usize>> {
-    let k = size.map_or(Ok(vec![2, 2]), |k| k.counts("kernel_size"))?;
-    Ok(if k.len() == 1 { vec![k[0]; 2] } else { k })
+/// The sizes of a window: one number stands for as many dims as the method's name says.
+pub enum Kernel {
+    All(i64),
+    Each(Vec<i64>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Kernel {
+    type Error = PyErr;
+    fn extract(obj: Borrowed<'_, 'py, PyAny>) -> PyResult<Kernel> {
+        match obj.extract::<i64>() {
+            Ok(n) => Ok(Kernel::All(n)),
+            Err(_) => obj.extract::<Ints>().map(|k| Kernel::Each(k.0)),
+        }
+    }
+}
+
+fn kernel(size: Option<Kernel>, n: usize) -> PyResult<Vec<usize>> {
+    let k = match size {
+        Some(Kernel::All(k)) => vec![k; n],
+        Some(Kernel::Each(k)) => k,
+        None => vec![2; n],
+    };
+    Ints(k).counts("kernel_size")
 }
 
 fn reduction(r: &str) -> PyResult<Reduction> {
@@ -116,11 +135,15 @@ impl PyTensor {
         dtype: Option<DTypeArg>,
     ) -> PyResult<PyTensor> {
         let w = window(stride, padding, dilation, weight.0.rank().saturating_sub(2))?.groups(groups);
-        let y = match dtype {
-            Some(d) => self.0.cast(d.0).conv(&weight.0.cast(d.0), plain(&bias), w),
-            None => self.0.conv(&weight.0, plain(&bias), w),
-        };
-        out(y)
+        let cast = |t: &Tensor| dtype.as_ref().map_or(t.clone(), |d| t.cast(d.0));
+        let (x, k) = (cast(&self.0), cast(&weight.0));
+        // by name, since those take a single sample without a batch too
+        out(match k.rank() {
+            3 => x.conv1d(&k, plain(&bias), w),
+            4 => x.conv2d(&k, plain(&bias), w),
+            5 => x.conv3d(&k, plain(&bias), w),
+            _ => x.conv(&k, plain(&bias), w),
+        })
     }
     /// Convolution, transposed: the gradient of a convolution with respect to its input.
     #[pyo3(signature = (weight, bias=None, groups=1, stride=None, dilation=None, padding=None, output_padding=None))]
@@ -139,14 +162,20 @@ impl PyTensor {
         if let Some(p) = output_padding {
             w = w.output_padding(p.counts("output_padding")?);
         }
-        out(self.0.conv_transpose(&weight.0, plain(&bias), w))
+        let (x, k) = (&self.0, &weight.0);
+        out(match k.rank() {
+            3 => x.conv_transpose1d(k, plain(&bias), w),
+            4 => x.conv_transpose2d(k, plain(&bias), w),
+            5 => x.conv_transpose3d(k, plain(&bias), w),
+            _ => x.conv_transpose(k, plain(&bias), w),
+        })
     }
     /// The mean of windows over the last dims.
     #[pyo3(signature = (kernel_size=None, stride=None, dilation=None, padding=None, ceil_mode=false, count_include_pad=true, divisor_override=None))]
     #[allow(clippy::too_many_arguments)] // they are the API's
     fn avg_pool2d(
         &self,
-        kernel_size: Option<Ints>,
+        kernel_size: Option<Kernel>,
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<&Bound<'_, PyAny>>,
@@ -154,7 +183,7 @@ impl PyTensor {
         count_include_pad: bool,
         divisor_override: Option<usize>,
     ) -> PyResult<PyTensor> {
-        let k = kernel(kernel_size)?;
+        let k = kernel(kernel_size, 2)?;
         let w = window(stride, padding, dilation, k.len())?
             .ceil_mode(ceil_mode)
             .count_include_pad(count_include_pad);
@@ -167,14 +196,14 @@ impl PyTensor {
     fn max_pool2d<'py>(
         &self,
         py: Python<'py>,
-        kernel_size: Option<Ints>,
+        kernel_size: Option<Kernel>,
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<&Bound<'py, PyAny>>,
         ceil_mode: bool,
         return_indices: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let k = kernel(kernel_size)?;
+        let k = kernel(kernel_size, 2)?;
         let w = window(stride, padding, dilation, k.len())?.ceil_mode(ceil_mode);
         match return_indices {
             true => {
@@ -189,26 +218,26 @@ impl PyTensor {
     fn lp_pool2d(
         &self,
         norm_type: f64,
-        kernel_size: Ints,
+        kernel_size: Kernel,
         stride: Option<Ints>,
         ceil_mode: bool,
     ) -> PyResult<PyTensor> {
-        let k = kernel(Some(kernel_size))?;
+        let k = kernel(Some(kernel_size), 2)?;
         out(self.0.lp_pool(norm_type, &k, window(stride, None, None, k.len())?.ceil_mode(ceil_mode)))
     }
     /// The mean of so many windows that cover the last dims.
-    fn adaptive_avg_pool2d(&self, output_size: Ints) -> PyResult<PyTensor> {
-        out(self.0.adaptive_avg_pool(&kernel(Some(output_size))?))
+    fn adaptive_avg_pool2d(&self, output_size: Kernel) -> PyResult<PyTensor> {
+        out(self.0.adaptive_avg_pool(&kernel(Some(output_size), 2)?))
     }
     /// The greatest of so many windows that cover the last dims; with return_indices, also their places.
     #[pyo3(signature = (output_size, return_indices=false))]
     fn adaptive_max_pool2d<'py>(
         &self,
         py: Python<'py>,
-        output_size: Ints,
+        output_size: Kernel,
         return_indices: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let size = kernel(Some(output_size))?;
+        let size = kernel(Some(output_size), 2)?;
         match return_indices {
             true => {
                 let (values, places) = self.0.adaptive_max_pool_with_indices(&size);
@@ -222,13 +251,13 @@ impl PyTensor {
     fn max_unpool2d(
         &self,
         indices: TensorArg,
-        kernel_size: Option<Ints>,
+        kernel_size: Option<Kernel>,
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<Ints>,
         output_size: Option<Ints>,
     ) -> PyResult<PyTensor> {
-        let k = kernel(kernel_size)?;
+        let k = kernel(kernel_size, 2)?;
         let n = k.len();
         if let Some(o) = output_size {
             let o = o.counts("output_size")?;
