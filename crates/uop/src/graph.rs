@@ -37,24 +37,24 @@ impl UOp {
     }
     /// Whether any node below (or this one) satisfies `f`.
     pub fn any(&self, mut f: impl FnMut(&UOp) -> bool) -> bool {
-        let (mut stack, mut seen) = (vec![self.clone()], FxHashSet::default());
+        let (mut stack, mut seen) = (vec![self], FxHashSet::default());
         while let Some(n) = stack.pop() {
-            if !seen.insert(n.clone()) {
+            if !seen.insert(n) {
                 continue;
             }
-            if f(&n) {
+            if f(n) {
                 return true;
             }
-            stack.extend(n.src.iter().cloned());
+            stack.extend(n.src.iter());
         }
         false
     }
     /// The `Range` nodes that are open at this node, outermost first.
     pub fn open_ranges(&self) -> Vec<UOp> {
         let mut found: Vec<UOp> = vec![];
-        let (mut stack, mut seen) = (vec![self.clone()], FxHashSet::default());
+        let (mut stack, mut seen) = (vec![self], FxHashSet::default());
         while let Some(n) = stack.pop() {
-            if n.ranges.is_empty() || !seen.insert(n.clone()) {
+            if n.ranges.is_empty() || !seen.insert(n) {
                 continue;
             }
             if let Arg::Range(r) = n.arg
@@ -62,7 +62,7 @@ impl UOp {
             {
                 found.push(n.clone());
             }
-            stack.extend(n.src.iter().cloned());
+            stack.extend(n.src.iter());
         }
         found.sort_by_key(|r| r.range_arg().map(|a| a.id));
         found
@@ -81,13 +81,13 @@ pub fn toposort_outside(roots: &[UOp]) -> Vec<UOp> {
 
 fn sort_by(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
     let (mut order, mut seen) = (vec![], FxHashSet::default());
-    let mut stack: Vec<(UOp, bool)> = roots.iter().rev().map(|r| (r.clone(), false)).collect();
+    let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
     while let Some((n, expanded)) = stack.pop() {
         if expanded {
-            order.push(n);
-        } else if seen.insert(n.clone()) {
-            stack.push((n.clone(), true));
-            stack.extend(below(&n).iter().rev().filter(|s| !seen.contains(*s)).map(|s| (s.clone(), false)));
+            order.push(n.clone());
+        } else if seen.insert(n) {
+            stack.push((n, true));
+            stack.extend(below(n).iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
         }
     }
     order
@@ -95,18 +95,18 @@ fn sort_by(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
 
 /// Rebuild everything below `root` bottom-up through `f`, remembering in `done` (which may come with answers).
 pub fn rebuild(root: &UOp, done: &mut FxHashMap<UOp, UOp>, mut f: impl FnMut(UOp) -> UOp) {
-    let mut stack = vec![(root.clone(), false)];
+    let mut stack = vec![(root, false)];
     while let Some((n, expanded)) = stack.pop() {
-        if done.contains_key(&n) {
+        if done.contains_key(n) {
             continue;
         }
         if expanded {
             let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
             let new = f(n.with_src(src));
-            done.insert(n, new);
+            done.insert(n.clone(), new);
         } else {
-            stack.push((n.clone(), true));
-            stack.extend(n.src.iter().rev().filter(|s| !done.contains_key(*s)).map(|s| (s.clone(), false)));
+            stack.push((n, true));
+            stack.extend(n.src.iter().rev().filter(|s| !done.contains_key(*s)).map(|s| (s, false)));
         }
     }
 }

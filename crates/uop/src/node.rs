@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
@@ -28,6 +29,7 @@ pub struct Node {
     pub dtype: DType,
     /// The device its memory is on, as [`infer::device_name`] knows it; 0 where it has none.
     pub device: u16,
+    simple: AtomicBool,
     hash: u64,
     /// What it works on.
     pub src: SmallVec<[UOp; 4]>,
@@ -138,6 +140,18 @@ fn remember(n: &UOp) {
     });
 }
 
+/// Let go of the bytes of a node that is gone, so that the next one is made of them while they are near.
+fn forget(hash: u64, node: *const Node) {
+    let _ = MET.try_with(|m| {
+        // busy only while an entry of this very table is replaced
+        let Ok(mut m) = m.try_borrow_mut() else { return };
+        let Some(set) = m.get_mut(hash as usize % RECENT) else { return };
+        if let Some(e) = set.iter_mut().find(|e| std::ptr::eq(e.1.as_ptr(), node)) {
+            *e = (0, Weak::new());
+        }
+    });
+}
+
 impl UOp {
     /// The node with these parts; an existing one if there is one.
     pub fn new(op: Op, dtype: DType, src: impl IntoIterator<Item = UOp>, arg: Arg) -> UOp {
@@ -184,6 +198,7 @@ impl UOp {
             ranges,
             bounds,
             device,
+            simple: AtomicBool::new(false),
             shape,
             hash,
             realized: OnceLock::new(),
@@ -219,6 +234,14 @@ impl UOp {
     pub fn set_realized(&self, buffer: UOp) {
         let _ = self.0.realized.set(buffer);
     }
+    /// Whether the node was found to be in its simplest form: asked for in every pass, found out once.
+    #[inline]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.0.simple.load(Relaxed)
+    }
+    pub(crate) fn set_simple(&self) {
+        self.0.simple.store(true, Relaxed);
+    }
     /// How many handles there are.
     pub fn ref_count(&self) -> usize {
         Arc::strong_count(&self.0)
@@ -245,6 +268,7 @@ impl Drop for Node {
         if let Ok(e) = shard(self.hash).find_entry(self.hash, |e| std::ptr::eq(e.1.as_ptr(), me)) {
             e.remove();
         }
+        forget(self.hash, me);
         // sources go to a list that the outermost drop empties, so a deep graph does not recurse
         let src = std::mem::take(&mut self.src);
         let shape = self.shape.take();

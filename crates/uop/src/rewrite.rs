@@ -74,6 +74,14 @@ pub fn rewrite<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
     Rewriter::new(m).rewrite(root, ctx)
 }
 
+/// As [`rewrite`] by the one table of all that makes nodes simpler: those that it leaves as they are remember that.
+pub(crate) fn simplify(root: &UOp, m: &Matcher<()>) -> UOp {
+    let mut r = Rewriter::new(m);
+    // who records what fires wants to see it every time
+    r.marks = !r.tracing;
+    if r.marks && root.is_simple() { root.clone() } else { r.rewrite(root, &mut ()) }
+}
+
 /// Rewrite top-down: rules on a node until none applies, then its sources. A node rebuilt because a source changed is
 /// not tried again.
 pub fn rewrite_top_down<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
@@ -106,13 +114,15 @@ pub struct Rewriter<'m, C: 'static> {
     stack: Vec<Frame>,
     values: Vec<UOp>,
     tracing: bool,
+    /// Answers are nodes in their simplest form, and those that say they are need not be looked at.
+    marks: bool,
 }
 
 impl<'m, C> Rewriter<'m, C> {
     /// With no answers yet.
     pub fn new(matcher: &'m Matcher<C>) -> Self {
         let (answers, stack, values) = (FxHashMap::default(), vec![], vec![]);
-        Rewriter { matcher, answers, stack, values, tracing: TRACING.get() }
+        Rewriter { matcher, answers, stack, values, tracing: TRACING.get(), marks: false }
     }
     /// See [`rewrite`].
     pub fn rewrite(&mut self, root: &UOp, ctx: &mut C) -> UOp {
@@ -155,7 +165,7 @@ impl<'m, C> Rewriter<'m, C> {
         let now = f.made.as_ref().unwrap_or(&f.asked);
         while let Some(s) = now.src.get(f.done) {
             f.done += 1;
-            if s.src.is_empty() && !self.matcher.has_rules(s.op) {
+            if self.marks && s.is_simple() || s.src.is_empty() && !self.matcher.has_rules(s.op) {
                 self.values.push(s.clone());
             } else if let Some(a) = self.answers.get(s) {
                 self.values.push(a.clone());
@@ -194,11 +204,21 @@ impl<'m, C> Rewriter<'m, C> {
     }
     fn finish(&mut self, answer: UOp) {
         let Some(f) = self.stack.pop() else { return };
-        if f.asked != answer {
+        if self.marks {
+            answer.set_simple();
+        } else if f.asked != answer {
             self.answers.insert(answer.clone(), answer.clone());
         }
-        self.answers.insert(f.asked, answer.clone());
+        // a simple node answers for itself
+        if !self.marks || f.asked != answer {
+            self.answers.insert(f.asked, answer.clone());
+        }
         self.values.push(answer);
+    }
+
+    /// What is known to become of a node.
+    fn known(&self, n: &UOp) -> Option<UOp> {
+        if self.marks && n.is_simple() { Some(n.clone()) } else { self.answers.get(n).cloned() }
     }
 
     fn bottom_up(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
@@ -209,15 +229,13 @@ impl<'m, C> Rewriter<'m, C> {
             }
             let Some((mut n, same, mut generation)) = self.rebuilt() else { break };
             // a rebuilt node may be one whose answer is known
-            if !same && let Some(a) = self.answers.get(&n) {
-                let a = a.clone();
+            if !same && let Some(a) = self.known(&n) {
                 self.finish(a);
                 continue;
             }
             while let Some(after) = self.fire(&n, ctx, generation)? {
                 generation += !n.src.contains(&after) as u32;
-                if let Some(a) = self.answers.get(&after) {
-                    let a = a.clone();
+                if let Some(a) = self.known(&after) {
                     self.finish(a);
                     continue 'frames;
                 }

@@ -273,20 +273,20 @@ fn replace(x: &UOp, mut done: FxHashMap<UOp, UOp>) -> UOp {
     if done.is_empty() {
         return x.clone();
     }
-    let mut stack = vec![(x.clone(), false)];
+    let mut stack = vec![(x, false)];
     while let Some((n, expanded)) = stack.pop() {
-        if done.contains_key(&n) {
+        if done.contains_key(n) {
             continue;
         }
         if !n.op.is_elementwise() {
-            done.insert(n.clone(), n);
+            done.insert(n.clone(), n.clone());
         } else if expanded {
             let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
             let new = n.with_src(src);
-            done.insert(n, new);
+            done.insert(n.clone(), new);
         } else {
-            stack.push((n.clone(), true));
-            stack.extend(n.src.iter().filter(|s| !done.contains_key(*s)).map(|s| (s.clone(), false)));
+            stack.push((n, true));
+            stack.extend(n.src.iter().filter(|s| !done.contains_key(*s)).map(|s| (s, false)));
         }
     }
     done.get(x).cloned().unwrap_or_else(|| x.clone())
