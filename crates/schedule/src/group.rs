@@ -62,7 +62,10 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
             let siblings = new.kernel.deps.iter().filter_map(|d| by_dep.get(d));
             let mut seen = FxHashSet::default();
             for &g in by_load.chain(siblings).flat_map(|v| v.iter().rev()) {
-                if tried < MOST_TRIES && seen.insert(g) && groups[g as usize].space.as_ref() == Some(space) {
+                if tried == MOST_TRIES {
+                    break;
+                }
+                if seen.insert(g) && groups[g as usize].space.as_ref() == Some(space) {
                     tried += 1;
                     // no way from the group to the kernel but straight
                     if new.kernel.deps.iter().any(|&d| d != g && before.is(g, d)) {
@@ -137,6 +140,11 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
     if (!alike || cramped) && !small {
         return None;
     }
+    let touched: FxHashSet<u32> =
+        old.loads.iter().map(|l| l.0).chain(old.kernel.stores.iter().map(|s| s.buf)).collect();
+    if !small && !new.loads.iter().any(|l| touched.contains(&l.0)) {
+        return None;
+    }
     let map: FxHashMap<UOp, UOp> =
         new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned()).collect();
     let mut kernel = new.kernel.clone();
@@ -186,7 +194,14 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
     both.stores.extend(part.kernel.stores.iter().cloned());
     both.deps.extend(new.kernel.deps.iter().copied().filter(|d| *d != g));
     both.rank = both.rank.max(new.kernel.rank);
-    let both = Group::new(both, loops);
+    let both = Group {
+        kernel: both,
+        loops,
+        space: old.space.clone(),
+        loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
+        reduced: old.reduced.union(&part.reduced).copied().collect(),
+        scoped: old.scoped || part.scoped,
+    };
     let places: FxHashSet<crate::BufRef> = both
         .loads
         .iter()
@@ -245,12 +260,15 @@ fn share_loops(kernel: &mut Kernel, loops: &mut Loops) {
     if !order.iter().any(|n| n.op == Op::Reduce) {
         return;
     }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    let mut depth: FxHashMap<UOp, u32> = FxHashMap::default();
+    // nodes with a reduce below them, or that are one: what becomes of them, and how deep they nest
+    let mut done: FxHashMap<UOp, (UOp, u32)> = FxHashMap::default();
     for n in order {
-        let below = n.src.iter().map(|s| depth[s]).max().unwrap_or(0);
-        let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
-        depth.insert(n.clone(), below + (n.op == Op::Reduce) as u32);
+        let below = n.src.iter().filter_map(|s| done.get(s)).map(|d| d.1).max();
+        if below.is_none() && n.op != Op::Reduce {
+            continue;
+        }
+        let (below, of) = (below.unwrap_or(0), |s: &UOp| done.get(s).map_or(s, |d| &d.0).clone());
+        let mut new = n.with_src(n.src.iter().map(of).collect());
         if n.op == Op::Reduce {
             let extents: Vec<UOp> = new.src[1..].iter().map(|r| r.src[0].clone()).collect();
             let around: Vec<u32> = new.ranges.to_vec();
@@ -261,7 +279,8 @@ fn share_loops(kernel: &mut Kernel, loops: &mut Loops) {
                 new = new.substitute(&map);
             }
         }
-        done.insert(n, new);
+        let depth = below + (n.op == Op::Reduce) as u32;
+        done.insert(n, (new, depth));
     }
-    kernel.map(|x| done[x].clone());
+    kernel.map(|x| done.get(x).map_or(x, |d| &d.0).clone());
 }

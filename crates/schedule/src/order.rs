@@ -12,7 +12,6 @@
 use crate::error::Error;
 use crate::plan::{Kernel, Plan, load_parts};
 use crate::{BufRef, KernelCall};
-use frit_uop::graph::toposort;
 use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
@@ -22,9 +21,10 @@ use std::collections::BinaryHeap;
 pub fn order_kernels(plan: &mut Plan) -> Result<(), Error> {
     let order = sorted(&plan.kernels)?;
     drop_unread(plan, &order);
+    let mut known = Finished::default();
     for k in order {
         if !plan.kernels[k as usize].stores.is_empty() {
-            let call = finish(plan, &plan.kernels[k as usize]);
+            let call = finish(plan, &plan.kernels[k as usize], &mut known);
             plan.schedule.kernels.push(call);
         }
     }
@@ -73,8 +73,12 @@ fn drop_unread(plan: &mut Plan, order: &[u32]) {
     }
 }
 
+/// Kernels as they were numbered, what became of them, and which arguments they still have: layers of one kind make
+/// the same kernel many times.
+type Finished = FxHashMap<UOp, (UOp, Vec<usize>)>;
+
 /// The kernel-level graph of a kernel, with local numbers.
-fn finish(plan: &Plan, k: &Kernel) -> KernelCall {
+fn finish(plan: &Plan, k: &Kernel, known: &mut Finished) -> KernelCall {
     let nodes = k.nodes();
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
 
@@ -130,35 +134,37 @@ fn finish(plan: &Plan, k: &Kernel) -> KernelCall {
         })
         .collect();
     let renamed = UOp::sink(effects).substitute(&map);
-    let (simple, args) = without_unused(crate::fold::simplify(&renamed), args);
-    let name = name(&simple);
-    let ast = UOp::new(Op::Sink, DType::Void, simple.src.iter().cloned(), Arg::Name(name.into()));
-    KernelCall { ast, args }
+    let (ast, used) = known.entry(renamed).or_insert_with_key(|renamed| {
+        let simple = crate::fold::simplify(renamed);
+        let nodes = simple.toposort();
+        let (simple, used) = without_unused(simple, &nodes, args.len());
+        let name = Arg::Name(name(&nodes).into());
+        (UOp::new(Op::Sink, DType::Void, simple.src.iter().cloned(), name), used)
+    });
+    KernelCall { ast: ast.clone(), args: used.iter().map(|&a| args[a]).collect() }
 }
 
-/// A kernel and its arguments without those it no longer mentions, numbered again.
-fn without_unused(sink: UOp, args: Vec<BufRef>) -> (UOp, Vec<BufRef>) {
+/// A kernel without those of its parameters that it no longer mentions, numbered again; and which it still has.
+fn without_unused(sink: UOp, nodes: &[UOp], count: usize) -> (UOp, Vec<usize>) {
     let slot = |n: &UOp| match n.arg {
-        Arg::Param { slot, .. } if n.op == Op::Param => Some(slot),
+        Arg::Param { slot, .. } if n.op == Op::Param => Some(slot as usize),
         _ => None,
     };
-    let nodes = toposort(std::slice::from_ref(&sink));
-    let mut params: Vec<(u32, &UOp)> = nodes.iter().filter_map(|n| Some((slot(n)?, n))).collect();
+    let mut params: Vec<(usize, &UOp)> = nodes.iter().filter_map(|n| Some((slot(n)?, n))).collect();
     params.sort_by_key(|p| p.0);
-    if params.len() == args.len() {
-        return (sink, args);
+    if params.len() == count {
+        return (sink, (0..count).collect());
     }
-    let again = |(new, (_, n)): (usize, &(u32, &UOp))| {
+    let again = |(new, (_, n)): (usize, &(usize, &UOp))| {
         let len = n.shape().first().and_then(|d| d.as_int()).unwrap_or(0) as usize;
         ((*n).clone(), UOp::param(new as u32, len, n.dtype))
     };
     let map = params.iter().enumerate().map(again).collect();
-    (sink.substitute(&map), params.iter().map(|p| args[p.0 as usize]).collect())
+    (sink.substitute(&map), params.iter().map(|p| p.0).collect())
 }
 
 /// `e_` or `r_` (or `s_` for ordered ranges) and the extents, outermost first.
-fn name(sink: &UOp) -> String {
-    let nodes = toposort(std::slice::from_ref(sink));
+fn name(nodes: &[UOp]) -> String {
     let mut ranges: Vec<&UOp> = nodes.iter().filter(|n| n.op == Op::Range).collect();
     ranges.sort_by_key(|r| r.range_arg().map(|a| a.id));
     let has = |kind: AxisKind| ranges.iter().any(|r| r.range_arg().is_some_and(|a| a.kind == kind));
