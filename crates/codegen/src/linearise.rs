@@ -8,6 +8,7 @@ use crate::access::{behind_after, slot};
 use crate::{Ctx, Error};
 use frit_uop::{Arg, Linear, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 const ROOT: usize = 0;
@@ -22,15 +23,17 @@ struct Block {
     items: Vec<usize>,
 }
 
+type Items = SmallVec<[usize; 4]>;
+
 struct Order<'a> {
     nodes: &'a [UOp],
     blocks: Vec<Block>,
     /// The block of each node.
     home: Vec<usize>,
     /// What each item (a node, or a block after all nodes) needs among the items of its block.
-    needs: Vec<Vec<usize>>,
+    needs: Vec<Items>,
     /// What each item should come after, as long as that is no circle.
-    wants: Vec<Vec<usize>>,
+    wants: Vec<Items>,
     state: Vec<u8>,
     steps: Vec<Step>,
 }
@@ -38,20 +41,22 @@ struct Order<'a> {
 /// The steps of a program graph, and what the kernel needs.
 pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     let nodes = sink.toposort();
-    let blocks = loops(&nodes)?;
+    // thousands of nodes stand in a few sets of loops
+    let sets: FxHashSet<&[u32]> = nodes.iter().map(|n| &n.ranges[..]).collect();
+    let blocks = loops(&nodes, &sets)?;
     let by_id: FxHashMap<u32, usize> =
         blocks.iter().enumerate().filter_map(|(i, b)| Some((b.range.as_ref()?.range_arg()?.id, i))).collect();
-    let home: Vec<usize> = nodes
-        .iter()
-        .map(|n| n.ranges.iter().map(|r| by_id[r]).max_by_key(|&b| blocks[b].depth).unwrap_or(ROOT))
-        .collect();
+    let innermost =
+        |set: &[u32]| set.iter().map(|r| by_id[r]).max_by_key(|&b| blocks[b].depth).unwrap_or(ROOT);
+    let homes: FxHashMap<&[u32], usize> = sets.iter().map(|set| (*set, innermost(set))).collect();
+    let home: Vec<usize> = nodes.iter().map(|n| homes[&n.ranges[..]]).collect();
     let count = nodes.len() + blocks.len();
     let mut order = Order {
         nodes: &nodes,
         blocks,
         home,
-        needs: vec![vec![]; count],
-        wants: vec![vec![]; count],
+        needs: vec![SmallVec::new(); count],
+        wants: vec![SmallVec::new(); count],
         state: vec![0; count],
         steps: vec![],
     };
@@ -61,8 +66,8 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     describe(sink, &nodes, steps, ctx)
 }
 
-/// The loops of the program, each in the innermost one it must be in.
-fn loops(nodes: &[UOp]) -> Result<Vec<Block>, Error> {
+/// The loops of the program, each in the innermost one it must be in; `sets` are the loops that values are in.
+fn loops(nodes: &[UOp], sets: &FxHashSet<&[u32]>) -> Result<Vec<Block>, Error> {
     let ranges = crate::ranges::all(nodes);
     let id = |r: &UOp| r.range_arg().map_or(0, |a| a.id);
     if let Some(w) = ranges.windows(2).find(|w| id(&w[0]) == id(&w[1])) {
@@ -71,11 +76,12 @@ fn loops(nodes: &[UOp]) -> Result<Vec<Block>, Error> {
     let at: FxHashMap<u32, usize> = ranges.iter().enumerate().map(|(i, r)| (id(r), i)).collect();
     // for each range the ranges outside it, as far as some value is in both
     let mut outer: Vec<Vec<usize>> = vec![vec![]; ranges.len()];
-    for n in nodes {
-        for (k, r) in n.ranges.iter().enumerate() {
-            let i =
-                *at.get(r).ok_or_else(|| Error::Kernel(format!("{n:?} is in a range that is not there")))?;
-            for o in &n.ranges[..k] {
+    for set in sets {
+        for (k, r) in set.iter().enumerate() {
+            let i = *at
+                .get(r)
+                .ok_or_else(|| Error::Kernel(format!("a value is in range {r}, which is not there")))?;
+            for o in &set[..k] {
                 if !outer[i].contains(&at[o]) {
                     outer[i].push(at[o]);
                 }
@@ -142,11 +148,16 @@ impl Order<'_> {
         }
         // what is read from a parameter without saying when is read before it is written
         let of = |op: Op| self.nodes.iter().enumerate().filter(move |(_, n)| n.op == op);
-        let writes: Vec<(usize, u32)> = of(Op::Store).filter_map(|(i, n)| Some((i, slot(n)?))).collect();
+        let mut writes: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        for (i, n) in of(Op::Store) {
+            if let Some(slot) = slot(n) {
+                writes.entry(slot).or_default().push(i);
+            }
+        }
         let mut wants = vec![];
         for (i, n) in of(Op::Load) {
             let plain = n.src[0].src.first().is_some_and(|b| b.op == Op::Param);
-            for (w, _) in writes.iter().filter(|(_, s)| plain && slot(n) == Some(*s)) {
+            for w in slot(n).filter(|_| plain).and_then(|s| writes.get(&s)).into_iter().flatten() {
                 wants.push(self.siblings(i, *w));
             }
         }

@@ -299,7 +299,7 @@ impl Select<'_> {
     fn remade(&mut self, f: impl FnOnce(&mut Self) -> Reg) -> Reg {
         self.in_block(0, |s| {
             let reg = f(s);
-            s.program.regs[reg.0 as usize].remake = s.blocks[0].insts.last().cloned();
+            s.program.regs[reg.0 as usize].remake = s.blocks[0].insts.last().cloned().map(Box::new);
             reg
         })
     }

@@ -132,6 +132,7 @@ impl Writer<'_> {
     fn inst(&mut self, inst: &Inst) -> Result<(), String> {
         match inst.kind {
             Kind::LoopBegin | Kind::LoopEnd => Ok(()),
+            Kind::Body(_) => Err("a loop body was not put in its place".into()),
             Kind::Label(n, is_loop) => {
                 if is_loop {
                     self.pad();

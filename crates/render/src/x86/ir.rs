@@ -149,6 +149,8 @@ pub enum Kind {
     Label(u32, bool),
     /// A jump, if the condition holds.
     Jump(Cond, u32),
+    /// What stands in a loop, by number: selection puts it in when all is selected, so that it is moved once.
+    Body(u32),
     /// A loop starts: everything that lives across its end lives through it.
     LoopBegin,
     /// A loop ends.
@@ -246,7 +248,7 @@ pub struct Info {
     /// Bytes of it that matter.
     pub size: Size,
     /// How to make its value again from nothing: for constants.
-    pub remake: Option<Inst>,
+    pub remake: Option<Box<Inst>>,
     /// May not go to memory: it exists for one instruction.
     pub pinned: bool,
     /// It went to memory: its uses are registers of their own.

@@ -89,7 +89,8 @@ impl Select<'_> {
     /// The register just loaded need not be kept where registers are few: its memory is.
     fn can_be_loaded_again(&mut self, n: &UOp, reg: Reg) {
         if self.uses.is_lasting(n) && self.isa != Isa::Sse2 {
-            self.program.regs[reg.0 as usize].remake = self.blocks[self.at].insts.last().cloned();
+            self.program.regs[reg.0 as usize].remake =
+                self.blocks[self.at].insts.last().cloned().map(Box::new);
         }
     }
     /// 1 if a byte is not 0.

@@ -135,11 +135,17 @@ impl Lives {
         order.sort_by_key(|&r| (self.from[r as usize], r));
         let mut numbers = vec![NONE; program.regs.len()];
         let mut active: [Vec<u32>; 4] = Default::default();
+        // no active one of a file ends before
+        let mut soonest = [0u32; 4];
         let mut spilled = vec![];
         for &r in &order {
             let (k, class) = (r as usize, program.regs[r as usize].class);
             let live = &mut active[class as usize];
-            live.retain(|&a| self.to[a as usize] >= self.from[k]);
+            let soonest = &mut soonest[class as usize];
+            if *soonest < self.from[k] {
+                live.retain(|&a| self.to[a as usize] >= self.from[k]);
+                *soonest = live.iter().map(|&a| self.to[a as usize]).min().unwrap_or(u32::MAX);
+            }
             let mut free = all(class, isa);
             for &a in live.iter() {
                 free &= !(1 << numbers[a as usize]);
@@ -169,6 +175,7 @@ impl Lives {
                 }
             };
             numbers[k] = number;
+            *soonest = (*soonest).min(self.to[k]);
             live.push(r);
         }
         if !spilled.is_empty() {
@@ -250,8 +257,8 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
             inst.each(|x, is_read| all &= !(is_read && program.regs[x.0 as usize].is_spilled));
             all
         };
-        let home = match program.regs[r.0 as usize].remake.clone().filter(there) {
-            Some(inst) => Home::Made(inst),
+        let home = match program.regs[r.0 as usize].remake.clone().filter(|inst| there(inst)) {
+            Some(inst) => Home::Made(*inst),
             None => {
                 let bytes = program.regs[r.0 as usize].size.bytes().max(8);
                 Home::Frame(program.slot(bytes))

@@ -3,7 +3,7 @@
 //! What does not change in a loop is written before it: every block collects its instructions apart, and until a loop
 //! is closed its parent's end is the place just before it.
 
-use super::ir::{Class, Cond, Def, Kind, Opd, Program, Reg, Size};
+use super::ir::{Class, Cond, Def, Inst, Kind, Opd, Program, Reg, Size};
 use super::uses::Uses;
 use crate::Error;
 use frit_abi::target::Isa;
@@ -65,7 +65,7 @@ pub enum Key {
 #[derive(Default)]
 pub struct Block {
     /// Its instructions.
-    pub insts: Vec<super::ir::Inst>,
+    pub insts: Vec<Inst>,
     /// The loop variable and its node.
     pub range: Option<(Reg, UOp)>,
     /// Where the loop variable starts, if not at 0.
@@ -90,6 +90,8 @@ pub struct Select<'a> {
     pub program: Program,
     /// Open loops, the kernel first.
     pub blocks: Vec<Block>,
+    /// What was written for loops that are closed.
+    bodies: Vec<Vec<Inst>>,
     /// The block that instructions go to: the last one, except while something is put before a loop.
     pub at: usize,
     /// The block and place of the comparison for a jump whose label has not come yet.
@@ -123,9 +125,10 @@ pub fn select(linear: &Linear, target: &Target) -> Result<(Program, usize), Erro
         isa: target.isa,
         program: Program::default(),
         blocks: vec![Block::default()],
+        bodies: vec![],
         at: 0,
         jumped: None,
-        values: FxHashMap::default(),
+        values: sized(linear.steps.len()),
         variables: FxHashMap::default(),
         deferred: FxHashMap::default(),
         pointers: FxHashMap::default(),
@@ -146,8 +149,25 @@ pub fn select(linear: &Linear, target: &Target) -> Result<(Program, usize), Erro
         }
     }
     s.release_tiles();
-    s.program.insts = std::mem::take(&mut s.blocks[0].insts);
+    let count = s.bodies.iter().map(Vec::len).sum::<usize>() + s.blocks[0].insts.len();
+    s.program.insts.reserve(count);
+    put_in(std::mem::take(&mut s.blocks[0].insts), &mut s.bodies, &mut s.program.insts);
     Ok((s.program, scratch))
+}
+
+/// Instructions in order, with the bodies of loops in their places.
+fn put_in(insts: Vec<Inst>, bodies: &mut [Vec<Inst>], out: &mut Vec<Inst>) {
+    for inst in insts {
+        match inst.kind {
+            Kind::Body(b) => put_in(std::mem::take(&mut bodies[b as usize]), bodies, out),
+            _ => out.push(inst),
+        }
+    }
+}
+
+/// An empty map with room for so many.
+pub fn sized<K, V>(count: usize) -> FxHashMap<K, V> {
+    FxHashMap::with_capacity_and_hasher(count, Default::default())
 }
 
 /// The memory an address is in, through `After`.
@@ -304,7 +324,8 @@ impl Select<'_> {
         }
         self.emit(Kind::LoopBegin, Def::Nothing, smallvec![]);
         self.emit(Kind::Label(head, block.is_innermost), Def::Nothing, smallvec![]);
-        self.blocks[self.at].insts.extend(block.insts);
+        self.emit(Kind::Body(self.bodies.len() as u32), Def::Nothing, smallvec![]);
+        self.bodies.push(block.insts);
         for (address, step) in block.moving {
             self.add_number(address, step);
         }

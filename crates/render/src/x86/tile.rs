@@ -108,7 +108,8 @@ impl Select<'_> {
         let dst = self.tile();
         self.tile_from(dst, m);
         if self.uses.is_lasting(n) {
-            self.program.regs[dst.0 as usize].remake = self.blocks[self.at].insts.last().cloned();
+            self.program.regs[dst.0 as usize].remake =
+                self.blocks[self.at].insts.last().cloned().map(Box::new);
         }
         Ok(Val::one(dst, n.dtype, n.lanes()))
     }

@@ -1,6 +1,6 @@
 //! Who uses what where, found in one walk before selection.
 
-use super::select::{is_real, register};
+use super::select::{is_real, register, sized};
 use frit_abi::Target;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, Linear, Op, Step, UOp};
@@ -31,7 +31,7 @@ impl Uses {
     pub fn of(linear: &Linear, target: &Target) -> Uses {
         let steps = &linear.steps;
         let mut u = Uses {
-            of: FxHashMap::default(),
+            of: sized(steps.len()),
             block: vec![0; steps.len()],
             innermost: FxHashSet::default(),
             into: FxHashMap::default(),
@@ -87,8 +87,8 @@ impl Uses {
         ends
     }
     fn collect(&mut self, steps: &[Step]) {
+        let mut seen: Vec<&UOp> = vec![];
         for (at, step) in steps.iter().enumerate() {
-            let mut seen: Vec<&UOp> = vec![];
             match step {
                 Step::Do(n) => {
                     self.of.entry(n.clone()).or_default().0 = at;
@@ -116,6 +116,8 @@ impl Uses {
         stores: &FxHashMap<&UOp, Vec<usize>>,
         ends: &FxHashMap<usize, usize>,
     ) {
+        let mut opens: Vec<usize> = ends.keys().copied().collect();
+        opens.sort_unstable();
         for (at, step) in steps.iter().enumerate() {
             let Step::Do(n) = step else { continue };
             let Some(d) = register(n).filter(|_| n.op == Op::Load) else { continue };
@@ -125,10 +127,8 @@ impl Uses {
             }
             let last = self.of.get(n).and_then(|u| u.1.iter().max().copied()).unwrap_or(at);
             // what is used in a loop further in is used until that loop ends
-            let until = (at..last)
-                .filter(|i| matches!(steps[*i], Step::Open(_)))
-                .filter_map(|i| ends.get(&i).copied())
-                .fold(last, |a, b| if b > last { a.max(b) } else { a });
+            let between = &opens[opens.partition_point(|o| *o < at)..];
+            let until = between.iter().take_while(|o| **o < last).map(|o| ends[o]).fold(last, usize::max);
             // a store that is itself the last use reads before it writes, unless it comes round again
             let changed =
                 |s: &Vec<usize>| s.iter().any(|&s| s > at && (s < until || s == last && until > last));
@@ -193,6 +193,10 @@ impl Uses {
 
     /// Loads that are part of the instruction that uses them, and scalars that are loaded into every lane.
     fn find_loads(&mut self, steps: &[Step], writes: &[usize], target: &Target) {
+        // `writes` are in order
+        let is_written = |from: usize, to: usize| {
+            writes.get(writes.partition_point(|w| *w < from)).is_some_and(|w| *w < to)
+        };
         for (at, step) in steps.iter().enumerate() {
             let Step::Do(n) = step else { continue };
             let plain = n.op == Op::Load && n.src.len() == 1 && n.arg == Arg::None && register(n).is_none();
@@ -210,7 +214,7 @@ impl Uses {
                 _ => false,
             };
             let here = users.iter().all(|u| self.block[*u] == self.block[at] && is_last(u));
-            if here && !writes.iter().any(|w| (at..last).contains(w)) {
+            if here && !is_written(at, last) {
                 self.lasting.insert(n.clone());
             }
             let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
@@ -225,7 +229,7 @@ impl Uses {
             }
             let [only] = users[..] else { continue };
             let Some(u) = user(&only) else { continue };
-            let free = self.block[at] == self.block[only] && !writes.iter().any(|w| (at..only).contains(w));
+            let free = self.block[at] == self.block[only] && !is_written(at, only);
             let whole = match (n.lanes(), target.isa) {
                 (1, Isa::Avx512) if is_spread => true,
                 (1, _) => is_real(n.dtype) && u.lanes() == 1,
