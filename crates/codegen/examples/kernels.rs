@@ -1,4 +1,4 @@
-//! Lower, compile and time a few kernels on this machine's CPU: `cargo run --release -p frit-codegen --example measure
+//! Lower, compile and time a few kernels on this machine's CPU: `cargo run --release -p frit-codegen --example kernels
 //! [names…]`. Prints the opts the heuristic chose, the time to lower, and the speed.
 
 use frit_abi::{LaunchDims, Target};

@@ -1,7 +1,7 @@
 //! What the CPU device costs: compiling, loading, sharing out, launching, allocating. Prints JSON lines.
 //!
 //! ```text
-//! cargo run --release -p frit-runtime --example measure
+//! cargo run --release -p frit-runtime --example device
 //! ```
 
 use frit_abi::target::Isa;
