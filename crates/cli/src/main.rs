@@ -30,6 +30,11 @@ fn flags() -> String {
 }
 
 fn main() -> ExitCode {
+    // SAFETY: no other thread runs yet; a reader that goes away (`frit bench | head`) ends this quietly, as it does others
+    #[cfg(unix)]
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL)
+    };
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words[..] {

@@ -227,21 +227,21 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .filter(|o| o.is_gated() && !self.plan.has_windows(o.at))
             .map(|o| self.copies(o, c))
             .sum();
-        // each line that values come from is one more thing to keep at hand
-        let apart = |o: &&Operand, t: &&(u32, usize)| coefficient(&o.idx, t.0).is_none_or(|k| k.abs() > 8);
-        let lines: usize = narrow
-            .iter()
-            .map(|o| {
-                c.tile.iter().filter(|t| o.moves_with(t.0) && apart(o, t)).map(|t| t.1).product::<usize>()
-            })
-            .sum();
-        let step = [
-            results as f64 / 2.0,
-            (vectors + values) as f64 / 2.0,
-            (far + values as f64 * 4.0) / NEAR_BYTES,
-            4.0,
-        ];
-        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates as f64 + 0.5 + 0.05 * lines as f64;
+        // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
+        // has lines of its own: a page apart they also get into each other's way
+        let innermost = self.reduced.last().map_or(0, |r| r.0);
+        let (mut lines, mut fresh) = (0.0, values as f64 * 4.0);
+        for o in &narrow {
+            let apart = |t: &&(u32, usize)| coefficient(&o.idx, t.0).is_none_or(|k| k.abs() > 8);
+            let mine = c.tile.iter().filter(|t| o.moves_with(t.0)).filter(apart);
+            let mine = mine.map(|t| t.1).product::<usize>() as f64;
+            let stride = coefficient(&o.idx, innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
+            let staged = o.is_gated() && self.plan.has_windows(o.at);
+            lines += mine * if stride >= 2048 && !staged { 2.0 } else { 0.05 };
+            fresh += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
+        }
+        let step = [results as f64 / 2.0, (vectors + values) as f64 / 2.0, (far + fresh) / NEAR_BYTES, 4.0];
+        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates as f64 + 0.5 + lines;
         // masks cost a little
         let ragged = if padded == self.size(c.lane) { 1.0 } else { 1.03 };
         let mut cost = rounds * depth * step * ragged;
