@@ -386,7 +386,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
                 if self.plan.axes[axis].size().is_none_or(|n| n < 8) || self.plan.copies(*origin) > 64 {
                     continue;
                 }
-                for n in [4, 3, 2] {
+                for n in [4, 5, 3, 2] {
                     if self.split(axis, n, AxisKind::Upcast) {
                         break;
                     }
