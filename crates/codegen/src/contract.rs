@@ -15,6 +15,7 @@ use crate::access::{address, coefficient};
 use crate::opt::{Axis, Opt, Plan};
 use crate::ranges::closed;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use smallvec::SmallVec;
 
 /// Vectors that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
 const NEAR_BYTES: f64 = 24.0;
@@ -23,31 +24,46 @@ const SCATTER: f64 = 1.4;
 const LONGEST: usize = 14;
 const BODY: usize = 112;
 
+/// How far an index moves with each range it moves with, where that is a constant.
+struct Steps(SmallVec<[(u32, Option<i64>); 6]>);
+
+impl Steps {
+    fn of(idx: &UOp) -> Steps {
+        Steps(idx.ranges.iter().map(|r| (*r, coefficient(idx, *r))).collect())
+    }
+    fn moves_with(&self, origin: u32) -> bool {
+        self.0.iter().any(|s| s.0 == origin)
+    }
+    fn step(&self, origin: u32) -> Option<i64> {
+        self.0.iter().find(|s| s.0 == origin).map_or(Some(0), |s| s.1)
+    }
+}
+
 struct Operand {
     /// Its place among the plan's loads.
     at: usize,
-    idx: UOp,
+    steps: Steps,
+    is_gated: bool,
+    /// A copy of what it reads has no gates.
+    has_windows: bool,
     bytes: usize,
 }
 
 impl Operand {
     fn moves_with(&self, origin: u32) -> bool {
-        self.idx.ranges.contains(&origin)
-    }
-    fn is_gated(&self) -> bool {
-        self.idx.op == Op::Where
+        self.steps.moves_with(origin)
     }
 }
 
 struct Contraction<'p, 'a> {
     plan: &'p mut Plan<'a>,
     applied: Vec<Opt>,
-    /// Output and reduce axes, outermost first, with their sizes.
+    /// Output and reduce axes, outermost first, with their sizes, or the most they can be.
     outputs: Vec<(u32, usize)>,
     reduced: Vec<(u32, usize)>,
     operands: Vec<Operand>,
     /// What is loaded and stored once a result.
-    once: Vec<UOp>,
+    once: Vec<Steps>,
     lanes: usize,
     /// What each axis is for, once they are in order.
     ranks: Vec<u8>,
@@ -90,10 +106,11 @@ impl<'p, 'a> Contraction<'p, 'a> {
         if order.iter().any(|n| n.op == Op::Scan) || plan.target.vector_bytes == 0 {
             return None;
         }
-        let sizes = |kind: AxisKind| -> Option<Vec<(u32, usize)>> {
-            plan.axes.iter().filter(|a| a.kind == kind).map(|a| Some((a.origin, a.size()?))).collect()
+        let most = |a: &Axis| a.extent.bounds.1.clamp(1, 1 << 40) as usize;
+        let sizes = |kind: AxisKind| -> Vec<(u32, usize)> {
+            plan.axes.iter().filter(|a| a.kind == kind).map(|a| (a.origin, most(a))).collect()
         };
-        let (outputs, reduced) = (sizes(AxisKind::Global)?, sizes(AxisKind::Reduce)?);
+        let (outputs, reduced) = (sizes(AxisKind::Global), sizes(AxisKind::Reduce));
         if outputs.len() + reduced.len() != plan.axes.len() || closed(reduce).len() != reduced.len() {
             return None;
         }
@@ -103,10 +120,14 @@ impl<'p, 'a> Contraction<'p, 'a> {
             if matches!(load.arg, Arg::Site(_)) {
                 return None;
             }
-            operands.push(Operand { at, idx: load.src[0].src[1].clone(), bytes: load.dtype.size() });
+            let idx = &load.src[0].src[1];
+            let is_gated = idx.op == Op::Where;
+            let has_windows = is_gated && plan.has_windows(at);
+            let bytes = load.dtype.size();
+            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes });
         }
         let once =
-            order.iter().filter(|n| !is_reduced(n)).filter_map(|n| Some(address(n)?.1.clone())).collect();
+            order.iter().filter(|n| !is_reduced(n)).filter_map(|n| Some(Steps::of(address(n)?.1))).collect();
         let widest = operands.iter().map(|o| o.bytes).chain([reduce.dtype.size()]).max()?.max(4);
         let lanes = plan.target.vector_bytes / widest;
         (operands.len() > 1 && lanes > 1).then_some(Contraction {
@@ -121,11 +142,12 @@ impl<'p, 'a> Contraction<'p, 'a> {
         })
     }
 
-    fn is_wide(&self, o: &Operand, lane: u32) -> bool {
-        o.moves_with(lane)
+    /// Whether the size of an axis is known.
+    fn is_fixed(&self, origin: u32) -> bool {
+        self.plan.axes.iter().any(|a| a.origin == origin && a.size().is_some())
     }
-    fn depth(&self) -> usize {
-        self.reduced.iter().map(|r| r.1).product()
+    fn depth(&self) -> f64 {
+        self.reduced.iter().map(|r| r.1 as f64).product()
     }
     fn size(&self, origin: u32) -> usize {
         self.outputs.iter().chain(&self.reduced).find(|(o, _)| *o == origin).map_or(1, |o| o.1)
@@ -139,14 +161,19 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let vectors = n.div_ceil(self.lanes);
             let (wide, narrow) = (|o: &&Operand| o.moves_with(lane), |o: &&Operand| !o.moves_with(lane));
             if n < self.lanes / 2
+                || !self.is_fixed(lane)
                 || !self.operands.iter().any(|o| wide(&o))
                 || !self.operands.iter().any(|o| narrow(&o))
             {
                 continue;
             }
+            let tiles = self.tiles(lane);
             for v in (1..=vectors.min(8)).filter(|v| vectors.div_ceil(*v) * v * 9 <= vectors * 10) {
-                for tile in self.tiles(lane) {
-                    let choice = Choice { lane, vectors: v, tile };
+                let fits = |t: &&Vec<(u32, usize)>| {
+                    v * t.iter().map(|t| t.1).product::<usize>() + 2 <= self.plan.target.registers
+                };
+                for tile in tiles.iter().filter(fits) {
+                    let choice = Choice { lane, vectors: v, tile: tile.clone() };
                     if let Some(cost) = self.estimate(&choice)
                         && best.as_ref().is_none_or(|b| cost < b.0 * 0.999)
                     {
@@ -163,7 +190,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// Copies along at most two axes other than the lane axis.
     fn tiles(&self, lane: u32) -> Vec<Vec<(u32, usize)>> {
         let factors = |n: usize| (2..=n.min(LONGEST)).filter(move |f| n.is_multiple_of(*f));
-        let axes: Vec<_> = self.outputs.iter().filter(|(o, _)| *o != lane && self.is_shared(*o)).collect();
+        let axes: Vec<_> = (self.outputs.iter())
+            .filter(|(o, _)| *o != lane && self.is_shared(*o) && self.is_fixed(*o))
+            .collect();
         let mut all = vec![];
         for (i, a) in axes.iter().enumerate() {
             for f in factors(a.1) {
@@ -191,15 +220,20 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// Whether a wide load is read from a packed copy: where it is no plain vector, or it would be fetched from far
     /// many times.
     fn is_packed(&self, o: &Operand, c: &Choice) -> bool {
-        let plain = coefficient(&o.idx, c.lane) == Some(1) && !o.is_gated();
-        let again: usize = self
+        let plain = o.steps.step(c.lane) == Some(1) && !o.is_gated;
+        let again: f64 = self
             .outputs
             .iter()
             .filter(|(origin, _)| !o.moves_with(*origin))
-            .map(|(origin, n)| n / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1))
+            .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
             .product();
-        let strided = self.reduced.iter().any(|(r, _)| coefficient(&o.idx, *r).is_none_or(|k| k > 64));
-        !plain || strided && again >= 4
+        let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > 64));
+        !plain || strided && again >= 4.0 && self.can_be_packed(o)
+    }
+
+    /// Whether the size of a copy is known.
+    fn can_be_packed(&self, o: &Operand) -> bool {
+        self.reduced.iter().all(|(r, _)| !o.moves_with(*r) || self.is_fixed(*r))
     }
 
     /// Cycles of one thread, roughly; `None` where the tile does not fit in registers.
@@ -207,14 +241,15 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let lanes = self.lanes;
         let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
         let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
-            self.operands.iter().partition(|o| self.is_wide(o, c.lane));
+            self.operands.iter().partition(|o| o.moves_with(c.lane));
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
         let (vectors, values) = (count(&wide), count(&narrow));
         // the fewer of the two kinds stay while the others come and go
-        if results + vectors.min(values) + 1 > self.plan.target.registers {
+        let lost = |o: &&&Operand| self.is_packed(o, c) && !self.can_be_packed(o);
+        if results + vectors.min(values) + 1 > self.plan.target.registers || wide.iter().any(|o| lost(&o)) {
             return None;
         }
-        let depth = self.depth() as f64;
+        let depth = self.depth();
         let padded = self.size(c.lane).div_ceil(lanes * c.vectors) * lanes * c.vectors;
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
         let all = all / self.size(c.lane) as f64 * padded as f64;
@@ -222,21 +257,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let panel = depth * (vectors * lanes * 4) as f64;
         let far =
             if panel > self.plan.target.caches[0] as f64 / 2.0 { (vectors * lanes * 4) as f64 } else { 0.0 };
-        let gates: usize = narrow
-            .iter()
-            .filter(|o| o.is_gated() && !self.plan.has_windows(o.at))
-            .map(|o| self.copies(o, c))
-            .sum();
+        let gates: usize =
+            narrow.iter().filter(|o| o.is_gated && !o.has_windows).map(|o| self.copies(o, c)).sum();
         // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
         // has lines of its own: a page apart they also get into each other's way
         let innermost = self.reduced.last().map_or(0, |r| r.0);
         let (mut lines, mut fresh) = (0.0, values as f64 * 4.0);
         for o in &narrow {
-            let apart = |t: &&(u32, usize)| coefficient(&o.idx, t.0).is_none_or(|k| k.abs() > 8);
+            let apart = |t: &&(u32, usize)| o.steps.step(t.0).is_none_or(|k| k.abs() > 8);
             let mine = c.tile.iter().filter(|t| o.moves_with(t.0)).filter(apart);
             let mine = mine.map(|t| t.1).product::<usize>() as f64;
-            let stride = coefficient(&o.idx, innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
-            let staged = o.is_gated() && self.plan.has_windows(o.at);
+            let stride = o.steps.step(innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
+            let staged = o.has_windows;
             lines += mine * if stride >= 2048 && !staged { 2.0 } else { 0.05 };
             fresh += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
         }
@@ -249,14 +281,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let others =
                 self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
             let elements = padded as f64 * others.map(|x| x.1 as f64).product::<f64>();
-            cost +=
-                elements * if coefficient(&o.idx, c.lane) == Some(1) { 2.0 / lanes as f64 } else { SCATTER };
+            cost += elements * if o.steps.step(c.lane) == Some(1) { 2.0 / lanes as f64 } else { SCATTER };
         }
-        for idx in &self.once {
-            let times: f64 = idx.ranges.iter().map(|r| self.size(*r) as f64).product();
+        for steps in &self.once {
+            let times: f64 = steps.0.iter().map(|(r, _)| self.size(*r) as f64).product();
             cost += times
-                * match coefficient(idx, c.lane) {
-                    Some(0) if !idx.ranges.contains(&c.lane) => 0.5,
+                * match steps.step(c.lane) {
+                    Some(0) if !steps.moves_with(c.lane) => 0.5,
                     Some(1) => 1.5 / lanes as f64,
                     _ => SCATTER,
                 };
@@ -304,10 +335,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
         let &(origin, n) = self.reduced.last()?;
         // steps of a window read what its neighbours read: those values would all have to be kept
-        let step = |o: &Operand, axis: u32| coefficient(&o.idx, axis).map(i64::abs);
+        let step = |o: &Operand, axis: u32| o.steps.step(axis).map(i64::abs);
         let overlaps =
             |o: &Operand| c.tile.iter().any(|t| o.moves_with(t.0) && step(o, t.0) == step(o, origin));
-        if self.operands.iter().any(overlaps) {
+        if self.operands.iter().any(overlaps) || !self.is_fixed(origin) {
             return Some(());
         }
         let most = (BODY / results).clamp(1, 8);
@@ -329,17 +360,19 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let panels = self.plan.axes[axis].size()?;
         let packed: Vec<&Operand> =
             self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c)).collect();
-        let depth =
-            |o: &Operand| self.reduced.iter().filter(|r| o.moves_with(r.0)).map(|r| r.1).product::<usize>();
-        let panel: usize = packed.iter().map(|o| depth(o) * self.copies(o, c) * self.lanes * o.bytes).sum();
-        let room = self.plan.target.caches[1].max(1 << 20) / 4;
+        let depth = |o: &Operand| {
+            self.reduced.iter().filter(|r| o.moves_with(r.0)).map(|r| r.1 as f64).product::<f64>()
+        };
+        let panel: f64 =
+            packed.iter().map(|o| depth(o) * (self.copies(o, c) * self.lanes * o.bytes) as f64).sum();
+        let room = self.plan.target.caches[1].max(1 << 20) as f64 / 4.0;
         let outside: usize = self.beside(c.lane).iter().map(|o| self.left(*o)).product();
-        let again: usize =
-            self.outputs.iter().filter(|o| packed.iter().all(|w| !w.moves_with(o.0))).map(|o| o.1).product();
+        let others = self.outputs.iter().filter(|o| packed.iter().all(|w| !w.moves_with(o.0)));
+        let again: f64 = others.map(|o| o.1 as f64).product();
         let fits: Vec<usize> =
-            (1..=panels).rev().filter(|g| panels.is_multiple_of(*g) && g * panel <= room).collect();
+            (1..=panels).rev().filter(|g| panels.is_multiple_of(*g) && *g as f64 * panel <= room).collect();
         // one group is packed by every thread several times: worth it where that is little beside its use
-        let all = packed.is_empty() || again > 1 << 14;
+        let all = packed.is_empty() || again > 16384.0;
         let good = |g: &&usize| match panels / **g {
             1 if outside == 1 => all,
             n => self.is_balanced(outside * n),
@@ -392,10 +425,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .filter(|o| o.moves_with(c.lane) && self.is_packed(o, c))
             .map(|o| o.at)
             .collect();
-        let narrow: Vec<usize> = (self.operands.iter())
-            .filter(|o| !o.moves_with(c.lane) && o.is_gated() && self.plan.has_windows(o.at))
-            .map(|o| o.at)
-            .collect();
+        let narrow: Vec<usize> =
+            (self.operands.iter()).filter(|o| !o.moves_with(c.lane) && o.has_windows).map(|o| o.at).collect();
         let between = first(BETWEEN, &self.ranks);
         let mut tiles: Vec<(usize, usize)> = wide.iter().map(|operand| (*operand, between)).collect();
         for operand in narrow {
