@@ -12,6 +12,9 @@ use smallvec::SmallVec;
 
 /// Choose opts, apply them, and say which.
 pub fn choose(plan: &mut Plan) -> Vec<Opt> {
+    if let Some(opts) = crate::matrix::choose::choose(plan) {
+        return opts;
+    }
     if plan.target.grid.is_none()
         && let Some(opts) = crate::contract::choose(plan)
     {

@@ -8,6 +8,7 @@
 //! Reduce(f32(a[i*K + k]) * f32(b[k*N + j]), k)   ->   Reduce(Matrix(tile of a, tile of b, 0), k / 32)   over i/16, j/16
 //! ```
 
+pub mod choose;
 pub mod lower;
 
 use crate::access::{address, slot};
