@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+/// Who made an entry, and whose entries are used: this version, by the convention its kernels follow.
+const MAKER: &str = concat!("frit ", env!("CARGO_PKG_VERSION"));
 /// How large the directory may grow.
 pub const DEFAULT_LIMIT: u64 = 1 << 30;
 const MAGIC: [u8; 8] = *b"fritobj1";
@@ -70,9 +72,11 @@ impl fmt::Display for Key {
 pub struct DiskCache {
     dir: Option<PathBuf>,
     limit: u64,
+    maker: String,
     /// Whether the directory was found fit for use; asked once.
     ready: OnceLock<bool>,
-    warned: AtomicBool,
+    /// Writing failed; it is not tried again.
+    is_full: AtomicBool,
     /// Bytes in the directory as far as we know; `None` before the first write.
     size: Mutex<Option<u64>>,
 }
@@ -84,12 +88,22 @@ impl DiskCache {
             CacheSetting::Off => None,
             CacheSetting::At(dir) => Some(dir),
         };
-        let (ready, warned, size) = (OnceLock::new(), AtomicBool::new(false), Mutex::new(None));
-        DiskCache { dir, limit, ready, warned, size }
+        let (ready, is_full, size) = (OnceLock::new(), AtomicBool::new(false), Mutex::new(None));
+        DiskCache { dir, limit, maker: MAKER.into(), ready, is_full, size }
+    }
+    /// As it would be for another maker of entries: none of theirs is used, and none of ours by them.
+    pub fn made_by(mut self, maker: &str) -> DiskCache {
+        self.maker = maker.into();
+        self
+    }
+    /// The name of an entry among those of all makers.
+    fn full(&self, key: Key) -> Key {
+        Key::of(&[self.maker.as_bytes(), &ABI_VERSION.to_le_bytes(), &key.to_bytes()])
     }
 
     /// What was stored under `key`, if it is there and whole.
     pub fn get(&self, key: Key) -> Option<Vec<u8>> {
+        let key = self.full(key);
         let path = self.ready()?.join(file_name(key));
         let content = fs::read(&path).ok()?;
         match payload_of(key, &content) {
@@ -104,12 +118,15 @@ impl DiskCache {
         }
     }
 
-    /// Store `payload` under `key`; a failure costs a warning.
+    /// Store `payload` under `key`; a failure costs a warning, and nothing more is stored.
     pub fn put(&self, key: Key, payload: &[u8]) {
-        let Some(dir) = self.ready() else { return };
-        match write_whole(dir, key, payload) {
+        let Some(dir) = self.ready().filter(|_| !self.is_full.load(Relaxed)) else { return };
+        match write_whole(dir, self.full(key), payload) {
             Ok(bytes) => self.account(dir, bytes),
-            Err(e) => self.warn(&format!("cannot write to the cache in {}: {e}", dir.display())),
+            Err(e) => {
+                self.is_full.store(true, Relaxed);
+                warn(&format!("cannot write to the cache in {}: {e}", dir.display()));
+            }
         }
     }
 
@@ -119,17 +136,11 @@ impl DiskCache {
         let check = || match sys::private_dir(dir) {
             Ok(()) => true,
             Err(e) => {
-                self.warn(&format!("the cache in {} is not used: {e}", dir.display()));
+                warn(&format!("the cache in {} is not used: {e}", dir.display()));
                 false
             }
         };
         self.ready.get_or_init(check).then_some(dir)
-    }
-
-    fn warn(&self, message: &str) {
-        if !self.warned.swap(true, Relaxed) {
-            eprintln!("frit: warning: {message}");
-        }
     }
 
     /// Count `bytes` more, and make room if that is too much.
@@ -137,6 +148,14 @@ impl DiskCache {
         let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
         let now = size.map_or_else(|| directory_size(dir), |s| s + bytes);
         *size = Some(if now > self.limit { evict(dir, self.limit / 4 * 3) } else { now });
+    }
+}
+
+/// One warning for the process: whoever has read that a cache does not work knows it of the others beside it.
+fn warn(message: &str) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Relaxed) {
+        eprintln!("frit: warning: {message}");
     }
 }
 

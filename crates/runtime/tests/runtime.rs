@@ -1,5 +1,8 @@
 //! The room from outside: kernels written by hand in C, compiled, cached, loaded, launched and failed.
 
+#[path = "runtime/faults.rs"]
+mod faults;
+
 use frit_abi::target::Isa;
 use frit_abi::{Code, DType, Kernel, LaunchDims, Param};
 use frit_runtime::cache::{DEFAULT_LIMIT, DiskCache, Key};

@@ -299,3 +299,34 @@ fn complaint(stderr: &[u8]) -> String {
     let lines: Vec<&str> = text.lines().take(12).collect();
     if lines.is_empty() { "the compiler failed without a word".into() } else { lines.join("\n") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::CacheSetting;
+
+    #[test]
+    fn code_for_other_cpu_features_is_not_taken_from_the_cache() {
+        let dir = std::env::temp_dir().join(format!("frit-features-{}", std::process::id()));
+        let cache = Arc::new(DiskCache::new(CacheSetting::At(dir.clone()), 1 << 20));
+        let source = [Source { name: "nothing", text: "void nothing(void) {}" }];
+        let here = Compiler::new(None, cache.clone(), 1, "test");
+        assert!(here.compile(&source)[0].is_ok());
+        let identity = here.found().unwrap().identity.clone();
+        // one that cannot compile gives what is in the cache, or an error
+        let with = |identity: Vec<u8>| {
+            let found = Found { path: "/nowhere/cc".into(), version: "".into(), flags: vec![], identity };
+            let compiler = Compiler {
+                found: OnceLock::from(Ok(found)),
+                ..Compiler::new(None, cache.clone(), 1, "test")
+            };
+            compiler.compile(&source)[0].is_ok()
+        };
+        let mut other = identity.clone();
+        // the last words are what the processor says of itself
+        *other.last_mut().unwrap() ^= 1;
+        let (same, other) = (with(identity), with(other));
+        std::fs::remove_dir_all(dir).unwrap();
+        assert!(same && !other);
+    }
+}
