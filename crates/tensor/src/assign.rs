@@ -13,6 +13,7 @@ use crate::index::{Basic, Index, Indices, basic, writable_places};
 use crate::operand::Operand;
 use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled, is_memory};
+use crate::watch::{self, Watched};
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, Weak};
 static PENDING: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static WATCHED: RefCell<Option<Vec<Tensor>>> = const { RefCell::new(None) };
+    static WATCHED: Watched<Tensor> = const { RefCell::new(None) };
 }
 
 fn remember(t: &Tensor) {
@@ -59,16 +60,7 @@ pub(crate) fn compute_pending() -> Result<()> {
 
 /// Run `f` and list the tensors it assigns to on this thread.
 pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> (T, Vec<Tensor>) {
-    struct Stop;
-    impl Drop for Stop {
-        fn drop(&mut self) {
-            WATCHED.take();
-        }
-    }
-    let _stop = Stop;
-    WATCHED.set(Some(vec![]));
-    let result = f();
-    (result, WATCHED.take().unwrap_or_default())
+    watch::run(&WATCHED, f)
 }
 
 /// The tensors assigned to so far.

@@ -30,6 +30,103 @@
 //!
 //! **What is never seen.** A value changing under someone: where an assigned tensor's old value is held elsewhere, that
 //! call runs plainly.
+//!
+//! # The rules, one by one
+//!
+//! Inputs of another shape, type, device or arrangement are an error that names both, or, where that is asked for,
+//! another recording:
+//!
+//! ```
+//! # use frit_tensor::{Jit, Tensor};
+//! let double = Jit::new(|x: Tensor| Ok(x * 2.0));
+//! double.call(Tensor::ones([2, 3]))?;
+//! let why = double.call(Tensor::ones([4])).err().unwrap().to_string();
+//! assert!(why.contains("recorded for inputs float32 (2, 3), called with float32 (4)"), "{why}");
+//!
+//! let double = Jit::new(|x: Tensor| Ok(x * 2.0)).recapture();
+//! for n in [3, 4, 3, 4] {
+//!     assert_eq!(double.call(Tensor::ones([n]))?.to_vec::<f32>()?, vec![2.0; n]);
+//! }
+//! # Ok::<(), frit_tensor::Error>(())
+//! ```
+//!
+//! What depends on no input, no state and no random number is computed when it is recorded, and pruned: here one kernel
+//! of two is left. A number of the host is such a thing, and stays what it was:
+//!
+//! ```
+//! # use frit_tensor::{Jit, Tensor};
+//! # use std::sync::atomic::{AtomicI64, Ordering};
+//! static COUNT: AtomicI64 = AtomicI64::new(0);
+//! let table = Tensor::arange(1001).float();
+//! let f = Jit::new(move |x: Tensor| {
+//!     let frozen = COUNT.fetch_add(1, Ordering::Relaxed);
+//!     Ok(x + table.mean(..).contiguous() + frozen as f64)
+//! });
+//! let all: Vec<f32> = (0..4).map(|_| f.call(Tensor::zeros(()))?.item::<f32>()).collect::<Result<_, _>>()?;
+//! assert_eq!(all, [500.0, 501.0, 501.0, 501.0]); // called, recorded, replayed, replayed
+//! assert_eq!(f.kernels(), [1]);
+//! # Ok::<(), frit_tensor::Error>(())
+//! ```
+//!
+//! A symbolic size in the shape of an input has the value of this call; nothing is recorded again:
+//!
+//! ```
+//! # use frit_tensor::{Jit, Tensor, Variable};
+//! let (data, n) = (Tensor::arange(10).contiguous(), Variable::new("n", 1, 10)?);
+//! let sum = Jit::new(|x: Tensor| Ok(x.sum(..)));
+//! for len in 1..8 {
+//!     let total = sum.call(data.at(..n.bind(len)?))?;
+//!     assert_eq!(total.item::<i32>()?, (0..len as i32).sum());
+//! }
+//! # Ok::<(), frit_tensor::Error>(())
+//! ```
+//!
+//! Results are fresh: the one of an earlier call stays what it was. Tensors that the function assigns to are its state,
+//! written in place; an input may be one. Random numbers are those that plain calls would draw:
+//!
+//! ```
+//! # use frit_tensor::{Jit, Tensor, manual_seed};
+//! let noisy = |x: Tensor| Ok(x + Tensor::rand([2]));
+//! let run = |f: &dyn Fn(Tensor) -> frit_tensor::Result<Tensor>| -> frit_tensor::Result<Vec<Vec<f32>>> {
+//!     manual_seed(7);
+//!     let results: Vec<Tensor> = (0..4).map(|i| f(Tensor::full([2], i as f64))).collect::<Result<_, _>>()?;
+//!     results.iter().map(|t| t.to_vec()).collect()
+//! };
+//! let jit = Jit::new(noisy);
+//! assert_eq!(run(&|x| jit.call(x))?, run(&noisy)?);
+//!
+//! let counter = Tensor::zeros([1]).contiguous();
+//! let count = Jit::new(|c: Tensor| {
+//!     c.assign(&c + 1.0);
+//!     Ok(())
+//! });
+//! for _ in 0..5 {
+//!     count.call(counter.clone())?;
+//! }
+//! assert_eq!(counter.to_vec::<f32>()?, [5.0]);
+//! # Ok::<(), frit_tensor::Error>(())
+//! ```
+//!
+//! A Jit can be called from several threads, which take turns; each thread records for itself, so what others compute
+//! meanwhile is not part of it:
+//!
+//! ```
+//! # use frit_tensor::{Jit, Tensor};
+//! let f = Jit::new(|x: Tensor| Ok(x.sum(..)));
+//! std::thread::scope(|s| {
+//!     for t in 0..4 {
+//!         let f = &f;
+//!         s.spawn(move || {
+//!             for i in 0..5 {
+//!                 let x = Tensor::full([3], t * 10 + i);
+//!                 assert_eq!(f.call(x).unwrap().item::<i32>().unwrap(), 3 * (t * 10 + i));
+//!             }
+//!         });
+//!     }
+//! });
+//! ```
+//!
+//! [`Jit::save`] and [`Jit::load`] take a recording to another process.
 
 use crate::assign;
 use crate::error::{Error, Result, call, fail, outside};

@@ -55,6 +55,7 @@ pub mod shape;
 mod similarity;
 mod sort;
 pub mod tensor;
+mod watch;
 
 pub use attention::{Attention, Rope};
 pub use conv::Window;

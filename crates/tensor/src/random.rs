@@ -10,6 +10,7 @@ use crate::error::{Error, Result, call, fail};
 use crate::realize;
 use crate::shape::{self, Dims};
 use crate::tensor::{Tensor, expand_to, number};
+use crate::watch::{self, Watched};
 use frit_uop::{Alu, DType, UOp};
 use std::cell::RefCell;
 use std::f64::consts as c;
@@ -40,21 +41,12 @@ pub(crate) fn place(seed: u64, at: u64) -> Vec<u8> {
 }
 
 thread_local! {
-    static WATCHED: RefCell<Option<Vec<(UOp, u64)>>> = const { RefCell::new(None) };
+    static WATCHED: Watched<(UOp, u64)> = const { RefCell::new(None) };
 }
 
 /// Run `f` and list the draws it makes on this thread: the buffer with the place, and how many elements it takes.
 pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> (T, Vec<(UOp, u64)>) {
-    struct Stop;
-    impl Drop for Stop {
-        fn drop(&mut self) {
-            WATCHED.take();
-        }
-    }
-    let _stop = Stop;
-    WATCHED.set(Some(vec![]));
-    let result = f();
-    (result, WATCHED.take().unwrap_or_default())
+    watch::run(&WATCHED, f)
 }
 
 /// The next 64 random bits for each element.
