@@ -133,13 +133,15 @@ pub trait Optimizer {
     fn lr(&self) -> f64 {
         self.params().lr
     }
-    /// Changes the learning rate from the next step on; nothing is compiled again.
+    /// Changes the learning rate from the next step on; nothing is compiled again, and a [`Jit`](frit_tensor::Jit) that
+    /// recorded a step sees the new rate: it is written where the old one was.
     #[track_caller]
     fn set_lr(&mut self, lr: f64) -> Result<()> {
+        let _c = frit_tensor::call("set_lr");
         check_lr("set_lr", lr)?;
         let params = self.params_mut();
+        params.lr_tensor.assign(scalar_beside(&params.lr_tensor, lr)).realize()?;
         params.lr = lr;
-        params.lr_tensor = scalar_beside(&params.lr_tensor, lr);
         Ok(())
     }
     /// Forgets all gradients. A step takes them by itself; this is for gradients that no step shall use.

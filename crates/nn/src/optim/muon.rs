@@ -1,6 +1,6 @@
 //! Muon (Jordan et al. 2024): momentum made orthogonal, for the matrices of hidden layers.
 
-use super::{Optimizer, Params, has_params, length, remember};
+use super::{Optimizer, Params, has_params, remember};
 use crate::Module;
 use frit_tensor::{Error, Result, Tensor};
 
@@ -22,6 +22,8 @@ pub struct Muon {
 
 /// The quintic that drives singular values towards 1 fastest from near 0.
 const QUINTIC: [f64; 3] = [3.4445, -4.7750, 2.0315];
+/// How often it is applied.
+const STEPS: usize = 5;
 
 impl Muon {
     /// Optimises the parameters of a module, each of two dims or more; torch's defaults: momentum 0.95 with Nesterov's
@@ -65,24 +67,10 @@ impl Optimizer for Muon {
         let shape = u.shape();
         let (rows, columns) = (shape[0].get() as f64, shape[1].get() as f64);
         let scale = (rows / columns.max(1.0)).max(1.0).sqrt();
-        let direction = match rows > columns {
-            true => orthogonal(&u.t()).t(),
-            false => orthogonal(&u),
-        };
+        let direction = u.newton_schulz(STEPS, &QUINTIC, 1e-7);
         value - value * (lr * self.weight_decay) - direction.reshape(value.shape()) * (lr * scale)
     }
     fn slots(&self) -> Vec<(&'static str, &[Tensor])> {
         vec![("momentum_buffer", &self.velocity)]
     }
-}
-
-/// A wide matrix with its singular values brought near 1.
-fn orthogonal(u: &Tensor) -> Tensor {
-    let [a, b, c] = QUINTIC;
-    let mut x = u / length(u).maximum(1e-7);
-    for _ in 0..5 {
-        let gram = x.matmul(&x.t());
-        x = &x * a + (&gram * b + gram.matmul(&gram) * c).matmul(&x);
-    }
-    x
 }

@@ -2,7 +2,9 @@
 
 use crate::assert_close;
 use frit_nn::{Adam, AdamW, BatchNorm, Embedding, Linear, Optimizer, Sgd, training};
-use frit_tensor::{DType, Tensor};
+use frit_tensor::{DType, Jit, Tensor};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 const XS: [[f32; 4]; 3] = [[1., -2., 0.5, 3.], [0.1, 0.2, -4., -1e-3], [-1., 0., 2., 0.25]];
 
@@ -138,4 +140,35 @@ fn misuse_is_an_error() {
     assert!(opt.set_lr(f64::INFINITY).is_err());
     let e = opt.step().unwrap_err().to_string();
     assert!(e.contains("call backward first") && e.contains("optim.rs"), "{e}");
+}
+
+#[test]
+fn a_recorded_step_sees_the_rate_that_is_set_later() {
+    let run = |jit: bool| -> Vec<f32> {
+        let w = Tensor::new([1.0f32, -2.0]).realize().unwrap().requires_grad(true);
+        let opt = Arc::new(Mutex::new(Sgd::new(&vec![w.clone()], 0.1).unwrap()));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (held, theirs, counted) = (w.clone(), opt.clone(), calls.clone());
+        let step = move |x: Tensor| {
+            counted.fetch_add(1, Relaxed);
+            let loss = (&held * &x).square().sum(..);
+            loss.backward()?;
+            theirs.lock().unwrap().step_with(&[&loss])?;
+            Ok(loss)
+        };
+        let (plain, recorded) = (step.clone(), Jit::new(step));
+        for i in 0..12 {
+            opt.lock().unwrap().set_lr(0.1 / (1 + i) as f64).unwrap();
+            let x = Tensor::full([2], 0.5 + i as f64 * 0.125);
+            if jit {
+                recorded.call(x).unwrap()
+            } else {
+                plain(x).unwrap()
+            };
+        }
+        // once plainly and once to record it
+        assert_eq!(calls.load(Relaxed), if jit { 2 } else { 12 });
+        w.to_vec().unwrap()
+    };
+    assert_eq!(run(true), run(false));
 }
