@@ -31,6 +31,9 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
 
 /// As [`realize`]; what no buffer ties to a device is computed on this one.
 pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<Vec<UOp>, Error> {
+    if outputs.iter().all(|o| contiguous_base(o).is_some()) {
+        return Ok(outputs.to_vec());
+    }
     // first, for each is a run of its own
     if outputs.iter().any(|o| o.any(|n| matches!(n.op, Op::Copy | Op::Loop))) {
         run_copies_and_loops(outputs)?;
