@@ -6,12 +6,13 @@
 //! cargo run --release --example mnist -- --steps 20  # a short run that shows that everything works
 //! ```
 
-use frit::Window;
 use frit::nn::data::{Batches, Mnist};
 use frit::nn::{Adam, BatchNorm, Conv2d, Linear, Module, Optimizer, training};
 use frit::prelude::*;
+use frit::{Jit, Window};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 const BATCH: usize = 128;
@@ -78,7 +79,23 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-fn train(net: &Net, opt: &mut Adam, data: &Mnist, epoch: usize, steps: usize) -> frit::Result<()> {
+/// Images and labels in, the loss and how many were right out; the net is better afterwards.
+type Step = Jit<(Tensor, Tensor), (Tensor, Tensor)>;
+
+fn training_step(net: Arc<Net>) -> frit::Result<Step> {
+    let mut opt = Adam::new(&*net, LEARNING_RATE)?;
+    Ok(Jit::new(move |(images, labels): (Tensor, Tensor)| {
+        let (loss, right) = training(true, || {
+            let logits = net.forward(&images);
+            (logits.cross_entropy(&labels), count_correct(&logits, &labels))
+        });
+        loss.backward()?;
+        opt.step_with(&[&loss, &right])?;
+        Ok((loss, right))
+    }))
+}
+
+fn train(step: &Step, data: &Mnist, epoch: usize, steps: usize) -> frit::Result<()> {
     let batches = Batches::new(data.len(), BATCH)?.shuffle(epoch as u64).drop_last().take(steps);
     let bar = ProgressBar::new(batches.len() as u64);
     let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} steps, {eta} left").ok();
@@ -86,13 +103,7 @@ fn train(net: &Net, opt: &mut Adam, data: &Mnist, epoch: usize, steps: usize) ->
     let start = Instant::now();
     let (mut loss_sum, mut correct, mut seen) = (0.0, 0, 0);
     for batch in batches {
-        let (images, labels) = data.batch(&batch)?;
-        let (loss, right) = training(true, || {
-            let logits = net.forward(&images);
-            (logits.cross_entropy(&labels), count_correct(&logits, &labels))
-        });
-        loss.backward()?;
-        opt.step_with(&[&loss, &right])?;
+        let (loss, right) = step.call(data.batch(&batch)?)?;
         let loss = loss.item::<f32>()?;
         loss_sum += loss as f64 * batch.len() as f64;
         correct += right.item::<i32>()?;
@@ -124,11 +135,11 @@ fn run(options: &Options) -> frit::Result<bool> {
     let start = Instant::now();
     let (train_data, test_data) = (Mnist::train()?, Mnist::test()?);
     frit::manual_seed(1337);
-    let net = Net::new();
-    let mut opt = Adam::new(&net, LEARNING_RATE)?;
+    let net = Arc::new(Net::new());
+    let step = training_step(net.clone())?;
     let mut steps_left = options.steps.unwrap_or(usize::MAX);
     for epoch in 1..=options.epochs {
-        train(&net, &mut opt, &train_data, epoch, steps_left)?;
+        train(&step, &train_data, epoch, steps_left)?;
         steps_left = steps_left.saturating_sub(train_data.len() / BATCH);
         if steps_left == 0 {
             break;

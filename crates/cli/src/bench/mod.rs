@@ -34,7 +34,9 @@ impl Line {
     fn new(ms: f64) -> Line {
         Line { ms, fields: vec![] }
     }
+    /// With one more field, or another value of one.
     fn with(mut self, name: &'static str, value: f64) -> Line {
+        self.fields.retain(|f| f.0 != name);
         self.fields.push((name, value));
         self
     }
