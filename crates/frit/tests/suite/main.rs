@@ -15,6 +15,7 @@
 //! derivatives  second derivatives against finite differences
 //! threads      many at once
 //! errors       messages word for word
+//! faults       caches and files when things go wrong
 //! memory       loops that would fail if anything were kept
 //! tidy         the repository keeps its own promises
 //! ```
@@ -26,6 +27,7 @@ mod derivatives;
 mod errors;
 mod evaluator;
 mod factors;
+mod faults;
 mod fusion;
 mod goldens;
 mod loops;

@@ -1,10 +1,11 @@
 //! Memory stays flat: loops that would fail if anything were kept.
 //!
-//! Each loop runs in a process of its own, so that nothing else is measured. `FRIT_LONG=1` runs the whole 100,000 steps.
+//! Each loop runs in a process of its own, so that nothing else is measured. `FRIT_LONG=1` runs the whole 100,000 steps,
+//! a million replays and 10,000 captures.
 
 use crate::support::{child, is_child};
 use frit::nn::{Adam, Linear, Optimizer, Sequential};
-use frit::{Device, Tensor, manual_seed};
+use frit::{Device, Jit, Tensor, manual_seed};
 use std::time::{Duration, Instant};
 
 /// Resident memory of this process, in KiB.
@@ -19,7 +20,7 @@ const SIZES: usize = 50;
 
 /// Train an MLP of 784-128-10; the batch is 32, or cycles over sizes.
 fn train(cycling: bool) {
-    let long = std::env::var("FRIT_LONG").is_ok_and(|v| v == "1");
+    let long = long();
     let (total, limit) = if long { (100_000, Duration::MAX) } else { (4_000, Duration::from_secs(10)) };
     // steps before the first measurement; a few rounds over the sizes are enough, for every one is compiled
     let settled = if cycling && !long { 5 * SIZES } else { 1000 };
@@ -56,6 +57,75 @@ fn train(cycling: bool) {
     assert!(done >= settled + 2 * SIZES, "{done} steps are too few to tell");
     assert!(grown <= 1024, "{grown} KiB more after {done} steps than after {settled}");
     assert!(more.abs() <= 64, "{more} nodes more after {done} steps than after {settled}");
+}
+
+/// What grows while `turn` is done `total` times, measured from a tenth of that on.
+fn stays_flat(what: &str, total: usize, mut turn: impl FnMut(usize)) {
+    let settled = total / 10;
+    let (mut memory, mut nodes) = (0, 0);
+    for i in 0..total {
+        if i == settled {
+            (memory, nodes) = (resident(), frit_uop::node::live_nodes());
+        }
+        turn(i);
+    }
+    let grown = resident() as i64 - memory as i64;
+    let more = frit_uop::node::live_nodes() as i64 - nodes as i64;
+    println!(
+        "\n{total} {what}: {memory} KiB after {settled}, {grown} KiB more now; {nodes} nodes, {more} more now"
+    );
+    assert!(grown <= 1024, "{grown} KiB more after {total} {what} than after {settled}");
+    assert!(more.abs() <= 64, "{more} nodes more after {total} {what} than after {settled}");
+}
+
+fn long() -> bool {
+    std::env::var("FRIT_LONG").is_ok_and(|v| v == "1")
+}
+
+/// A step with everything a replay has to do: inputs, state, random numbers, a fresh result.
+fn step() -> Jit<Tensor, Tensor> {
+    let total = Tensor::zeros([16]).contiguous();
+    let w = Tensor::ones([16]).contiguous();
+    Tensor::realize_all(&[&total, &w]).unwrap();
+    Jit::new(move |x: Tensor| {
+        let y = (x * &w).relu() + Tensor::rand([16]);
+        total.assign(&total * 0.5 + &y);
+        Ok(y.contiguous() + 1.0)
+    })
+}
+
+#[test]
+fn replays_of_a_jit_run_in_flat_memory() {
+    println!("{}", child("memory::child_replays", &[]));
+}
+
+#[test]
+fn child_replays() {
+    if is_child() {
+        let (jit, x) = (step(), Tensor::ones([16]).contiguous());
+        let total = if long() { 1_000_000 } else { 50_000 };
+        stays_flat("replays", total, |_| _ = jit.call(x.clone()).unwrap());
+        assert_eq!(jit.kernels().len(), 1, "it was replayed");
+    }
+}
+
+#[test]
+fn jits_made_and_dropped_leave_nothing() {
+    println!("{}", child("memory::child_captures", &[]));
+}
+
+#[test]
+fn child_captures() {
+    if is_child() {
+        let x = Tensor::ones([16]).contiguous();
+        stays_flat("captures", if long() { 10_000 } else { 1_000 }, |_| {
+            let jit = step();
+            for _ in 0..3 {
+                jit.call(x.clone()).unwrap();
+            }
+            assert_eq!(jit.kernels().len(), 1, "it was recorded");
+        });
+    }
 }
 
 #[test]
