@@ -5,6 +5,13 @@ from frit import _frit
 __all__ = ["Device"]
 
 
+class _Opened(str):
+    """The name of a device that can be used."""
+
+    def synchronize(self):
+        """Waits until all that was launched is done. Computing a tensor has waited already."""
+
+
 class _Device:
     """``Device.DEFAULT`` is the device new tensors are made on, and can be set; ``Device["CPU"]`` asks for one."""
 
@@ -36,7 +43,7 @@ class _Device:
         return _frit.device_memory(self.canonicalize(device))
 
     def __getitem__(self, name):
-        return self.canonicalize(name)
+        return _Opened(self.canonicalize(name))
 
     def __repr__(self):
         return f"<Device, default {self.DEFAULT}>"

@@ -44,3 +44,16 @@ Tensor.test = _Nothing
 Tensor.inference_mode = _Nothing
 Tensor.no_grad = False
 
+
+
+def _from_url(url, gunzip=False, **kwargs):
+    """The bytes at an address (or of a file), as a vector of uint8."""
+    import gzip
+    import urllib.request
+
+    with urllib.request.urlopen(url) as answer:
+        data = answer.read()
+    return Tensor(gzip.decompress(data) if gunzip else data, **kwargs)
+
+
+Tensor.from_url = staticmethod(_from_url)

@@ -7,6 +7,11 @@ def optional(i, k):
     return i[k] if len(i) > k else None
 
 
+def fixed(i, k):
+    """An input that torch has no gradient for."""
+    return i[k].detach() if len(i) > k else None
+
+
 def axes(c):
     return c.ints("dim") if "dim" in c.params else None
 
@@ -332,16 +337,16 @@ NEURAL = {
     "tanhshrink": lambda i, c: i[0].tanhshrink(),
     "embedding_padded": lambda i, c: i[0].embedding(i[1], padding_idx=c.int("padding_idx")),
     "cross_entropy_with": lambda i, c: i[0].cross_entropy(
-        i[1], how(c), c.float("smoothing", 0.0), weight=optional(i, 2), ignore_index=c.int("ignore_index", -100)
+        i[1], how(c), c.float("smoothing", 0.0), weight=fixed(i, 2), ignore_index=c.int("ignore_index", -100)
     ),
-    "nll_with": lambda i, c: i[0].nll_loss(i[1], optional(i, 2), c.int("ignore_index", -100), how(c)),
+    "nll_with": lambda i, c: i[0].nll_loss(i[1], fixed(i, 2), c.int("ignore_index", -100), how(c)),
     "ctc": lambda i, c: i[0].log_softmax(-1).ctc_loss(*i[1:], c.int("blank", 0), how(c), c.flag("zero_infinity")),
     "mse": loss("mse_loss"),
     "l1": loss("l1_loss"),
     "huber": loss("huber_loss", delta=("delta", 1.0)),
     "smooth_l1": loss("smooth_l1_loss", beta=("beta", 1.0)),
-    "bce": lambda i, c: i[0].binary_crossentropy(i[1], how(c), weight=optional(i, 2)),
-    "bce_with_logits": lambda i, c: i[0].binary_crossentropy_logits(i[1], how(c), optional(i, 2), weight=optional(i, 3)),
+    "bce": lambda i, c: i[0].binary_crossentropy(i[1], how(c), weight=fixed(i, 2)),
+    "bce_with_logits": lambda i, c: i[0].binary_crossentropy_logits(i[1], how(c), fixed(i, 2), weight=fixed(i, 3)),
     "kl_div": lambda i, c: i[0].kl_div(i[1], how(c), c.flag("log_target")),
     "cosine_similarity": lambda i, c: i[0].cosine_similarity(i[1], c.int("dim", 1)),
     "cosine_embedding": loss("cosine_embedding_loss", margin=("margin", 0.0)),

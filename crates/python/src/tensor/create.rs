@@ -527,8 +527,10 @@ impl PyTensor {
         let PyTensor(t, wish) = self;
         let wish = requires_grad.map_or(wish, |on| Wish { none: (!on).into() });
         let made = PyTensor(t, wish);
-        if requires_grad == Some(true) {
-            made.mark(true)?;
+        match requires_grad {
+            Some(true) => made.mark(true)?,
+            Some(false) => crate::live::exclude(&made.0),
+            None => {}
         }
         Ok(made)
     }

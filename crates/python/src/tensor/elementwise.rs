@@ -174,10 +174,6 @@ binaries! {
     fmod        fmod;
     /// The remainder with the sign of x.
     remainder   modulo;
-    /// The magnitude of this with the sign of x.
-    copysign    copysign;
-    /// log(exp(this) + exp(x)), without overflow.
-    logaddexp   logaddexp;
     /// The angle of the point (x, this).
     atan2       atan2;
     /// Whether both are true.
@@ -280,6 +276,14 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         limited(self.0.clone(), min_.or(min), max_.or(max))
     }
+    /// The magnitude of this with the sign of other.
+    fn copysign(&self, other: Arg) -> PyResult<PyTensor> {
+        out(self.0.copysign(other.0))
+    }
+    /// log(exp(this) + exp(other)), without overflow.
+    fn logaddexp(&self, other: Arg) -> PyResult<PyTensor> {
+        out(self.0.logaddexp(other.0))
+    }
     /// From this to end by the fraction weight.
     fn lerp(&self, end: TensorArg, weight: Arg) -> PyResult<PyTensor> {
         out(self.0.lerp(&end.0, weight.0))
@@ -357,7 +361,7 @@ impl PyTensor {
         out(if beta == 1.0 { self.0.softplus() } else { self.0.times(beta).softplus().over(beta) })
     }
     /// alpha * x + beta, between 0 and 1.
-    #[pyo3(signature = (alpha=1.0 / 6.0, beta=0.5))]
+    #[pyo3(signature = (alpha=1.0 / 6.0, beta=0.5), text_signature = "($self, alpha=1/6, beta=0.5)")]
     fn hardsigmoid(&self, alpha: f64, beta: f64) -> PyResult<PyTensor> {
         out(match (alpha, beta) {
             (a, 0.5) if a == 1.0 / 6.0 => self.0.hardsigmoid(),
@@ -365,7 +369,7 @@ impl PyTensor {
         })
     }
     /// x between two limits.
-    #[pyo3(signature = (min_val=-1.0, max_val=1.0))]
+    #[pyo3(signature = (min_val=-1.0, max_val=1.0), text_signature = "($self, min_val=-1.0, max_val=1.0)")]
     fn hardtanh(&self, min_val: f64, max_val: f64) -> PyResult<PyTensor> {
         out(match (min_val, max_val) {
             (-1.0, 1.0) => self.0.hardtanh(),

@@ -13,6 +13,7 @@ mod operators;
 mod random;
 mod reduce;
 mod spectral;
+mod windows;
 
 use crate::convert::TensorArg;
 use crate::dtype::{self, PyDType};

@@ -174,7 +174,7 @@ impl PyTensor {
     }
     /// Padded: a flat tuple of amounts before and after each dim from the last (torch), or a pair (or None) for each
     /// dim from the first. mode is "constant", "reflect", "replicate" or "circular".
-    #[pyo3(signature = (padding, mode="constant", value=None))]
+    #[pyo3(signature = (padding, mode="constant", value=None), text_signature = "($self, padding, mode='constant', value=0.0)")]
     fn pad(&self, padding: &Bound<'_, PyAny>, mode: &str, value: Option<Arg>) -> PyResult<PyTensor> {
         let all = amounts(self.0.rank(), padding)?;
         let mode = match mode {
@@ -203,7 +203,7 @@ impl PyTensor {
         out(self.0.unsqueeze(dim))
     }
     /// Several dims as one.
-    #[pyo3(signature = (start_dim=0, end_dim=-1))]
+    #[pyo3(signature = (start_dim=0, end_dim=-1), text_signature = "($self, start_dim=0, end_dim=-1)")]
     fn flatten(&self, start_dim: isize, end_dim: isize) -> PyResult<PyTensor> {
         out(self.0.flatten(start_dim, end_dim))
     }

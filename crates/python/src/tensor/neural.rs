@@ -1,77 +1,12 @@
-//! Convolutions, pools, norms, attention, losses.
+//! Resizing, norms, attention, losses.
 
 use super::{PyTensor, out, random};
 use crate::convert::{Ints, TensorArg, axes};
-use crate::dtype::DTypeArg;
 use frit::{
     Attention, Bce, CrossEntropy, Ctc, GridSample, Interpolate, Outside, Reduction, Rope, Sampling, Tensor,
-    Window,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-
-/// Padding of a window over `n` dims: a number, one for each dim, a pair for each dim from the last one (torch's order),
-/// "same" or "valid".
-fn padded(w: Window, padding: Option<&Bound<'_, PyAny>>, n: usize) -> PyResult<Window> {
-    let Some(p) = padding else { return Ok(w) };
-    if let Ok(word) = p.extract::<String>() {
-        return match word.as_str() {
-            "same" => Ok(w.same()),
-            "valid" => Ok(w),
-            _ => Err(PyValueError::new_err(format!(
-                "padding must be numbers, 'same' or 'valid', not {word:?}"
-            ))),
-        };
-    }
-    let p = p.extract::<Ints>()?.counts("padding")?;
-    if p.len() == 2 * n && n > 0 {
-        let pairs: Vec<(usize, usize)> = p.chunks(2).rev().map(|c| (c[0], c[1])).collect();
-        return Ok(w.pads(&pairs));
-    }
-    Ok(w.padding(p))
-}
-
-fn window(
-    stride: Option<Ints>,
-    padding: Option<&Bound<'_, PyAny>>,
-    dilation: Option<Ints>,
-    n: usize,
-) -> PyResult<Window> {
-    let mut w = padded(Window::new(), padding, n)?;
-    if let Some(s) = stride {
-        w = w.stride(s.counts("stride")?);
-    }
-    if let Some(d) = dilation {
-        w = w.dilation(d.counts("dilation")?);
-    }
-    Ok(w)
-}
-
-/// The sizes of a window: one number stands for as many dims as the method's name says.
-pub enum Kernel {
-    All(i64),
-    Each(Vec<i64>),
-}
-
-impl<'py> FromPyObject<'_, 'py> for Kernel {
-    type Error = PyErr;
-    fn extract(obj: Borrowed<'_, 'py, PyAny>) -> PyResult<Kernel> {
-        match obj.extract::<i64>() {
-            Ok(n) => Ok(Kernel::All(n)),
-            Err(_) => obj.extract::<Ints>().map(|k| Kernel::Each(k.0)),
-        }
-    }
-}
-
-fn kernel(size: Option<Kernel>, n: usize) -> PyResult<Vec<usize>> {
-    let k = match size {
-        Some(Kernel::All(k)) => vec![k; n],
-        Some(Kernel::Each(k)) => k,
-        None => vec![2; n],
-    };
-    Ints(k).counts("kernel_size")
-}
 
 fn reduction(r: &str) -> PyResult<Reduction> {
     Ok(match r {
@@ -98,186 +33,15 @@ fn sampling(mode: &str) -> PyResult<Sampling> {
     })
 }
 
-fn plain(t: &Option<TensorArg>) -> Option<&Tensor> {
+pub(super) fn plain(t: &Option<TensorArg>) -> Option<&Tensor> {
     t.as_ref().map(|t| &t.0)
 }
 fn owned(t: Option<TensorArg>) -> Option<Tensor> {
     t.map(|t| t.0)
 }
 
-impl PyTensor {
-    fn spatial(&self) -> usize {
-        self.0.rank().saturating_sub(2)
-    }
-    /// Values and places, or values.
-    fn pooled<'py>(py: Python<'py>, values: Tensor, places: Option<Tensor>) -> PyResult<Bound<'py, PyAny>> {
-        match places {
-            Some(p) => Ok(PyTuple::new(py, [out(values)?, out(p)?])?.into_any()),
-            None => Ok(Bound::new(py, out(values)?)?.into_any()),
-        }
-    }
-}
-
 #[pymethods]
 impl PyTensor {
-    /// Convolution over as many spatial dims as the weight has (1, 2 or 3): this is (N, C, *), the weight
-    /// (O, C / groups, *). padding is a number, one for each dim, torch's flat pairs from the last dim, "same" or "valid".
-    #[pyo3(signature = (weight, bias=None, groups=1, stride=None, dilation=None, padding=None, dtype=None))]
-    #[allow(clippy::too_many_arguments)] // they are the API's
-    fn conv2d(
-        &self,
-        weight: TensorArg,
-        bias: Option<TensorArg>,
-        groups: usize,
-        stride: Option<Ints>,
-        dilation: Option<Ints>,
-        padding: Option<&Bound<'_, PyAny>>,
-        dtype: Option<DTypeArg>,
-    ) -> PyResult<PyTensor> {
-        let w = window(stride, padding, dilation, weight.0.rank().saturating_sub(2))?.groups(groups);
-        let cast = |t: &Tensor| dtype.as_ref().map_or(t.clone(), |d| t.cast(d.0));
-        let (x, k) = (cast(&self.0), cast(&weight.0));
-        // by name, since those take a single sample without a batch too
-        out(match k.rank() {
-            3 => x.conv1d(&k, plain(&bias), w),
-            4 => x.conv2d(&k, plain(&bias), w),
-            5 => x.conv3d(&k, plain(&bias), w),
-            _ => x.conv(&k, plain(&bias), w),
-        })
-    }
-    /// Convolution, transposed: the gradient of a convolution with respect to its input.
-    #[pyo3(signature = (weight, bias=None, groups=1, stride=None, dilation=None, padding=None, output_padding=None))]
-    #[allow(clippy::too_many_arguments)] // they are the API's
-    fn conv_transpose2d(
-        &self,
-        weight: TensorArg,
-        bias: Option<TensorArg>,
-        groups: usize,
-        stride: Option<Ints>,
-        dilation: Option<Ints>,
-        padding: Option<&Bound<'_, PyAny>>,
-        output_padding: Option<Ints>,
-    ) -> PyResult<PyTensor> {
-        let mut w = window(stride, padding, dilation, weight.0.rank().saturating_sub(2))?.groups(groups);
-        if let Some(p) = output_padding {
-            w = w.output_padding(p.counts("output_padding")?);
-        }
-        let (x, k) = (&self.0, &weight.0);
-        out(match k.rank() {
-            3 => x.conv_transpose1d(k, plain(&bias), w),
-            4 => x.conv_transpose2d(k, plain(&bias), w),
-            5 => x.conv_transpose3d(k, plain(&bias), w),
-            _ => x.conv_transpose(k, plain(&bias), w),
-        })
-    }
-    /// The mean of windows over the last dims.
-    #[pyo3(signature = (kernel_size=None, stride=None, dilation=None, padding=None, ceil_mode=false, count_include_pad=true, divisor_override=None))]
-    #[allow(clippy::too_many_arguments)] // they are the API's
-    fn avg_pool2d(
-        &self,
-        kernel_size: Option<Kernel>,
-        stride: Option<Ints>,
-        dilation: Option<Ints>,
-        padding: Option<&Bound<'_, PyAny>>,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: Option<usize>,
-    ) -> PyResult<PyTensor> {
-        let k = kernel(kernel_size, 2)?;
-        let w = window(stride, padding, dilation, k.len())?
-            .ceil_mode(ceil_mode)
-            .count_include_pad(count_include_pad);
-        let w = divisor_override.map_or(w.clone(), |d| w.divisor(d));
-        out(self.0.avg_pool(&k, w))
-    }
-    /// The greatest of windows over the last dims; with return_indices, also their places.
-    #[pyo3(signature = (kernel_size=None, stride=None, dilation=None, padding=None, ceil_mode=false, return_indices=false))]
-    #[allow(clippy::too_many_arguments)] // they are the API's
-    fn max_pool2d<'py>(
-        &self,
-        py: Python<'py>,
-        kernel_size: Option<Kernel>,
-        stride: Option<Ints>,
-        dilation: Option<Ints>,
-        padding: Option<&Bound<'py, PyAny>>,
-        ceil_mode: bool,
-        return_indices: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let k = kernel(kernel_size, 2)?;
-        let w = window(stride, padding, dilation, k.len())?.ceil_mode(ceil_mode);
-        match return_indices {
-            true => {
-                let (values, places) = self.0.max_pool_with_indices(&k, w);
-                PyTensor::pooled(py, values, Some(places))
-            }
-            false => PyTensor::pooled(py, self.0.max_pool(&k, w), None),
-        }
-    }
-    /// The p-norm of windows over the last dims.
-    #[pyo3(signature = (norm_type, kernel_size, stride=None, ceil_mode=false))]
-    fn lp_pool2d(
-        &self,
-        norm_type: f64,
-        kernel_size: Kernel,
-        stride: Option<Ints>,
-        ceil_mode: bool,
-    ) -> PyResult<PyTensor> {
-        let k = kernel(Some(kernel_size), 2)?;
-        out(self.0.lp_pool(norm_type, &k, window(stride, None, None, k.len())?.ceil_mode(ceil_mode)))
-    }
-    /// The mean of so many windows that cover the last dims.
-    fn adaptive_avg_pool2d(&self, output_size: Kernel) -> PyResult<PyTensor> {
-        out(self.0.adaptive_avg_pool(&kernel(Some(output_size), 2)?))
-    }
-    /// The greatest of so many windows that cover the last dims; with return_indices, also their places.
-    #[pyo3(signature = (output_size, return_indices=false))]
-    fn adaptive_max_pool2d<'py>(
-        &self,
-        py: Python<'py>,
-        output_size: Kernel,
-        return_indices: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let size = kernel(Some(output_size), 2)?;
-        match return_indices {
-            true => {
-                let (values, places) = self.0.adaptive_max_pool_with_indices(&size);
-                PyTensor::pooled(py, values, Some(places))
-            }
-            false => PyTensor::pooled(py, self.0.adaptive_max_pool(&size), None),
-        }
-    }
-    /// Elements put back at the places max_pool2d gave; zeros elsewhere.
-    #[pyo3(signature = (indices, kernel_size=None, stride=None, dilation=None, padding=None, output_size=None))]
-    fn max_unpool2d(
-        &self,
-        indices: TensorArg,
-        kernel_size: Option<Kernel>,
-        stride: Option<Ints>,
-        dilation: Option<Ints>,
-        padding: Option<Ints>,
-        output_size: Option<Ints>,
-    ) -> PyResult<PyTensor> {
-        let k = kernel(kernel_size, 2)?;
-        let n = k.len();
-        if let Some(o) = output_size {
-            let o = o.counts("output_size")?;
-            return out(self.0.max_unpool(&indices.0, &o[o.len().saturating_sub(n)..]));
-        }
-        let each = |v: Option<Ints>, or: &[usize]| -> PyResult<Vec<usize>> {
-            let v = v.map_or(Ok(or.to_vec()), |v| v.counts("size"))?;
-            Ok(if v.len() == 1 { vec![v[0]; n] } else { v })
-        };
-        let (s, d, p) = (each(stride, &k)?, each(dilation, &[1])?, each(padding, &[0])?);
-        let dims = self.dims()?;
-        if dims.len() < n || [s.len(), d.len(), p.len()] != [n; 3] {
-            return Err(PyRuntimeError::new_err(format!("max_unpool2d: shape {dims:?} with windows {k:?}")));
-        }
-        let from = &dims[dims.len() - n..];
-        let to = |i: usize| {
-            (from[i].saturating_sub(1) * s[i] + d[i] * (k[i].saturating_sub(1)) + 1).saturating_sub(2 * p[i])
-        };
-        out(self.0.max_unpool(&indices.0, &(0..n).map(to).collect::<Vec<_>>()))
-    }
     /// The last dims resized to size (or by scale_factor).
     #[pyo3(signature = (size=None, mode="linear", align_corners=false, *, scale_factor=None, antialias=false))]
     fn interpolate(
@@ -289,7 +53,7 @@ impl PyTensor {
         antialias: bool,
     ) -> PyResult<PyTensor> {
         let o = Interpolate { mode: sampling(mode)?, align_corners, antialias };
-        let n = self.spatial();
+        let n = self.0.rank().saturating_sub(2);
         match (size, scale_factor) {
             (Some(s), None) => {
                 let s = s.counts("size")?;
@@ -329,7 +93,7 @@ impl PyTensor {
         out(self.0.affine_grid(&size.counts("size")?, align_corners))
     }
     /// Mean 0 and variance 1 over axes.
-    #[pyo3(signature = (axis=None, eps=1e-5, weight=None, bias=None))]
+    #[pyo3(signature = (axis=None, eps=1e-5, weight=None, bias=None), text_signature = "($self, axis=-1, eps=1e-5, weight=None, bias=None)")]
     fn layernorm(
         &self,
         axis: Option<Ints>,
@@ -341,13 +105,13 @@ impl PyTensor {
         out(self.0.layernorm(axes(Some(axis), false), plain(&weight), plain(&bias), eps))
     }
     /// Mean square 1 over axes.
-    #[pyo3(signature = (axis=None, eps=1e-6, weight=None))]
+    #[pyo3(signature = (axis=None, eps=1e-6, weight=None), text_signature = "($self, axis=-1, eps=1e-6, weight=None)")]
     fn rmsnorm(&self, axis: Option<Ints>, eps: f64, weight: Option<TensorArg>) -> PyResult<PyTensor> {
         let axis = axis.unwrap_or(Ints(vec![-1]));
         out(self.0.rmsnorm(axes(Some(axis), false), plain(&weight), eps))
     }
     /// (x - mean) * invstd * weight + bias, for each place along axis.
-    #[pyo3(signature = (weight, bias, mean, invstd, axis=None))]
+    #[pyo3(signature = (weight, bias, mean, invstd, axis=None), text_signature = "($self, weight, bias, mean, invstd, axis=1)")]
     fn batchnorm(
         &self,
         weight: Option<TensorArg>,
@@ -441,7 +205,7 @@ impl PyTensor {
         out(self.0.rope(Rope { base, interleaved, dims, offset, positions: owned(positions) }))
     }
     /// Cross entropy of scores for class indices or probabilities; classes are dim 1 (0 of a vector).
-    #[pyo3(signature = (Y, reduction="mean", label_smoothing=0.0, *, weight=None, ignore_index=-100))]
+    #[pyo3(signature = (Y, reduction="mean", label_smoothing=0.0, *, weight=None, ignore_index=-100), text_signature = "($self, Y, reduction='mean', label_smoothing=0.0, *, weight=None, ignore_index=-100)")]
     #[allow(non_snake_case)] // the API's name
     fn cross_entropy(
         &self,
@@ -460,7 +224,7 @@ impl PyTensor {
         out(self.0.cross_entropy_with(&Y.0, o))
     }
     /// Cross entropy of scores in the last dim for class indices.
-    #[pyo3(signature = (Y, ignore_index=-1, label_smoothing=0.0, reduction="mean"))]
+    #[pyo3(signature = (Y, ignore_index=-1, label_smoothing=0.0, reduction="mean"), text_signature = "($self, Y, ignore_index=-1, label_smoothing=0.0, reduction='mean')")]
     #[allow(non_snake_case)] // the API's name
     fn sparse_categorical_crossentropy(
         &self,

@@ -134,7 +134,7 @@ impl PyTensor {
         self.extreme(py, axis, keepdim, dim, true)
     }
     /// The variance over axes or all.
-    #[pyo3(signature = (axis=None, keepdim=false, correction=None, *, dim=None, unbiased=None))]
+    #[pyo3(signature = (axis=None, keepdim=false, correction=None, *, dim=None, unbiased=None), text_signature = "($self, axis=None, keepdim=False, correction=1, *, dim=None, unbiased=None)")]
     fn var(
         &self,
         axis: Option<Ints>,
@@ -146,7 +146,7 @@ impl PyTensor {
         out(self.0.var(axes(axis.or(dim), keepdim), self::correction(correction, unbiased)))
     }
     /// The standard deviation over axes or all.
-    #[pyo3(signature = (axis=None, keepdim=false, correction=None, *, dim=None, unbiased=None))]
+    #[pyo3(signature = (axis=None, keepdim=false, correction=None, *, dim=None, unbiased=None), text_signature = "($self, axis=None, keepdim=False, correction=1, *, dim=None, unbiased=None)")]
     fn std(
         &self,
         axis: Option<Ints>,
@@ -183,32 +183,32 @@ impl PyTensor {
         out(self.0.argmin_axes(axes(axis.or(dim), keepdim)))
     }
     /// Running sums along an axis.
-    #[pyo3(signature = (axis=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
     fn cumsum(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<PyTensor> {
         out(self.0.cumsum(one(axis, dim, 0)))
     }
     /// Running products along an axis.
-    #[pyo3(signature = (axis=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
     fn cumprod(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<PyTensor> {
         out(self.0.cumprod(one(axis, dim, 0)))
     }
     /// Running greatest along an axis, and their places.
-    #[pyo3(signature = (axis=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
     fn cummax(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<(PyTensor, PyTensor)> {
         pair(self.0.cummax(one(axis, dim, 0)))
     }
     /// Running least along an axis, and their places.
-    #[pyo3(signature = (axis=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
     fn cummin(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<(PyTensor, PyTensor)> {
         pair(self.0.cummin(one(axis, dim, 0)))
     }
     /// Running log(sum(exp(x))) along an axis.
-    #[pyo3(signature = (axis=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
     fn logcumsumexp(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<PyTensor> {
         out(self.0.logcumsumexp(one(axis, dim, 0)))
     }
     /// exp(x) as fractions of its sum along an axis.
-    #[pyo3(signature = (axis=None, dtype=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, dtype=None, *, dim=None), text_signature = "($self, axis=-1, dtype=None, *, dim=None)")]
     fn softmax(
         &self,
         axis: Option<isize>,
@@ -218,7 +218,7 @@ impl PyTensor {
         out(self.in_type(dtype).softmax(one(axis, dim, -1)))
     }
     /// log(softmax(x)) along an axis, without overflow.
-    #[pyo3(signature = (axis=None, dtype=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, dtype=None, *, dim=None), text_signature = "($self, axis=-1, dtype=None, *, dim=None)")]
     fn log_softmax(
         &self,
         axis: Option<isize>,
@@ -228,7 +228,7 @@ impl PyTensor {
         out(self.in_type(dtype).log_softmax(one(axis, dim, -1)))
     }
     /// softmax(-x) along an axis.
-    #[pyo3(signature = (axis=None, dtype=None, *, dim=None))]
+    #[pyo3(signature = (axis=None, dtype=None, *, dim=None), text_signature = "($self, axis=-1, dtype=None, *, dim=None)")]
     fn softmin(
         &self,
         axis: Option<isize>,
@@ -238,13 +238,13 @@ impl PyTensor {
         out(self.in_type(dtype).softmin(one(axis, dim, -1)))
     }
     /// Sorted along dim, and the places the elements came from.
-    #[pyo3(signature = (dim=-1, descending=false, stable=true))]
+    #[pyo3(signature = (dim=-1, descending=false, stable=true), text_signature = "($self, dim=-1, descending=False, stable=True)")]
     fn sort(&self, dim: isize, descending: bool, stable: bool) -> PyResult<(PyTensor, PyTensor)> {
         let _ = stable; // always
         pair(self.0.sort(dim, descending))
     }
     /// The places that sort it along dim.
-    #[pyo3(signature = (dim=-1, descending=false, stable=true))]
+    #[pyo3(signature = (dim=-1, descending=false, stable=true), text_signature = "($self, dim=-1, descending=False, stable=True)")]
     fn argsort(&self, dim: isize, descending: bool, stable: bool) -> PyResult<PyTensor> {
         let _ = stable; // always
         out(self.0.argsort(dim, descending))
@@ -254,7 +254,7 @@ impl PyTensor {
         out(self.0.msort())
     }
     /// The k greatest (or least) along dim, in order, and their places.
-    #[pyo3(signature = (k, dim=-1, largest=true, sorted_=true, *, sorted=true))]
+    #[pyo3(signature = (k, dim=-1, largest=true, sorted_=true, *, sorted=true), text_signature = "($self, k, dim=-1, largest=True, sorted_=True, *, sorted=True)")]
     fn topk(
         &self,
         k: usize,
@@ -267,7 +267,7 @@ impl PyTensor {
         pair(self.0.topk(k, dim, largest))
     }
     /// The k-th least along dim, from 1, and its place.
-    #[pyo3(signature = (k, dim=-1, keepdim=false))]
+    #[pyo3(signature = (k, dim=-1, keepdim=false), text_signature = "($self, k, dim=-1, keepdim=False)")]
     fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> PyResult<(PyTensor, PyTensor)> {
         pair(self.0.kthvalue(k, along(dim, keepdim)))
     }
@@ -287,7 +287,7 @@ impl PyTensor {
         value_or_pair(py, dim, |d| self.0.nanmedian(d), keepdim)
     }
     /// The most frequent value along dim, and a place where it is.
-    #[pyo3(signature = (dim=-1, keepdim=false))]
+    #[pyo3(signature = (dim=-1, keepdim=false), text_signature = "($self, dim=-1, keepdim=False)")]
     fn mode(&self, dim: isize, keepdim: bool) -> PyResult<(PyTensor, PyTensor)> {
         pair(self.0.mode(along(dim, keepdim)))
     }

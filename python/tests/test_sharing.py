@@ -1,0 +1,228 @@
+"""Memory shared with other libraries, threads, processes, signals."""
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from frit import Tensor, dtypes
+
+
+def test_dlpack_with_numpy():
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    a = np.from_dlpack(t)
+    assert a.tolist() == t.tolist() and a.ctypes.data == t.numpy().ctypes.data
+    t += 1
+    t.realize()
+    assert a.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    b = np.arange(6, dtype=np.int16).reshape(2, 3)
+    shared = Tensor.from_dlpack(b)
+    assert shared.dtype == dtypes.int16 and shared.tolist() == b.tolist()
+    b[0, 0] = 9
+    assert shared.tolist()[0][0] == 9
+    assert Tensor.from_dlpack(b.T).tolist() == b.T.tolist()
+    del t, b
+    gc.collect()
+    assert a[1, 1] == 4 and shared.tolist()[0][0] == 9
+
+
+def test_dlpack_with_torch():
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float16, torch.uint8):
+        p = torch.arange(6).reshape(2, 3).to(dtype)
+        t = Tensor.from_dlpack(p)
+        assert t.tolist() == p.tolist() and torch.from_dlpack(t).tolist() == p.tolist()
+        assert torch.from_dlpack(t).dtype == dtype
+    p = torch.ones(3)
+    t = Tensor.from_dlpack(p)
+    p[0] = 5
+    assert t.tolist() == [5.0, 1.0, 1.0]
+    assert torch.from_dlpack(Tensor.from_dlpack(p)).data_ptr() == p.data_ptr()
+
+
+def test_torch_tensors_are_accepted_where_tensors_are():
+    torch = pytest.importorskip("torch")
+    p, t = torch.tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0])
+    assert (t + p).tolist() == [4.0, 6.0] and Tensor(p).tolist() == [1.0, 2.0]
+    assert t.maximum(p).tolist() == [3.0, 4.0] and t.dot(p).item() == 11.0
+    assert Tensor([1, 2, 3])[torch.tensor([2, 0])].tolist() == [3, 1]
+    copied = Tensor(p)
+    with torch.no_grad():
+        p += 10
+    assert copied.tolist() == [1.0, 2.0]
+    assert Tensor(torch.arange(6).reshape(2, 3).T).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert torch.tensor(t.numpy()).tolist() == [3.0, 4.0]
+
+
+def test_a_capsule_that_no_one_takes_is_freed():
+    t = Tensor([1.0])
+    for version in (None, (1, 0)):
+        capsule = t.__dlpack__(max_version=version)
+        del capsule
+    gc.collect()
+    assert t.__dlpack_device__() == (1, 0)
+
+
+def test_pickles():
+    for t in (Tensor([1.5, 2.0]), Tensor([[1]], dtype="uint8"), Tensor([1.0]).bfloat16(), Tensor(3), Tensor.zeros(0, 3)):
+        again = pickle.loads(pickle.dumps(t))
+        assert again.dtype == t.dtype and again.shape == t.shape and again.tolist() == t.tolist()
+    assert pickle.loads(pickle.dumps(Tensor([1.0], requires_grad=True))).requires_grad is True
+    import copy
+
+    t = Tensor([1.0, 2.0])
+    c = copy.deepcopy(t)
+    c += 1
+    assert t.tolist() == [1.0, 2.0] and c.tolist() == [2.0, 3.0]
+
+
+def test_threads_compute_at_the_same_time():
+    results, errors = {}, []
+
+    def work(n):
+        try:
+            x = Tensor.full((n, n), 1.0)
+            for _ in range(3):
+                x = (x @ x / n + n).realize()
+            results[n] = x.sum().item()
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2, 14)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not errors and len(results) == 12
+    for n, got in results.items():
+        v = 1.0
+        for _ in range(3):
+            v = v * v + n
+        assert abs(got - v * n * n) <= 1e-5 * abs(got)
+
+
+def test_one_tensor_is_used_by_many_threads():
+    t, seen = Tensor.arange(100).float().realize(), []
+
+    def work(k):
+        for _ in range(20):
+            seen.append((t * k).sum().item() == 4950 * k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 6)]
+    [th.start() for th in threads]
+    [th.join() for th in threads]
+    assert len(seen) == 100 and all(seen)
+
+
+def test_python_runs_while_a_tensor_is_computed():
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    th = threading.Thread(target=tick)
+    th.start()
+    begin = time.perf_counter()
+    (Tensor.rand(700, 700) @ Tensor.rand(700, 700)).sin().sum().item()
+    end = time.perf_counter()
+    done.set()
+    th.join()
+    inside = [t for t in ticks if begin < t < end]
+    assert len(inside) > (end - begin) / 0.1
+
+
+def run(program, **env):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env={**os.environ, **env})
+
+
+def test_a_child_process_computes_after_fork():
+    program = """
+import os
+from frit import Tensor
+x = (Tensor.rand(600, 600) @ Tensor.rand(600, 600)).sum().item()
+pid = os.fork()
+if pid == 0:
+    y = (Tensor.ones(600, 600) @ Tensor.ones(600, 600)).sum().item()
+    os._exit(0 if y == 600.0 ** 3 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    r = run(program)
+    assert r.stdout.strip() == "0", r
+
+
+def test_the_interpreter_ends_with_work_in_flight():
+    program = """
+import threading
+from frit import Tensor
+def work():
+    while True: (Tensor.rand(300, 300) @ Tensor.rand(300, 300)).realize()
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+import time; time.sleep(0.5)
+a = Tensor([1.0, 2.0]).numpy()
+t = Tensor.from_numpy(a)
+print("end")
+"""
+    r = run(program)
+    assert r.returncode == 0 and r.stdout == "end\n", r
+
+
+def test_ctrl_c_ends_a_search():
+    program = """
+import _thread, threading, time
+from frit import Tensor
+threading.Timer(1.0, _thread.interrupt_main).start()
+begin = time.time()
+try:
+    for n in range(64, 4096, 8): (Tensor.rand(n, n) @ Tensor.rand(n, n)).softmax().realize()
+except KeyboardInterrupt:
+    print("interrupted", time.time() - begin < 30)
+"""
+    r = run(program, FRIT_BEAM="4", FRIT_CACHE="")
+    assert r.stdout == "interrupted True\n", r
+
+
+def test_an_index_in_the_data_names_the_line():
+    program = """
+from frit import Tensor
+x = Tensor([1.0, 2.0])
+y = x[Tensor([0, 5])]
+try:
+    y.tolist()
+except IndexError as e:
+    print(e)
+"""
+    r = run(program)
+    assert "<string>:4" in r.stdout, r
+
+
+def test_importing_does_not_import_numpy():
+    assert run("import sys, frit; print('numpy' in sys.modules)").stdout == "False\n"
+
+
+def test_large_arrays_are_not_copied():
+    t = (Tensor.ones(64, 1024, 1024) + 1).realize()
+    begin = time.perf_counter()
+    a = t.numpy()
+    took = time.perf_counter() - begin
+    assert a.nbytes == 1 << 28 and a[3, 2, 1] == 2 and took < 0.05
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarm signal here")
+def test_signal_handlers_run():
+    caught = []
+    before = signal.signal(signal.SIGALRM, lambda *_: caught.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        for _ in range(50):
+            (Tensor.rand(64) + 1).realize()
+            time.sleep(0.001)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert caught
