@@ -72,6 +72,8 @@ pub enum Instr {
     Stack(Reg, Vec<Reg>),
     /// One lane of a vector.
     Lane(Reg, Reg, u32),
+    /// Lanes of two vectors of one length, counted through both.
+    Shuffle(Reg, Reg, Reg, Vec<u8>),
     /// What is at a place; `alt` where the gate is false.
     Load {
         /// Where the value goes.
@@ -223,6 +225,7 @@ impl fmt::Display for Show<'_> {
             Instr::Bitcast(r, x) => write!(f, "{} = bitcast {x}", typed(r)),
             Instr::Stack(r, src) => write!(f, "{} = stack {}", typed(r), list(src)),
             Instr::Lane(r, x, i) => write!(f, "{} = {x}.{i}", typed(r)),
+            Instr::Shuffle(r, x, y, from) => write!(f, "{} = shuffle {x}, {y} {from:?}", typed(r)),
             Instr::Load { dst, from, alt } => {
                 let alt = alt.map_or(String::new(), |a| format!(" else {a}"));
                 write!(f, "{} = load {from}{}{alt}{}", typed(dst), gate(from), site(from))

@@ -10,6 +10,8 @@ use crate::ranges::closed;
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 use smallvec::SmallVec;
 
+mod lines;
+
 /// Choose opts, apply them, and say which.
 pub fn choose(plan: &mut Plan) -> Vec<Opt> {
     if let Some(opts) = crate::matrix::choose::choose(plan) {
@@ -179,6 +181,11 @@ impl<'p, 'a> Chooser<'p, 'a> {
                     (Some(0), _) if !a.moves_with(id) => 1.0 / w,
                     (Some(1), _) => 1.0 / w,
                     _ if self.can_be_staged(a, id) => 1.2 / w,
+                    // loaded whole, and shuffled
+                    (Some(step @ 2..=4), Op::Load) if !lines::is_gated_by(&a.idx, id) => {
+                        2.0 * step as f64 / w
+                    }
+                    _ if self.can_be_turned(&a.node, &a.idx, id, w) => 5.0 / w,
                     // lane by lane: moved, and put in its place
                     (_, Op::Load) => 1.8,
                     _ => 2.5,
@@ -354,31 +361,6 @@ impl<'p, 'a> Chooser<'p, 'a> {
 
     fn is_reduced(&self, n: &UOp) -> bool {
         self.reduces.iter().any(|r| closed(r).iter().any(|id| n.ranges.contains(id)))
-    }
-
-    /// Where some accesses are contiguous along one axis and some along another, a square of both is walked at once, so
-    /// that each line of memory is used up while it is near. One that moves with a single axis uses its lines up anyway.
-    fn finish_lines(&mut self, lanes: &[u32]) {
-        let far = |a: &Access, o: u32| lanes.iter().any(|l| *l != o && a.moves_with(*l));
-        let along = |c: &Self, o: u32| {
-            let line = |a: &&Access| {
-                coefficient(&a.idx, o) == Some(1) && (lanes.contains(&o) || lanes.is_empty() || far(a, o))
-            };
-            c.accesses.iter().filter(line).count()
-        };
-        let mut axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
-        axes.retain(|(o, _)| along(self, *o) > 0);
-        if axes.len() < 2 {
-            return;
-        }
-        for (origin, kind) in axes {
-            if lanes.contains(&origin) {
-                continue;
-            }
-            if let Some(axis) = self.find(origin, kind) {
-                _ = [8, 4, 2].into_iter().find(|n| self.split(axis, *n, AxisKind::Upcast));
-            }
-        }
     }
 
     /// Without a tile there is one chain of operations: walk a few vectors side by side.

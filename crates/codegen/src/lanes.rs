@@ -8,11 +8,16 @@
 //! Load(p[l*4 + i])   ->  Stack(Load(p[i]), Load(p[i + 4]), …) each lane for itself
 //! Reduce(x, l)       ->  x.0 + x.1 + …
 //! ```
+//!
+//! Where several accesses are side by side and their lanes are not, all of them together are rows that are contiguous:
+//! those are moved, and turned round in registers ([`squares`](crate::squares)). What goes by twos, threes or fours is
+//! loaded whole and picked from.
 
-use crate::access::{address, coefficient, substitute_open};
-use crate::{Ctx, Error};
+use crate::access::{address, behind_after, coefficient, substitute_open};
+use crate::squares::{self, Squares};
+use crate::{Ctx, Error, shuffle};
 use frit_uop::{Arg, AxisKind, Op, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 /// The pass. Leaves no upcast range behind.
@@ -28,13 +33,20 @@ pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     if widths.is_empty() {
         return Ok(sink.clone());
     }
-    let mut v = Vectoriser { widths, done: FxHashMap::default() };
+    let squares = squares::find(&order, &widths);
+    let written =
+        order.iter().filter(|n| n.op == Op::Store).filter_map(|n| Some(behind_after(address(n)?.0).clone()));
+    let mut v = Vectoriser { widths, squares, written: written.collect(), done: FxHashMap::default() };
     Ok(crate::simplify(&v.vector(sink)?))
 }
 
-struct Vectoriser {
+/// The walk from values to vectors.
+pub struct Vectoriser {
     widths: FxHashMap<u32, u32>,
-    done: FxHashMap<UOp, UOp>,
+    squares: Squares,
+    /// Memory that the kernel writes to.
+    written: FxHashSet<UOp>,
+    pub(crate) done: FxHashMap<UOp, UOp>,
 }
 
 impl Vectoriser {
@@ -44,7 +56,7 @@ impl Vectoriser {
     }
 
     /// The node with all lanes side by side.
-    fn vector(&mut self, root: &UOp) -> Result<UOp, Error> {
+    pub(crate) fn vector(&mut self, root: &UOp) -> Result<UOp, Error> {
         let mut stack = vec![(root.clone(), false)];
         while let Some((n, expanded)) = stack.pop() {
             if self.done.contains_key(&n) {
@@ -71,8 +83,16 @@ impl Vectoriser {
             }
             // addresses are made by the access that uses them
             (Op::Index, Some(_)) => Ok(n.clone()),
-            (Op::Load, Some((id, w))) if address(n).is_some() => self.access(n, id, w),
-            (Op::Store, Some((id, w))) if address(n).is_some() => self.access(n, id, w),
+            (Op::Load, Some((id, w))) if address(n).is_some() => match self.squares.of(n) {
+                Some((square, column)) => square.load(column, self),
+                None => self.access(n, id, w),
+            },
+            // each of the rows is stored with the first of the columns
+            (Op::Store, Some((id, w))) if address(n).is_some() => match self.squares.of(n) {
+                Some((square, 0)) => square.store(self),
+                Some(_) => Ok(UOp::sink([])),
+                None => self.access(n, id, w),
+            },
             (Op::Reduce, _) => {
                 let (mine, others): (Vec<&UOp>, Vec<&UOp>) = n.src[1..]
                     .iter()
@@ -99,6 +119,11 @@ impl Vectoriser {
                 let src: SmallVec<[UOp; 4]> =
                     n.src.iter().filter(mine).map(|s| self.done[s].clone()).collect();
                 Ok(if src.len() == 1 { src[0].clone() } else { n.with_src(src) })
+            }
+            (Op::Sink, _) => {
+                let is_empty = |s: &UOp| s.op == Op::Sink && s.src.is_empty();
+                let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| self.done[s].clone()).collect();
+                Ok(n.with_src(src.into_iter().filter(|s| !is_empty(s)).collect()))
             }
             _ => Ok(n.with_src(n.src.iter().map(|s| self.done[s].clone()).collect())),
         }
@@ -134,6 +159,18 @@ impl Vectoriser {
         if let (Some(1), Some(rest), false) = (step, &rest, checked) {
             let value = value.map(|v| if v.lanes() > 1 { v } else { UOp::stack((0..w).map(|_| v.clone())) });
             return Ok(build(buf.at_lanes(rest, w), value, gate));
+        }
+        if let (Some(step @ 2..=4), Some(rest), false, None) = (step, &rest, checked, &value)
+            && gate.as_ref().is_none_or(|g| g.lanes() == 1)
+            && !self.written.contains(behind_after(&buf))
+        {
+            // what is between is read too, so no one may be writing it
+            let starts = shuffle::covering(w as usize, step as usize);
+            let vectors: Vec<UOp> = starts
+                .iter()
+                .map(|&s| build(buf.at_lanes(&rest.fold_add(&UOp::index(s as i64)), w), None, gate.clone()))
+                .collect();
+            return Ok(shuffle::every(&vectors, step as usize));
         }
         let lane = |v: &UOp, i: u32| if v.lanes() > 1 { v.lane(i) } else { v.clone() };
         let scattered = if rest.is_none() { Some(self.done[idx].clone()) } else { None };

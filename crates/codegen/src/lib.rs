@@ -21,6 +21,8 @@ pub mod matrix;
 pub mod opt;
 pub mod ranges;
 pub mod reduce;
+pub mod shuffle;
+pub mod squares;
 pub mod stage;
 pub mod verify;
 pub mod widths;

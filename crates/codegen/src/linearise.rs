@@ -34,6 +34,8 @@ struct Order<'a> {
     needs: Vec<Items>,
     /// What each item should come after, as long as that is no circle.
     wants: Vec<Items>,
+    /// Shuffles of the same two vectors, which are done with once all of them are there.
+    twins: FxHashMap<(UOp, UOp), Vec<usize>>,
     state: Vec<u8>,
     steps: Vec<Step>,
 }
@@ -57,6 +59,7 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
         home,
         needs: vec![SmallVec::new(); count],
         wants: vec![SmallVec::new(); count],
+        twins: FxHashMap::default(),
         state: vec![0; count],
         steps: vec![],
     };
@@ -128,6 +131,9 @@ impl Order<'_> {
         let place: FxHashMap<&UOp, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n, i)).collect();
         for (i, node) in self.nodes.iter().enumerate() {
             self.blocks[self.home[i]].items.push(i);
+            if node.op == Op::Shuffle {
+                self.twins.entry((node.src[0].clone(), node.src[1].clone())).or_default().push(i);
+            }
             for s in &node.src {
                 let (from, to) = self.siblings(place[s], i);
                 if from != to {
@@ -248,8 +254,22 @@ impl Order<'_> {
                     None => {
                         self.place(i)?;
                         self.state[i] = 2;
+                        self.place_twins(i)?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// The other shuffles of what this one took.
+    fn place_twins(&mut self, item: usize) -> Result<(), Error> {
+        let Some(node) = self.nodes.get(item).filter(|n| n.op == Op::Shuffle) else { return Ok(()) };
+        let twins = self.twins.remove(&(node.src[0].clone(), node.src[1].clone())).unwrap_or_default();
+        for twin in twins {
+            if self.state[twin] == 0 && self.home[twin] == self.home[item] {
+                self.place(twin)?;
+                self.state[twin] = 2;
             }
         }
         Ok(())
@@ -260,7 +280,10 @@ impl Order<'_> {
         if item < n {
             let node = &self.nodes[item];
             let is_step = node.op.is_elementwise()
-                || matches!(node.op, Op::Load | Op::Store | Op::Stack | Op::Lane | Op::Matrix | Op::Barrier);
+                || matches!(
+                    node.op,
+                    Op::Load | Op::Store | Op::Stack | Op::Lane | Op::Shuffle | Op::Matrix | Op::Barrier
+                );
             if is_step {
                 self.steps.push(Step::Do(node.clone()));
             }

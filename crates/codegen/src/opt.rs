@@ -652,6 +652,7 @@ impl<'a> Plan<'a> {
         let mut sink = nodes[&self.ast].clone();
         let mut next = self.axes.len() as u32;
         let mut staged: FxHashMap<UOp, UOp> = FxHashMap::default();
+        let has_reduce = self.ast.any(|n| n.op == Op::Reduce);
         let tiled = |operand: usize| {
             let chosen = self.matrix.as_ref()?;
             let operand = chosen.operand(operand)?;
@@ -714,6 +715,9 @@ impl<'a> Plan<'a> {
                 let mut with = value.src.clone();
                 with[0] = address;
                 value = value.with_src(with);
+            }
+            if !has_reduce && self.target.grid.is_none() {
+                value = in_order_of_memory(value, &mut src);
             }
             src.insert(0, value);
             let stage = UOp::new(Op::Stage, load.dtype, src, Arg::Stage { space: t.space, id: id as u32 });
@@ -813,6 +817,26 @@ pub(crate) fn divide(extent: &UOp, n: usize) -> Option<UOp> {
         }
         _ => None,
     }
+}
+
+/// Number the ranges over which a tile is filled so that the one with the widest step is outside: long runs of memory
+/// are read one after the other. (What a reduce reads is packed in the order in which it will be wanted.)
+fn in_order_of_memory(value: UOp, fill: &mut [UOp]) -> UOp {
+    let Some((_, idx)) = address(&value) else { return value };
+    let id = |r: &UOp| r.range_arg().map_or(0, |a| a.id);
+    let mut ids: Vec<u32> = fill.iter().map(id).collect();
+    ids.sort_unstable();
+    let step = |r: &UOp| coefficient(idx, id(r)).map_or(u64::MAX, i64::unsigned_abs);
+    let mut nest: Vec<usize> = (0..fill.len()).collect();
+    nest.sort_by_key(|&i| std::cmp::Reverse(step(&fill[i])));
+    let mut names: FxHashMap<u32, UOp> = FxHashMap::default();
+    for (&i, &new) in nest.iter().zip(&ids) {
+        let kind = fill[i].range_arg().map_or(AxisKind::Loop, |a| a.kind);
+        let r = UOp::range(&fill[i].src[0], new, kind);
+        names.insert(id(&fill[i]), r.clone());
+        fill[i] = r;
+    }
+    substitute_open(&value, &names)
 }
 
 /// Keep a rebuilt node from touching or counting what padding added.

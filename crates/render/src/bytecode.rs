@@ -190,7 +190,7 @@ impl<'a> Writer<'a> {
     /// The instruction of a pure value.
     fn compute(&self, node: &UOp, dst: Reg, src: Vec<Reg>) -> Result<Instr, Error> {
         let lanes = node.lanes();
-        let is_move = matches!(node.op, Op::Stack | Op::Lane);
+        let is_move = matches!(node.op, Op::Stack | Op::Lane | Op::Shuffle);
         if lanes > 1 && !is_move && self.target.vector_bytes == 0 {
             return Err(
                 self.malformed(format!("{node:?} has {lanes} lanes on a target with scalar arithmetic"))
@@ -199,6 +199,7 @@ impl<'a> Writer<'a> {
         Ok(match (node.op, &node.arg) {
             (Op::Stack, _) => Instr::Stack(dst, src),
             (Op::Lane, &Arg::Lane(i)) => Instr::Lane(dst, src[0], i),
+            (Op::Shuffle, Arg::Axes(from)) => Instr::Shuffle(dst, src[0], src[1], from.to_vec()),
             (Op::Cast, _) => Instr::Cast(dst, src[0]),
             (Op::Bitcast, _) => Instr::Bitcast(dst, src[0]),
             _ => {

@@ -253,7 +253,7 @@ impl Writer<'_> {
                 let v = self.load(n)?;
                 self.keep(n, v)
             }
-            Op::Stack | Op::Lane => {
+            Op::Stack | Op::Lane | Op::Shuffle => {
                 let v = self.shaped(n)?;
                 self.keep(n, v)
             }

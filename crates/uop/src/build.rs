@@ -196,6 +196,10 @@ impl UOp {
         let dtype = src.first().map_or(DType::Void, |s| s.dtype);
         UOp::new(Op::Stack, dtype, src, Arg::None)
     }
+    /// Lanes of this vector and of another of its length, as `from` says: 0 is this one's first.
+    pub fn shuffle(&self, other: &UOp, from: &[u8]) -> UOp {
+        UOp::new(Op::Shuffle, self.dtype, [self.clone(), other.clone()], Arg::Axes(from.into()))
+    }
     /// One element of a vector.
     pub fn lane(&self, i: u32) -> UOp {
         match self.op {

@@ -94,6 +94,10 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         }
         Op::Lane => of(0)?.get(1..)?.iter().cloned().collect(),
         Op::Matrix => of(2)?.clone(),
+        Op::Shuffle => match arg {
+            Arg::Axes(from) => smallvec![UOp::index(from.len() as i64)],
+            _ => return None,
+        },
         Op::Store | Op::End | Op::Sink | Op::Barrier | Op::Loop => return None,
         _ => broadcast(src)?,
     })
@@ -199,7 +203,7 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
         (o, _) if o.is_movement() && o != Op::Pad => x,
         (Op::Pad, _) => (x.0.min(0), x.1.max(0)),
         (Op::Gather, _) => x,
-        (Op::Stack, _) => (
+        (Op::Stack | Op::Shuffle, _) => (
             src.iter().map(|s| s.bounds.0).min().unwrap_or(whole.0),
             src.iter().map(|s| s.bounds.1).max().unwrap_or(whole.1),
         ),

@@ -54,6 +54,7 @@
 //! | `Stack` | scalars… | | a vector of them |
 //! | `Lane` | vector | `Lane(i)` | its i-th element |
 //! | `Matrix` | a, b, c | `Name(unit)` | what one operation of a matrix unit makes of its operands: c + a b. In a kernel c is zero, and a reduce around it sums |
+//! | `Shuffle` | vectors a, b of one length n | `Axes` | a vector whose i-th element is lane `axes[i]` of a and b side by side: of a below n, of b from there on |
 //! | *elementwise* | operands | | `Cast`, `Bitcast` and one op for each [`Alu`] |
 
 use frit_abi::Alu;
@@ -80,7 +81,7 @@ ops! {
     Store, After, End, Sink, Barrier,
     Index, Load,
     Reduce, Scan, Stage,
-    Stack, Lane, Matrix,
+    Stack, Lane, Shuffle, Matrix,
     Cast, Bitcast,
     Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin, Acos,
     Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round,

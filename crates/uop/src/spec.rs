@@ -94,6 +94,7 @@ const TABLE: &[Row] = {
         row(&[Stack],                    K | E | P,     |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
         row(&[Lane],                     K | E | P,     |n| n.src.len() == 1 && matches!(n.arg, Arg::Lane(_))),
         row(&[Matrix],                   K | E | P, |n| n.src.len() == 3 && n.src[2].dtype == n.dtype && matches!(n.arg, Arg::Name(_)) && has_shape(n)),
+        row(&[Shuffle],                  E | P,     |n| n.src.len() == 2 && same_dtype(n, 0) && n.src[0].lanes() == n.src[1].lanes() && matches!(&n.arg, Arg::Axes(from) if from.iter().all(|l| (*l as usize) < 2 * n.src[0].lanes()))),
         // elementwise
         row(&[Cast],                     ALL,       |n| n.src.len() == 1 && n.dtype != DType::Void),
         row(&[Bitcast],                  ALL,       |n| n.src.len() == 1 && n.src[0].dtype.size() == n.dtype.size()),

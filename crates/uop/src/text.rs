@@ -188,7 +188,7 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
     };
     Ok(match op {
         Op::Const => Arg::Scalar(scalar(word(0)?, dtype)?),
-        Op::Permute | Op::Flip => Arg::Axes(axes(text)?),
+        Op::Permute | Op::Flip | Op::Shuffle => Arg::Axes(axes(text)?),
         Op::ReduceAxis | Op::ScanAxis => Arg::ReduceAxes(alu(word(0)?)?, axes(w.get(1).unwrap_or(&""))?),
         Op::Reduce | Op::Scan => Arg::Alu(alu(word(0)?)?),
         Op::Range => {

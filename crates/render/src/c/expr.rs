@@ -149,7 +149,7 @@ impl Writer<'_> {
         v
     }
 
-    /// `Stack` and `Lane`.
+    /// `Stack`, `Lane` and `Shuffle`.
     pub fn shaped(&mut self, n: &UOp) -> Result<Val, Error> {
         if let (Op::Lane, Arg::Lane(k)) = (n.op, &n.arg) {
             let v = self.operand(&n.src[0])?;
@@ -159,6 +159,9 @@ impl Writer<'_> {
             } else {
                 Val::scalar(text, n.dtype)
             });
+        }
+        if let (Op::Shuffle, Arg::Axes(from)) = (n.op, &n.arg) {
+            return self.shuffle(n, from);
         }
         let lanes = n.src.len();
         self.check_lanes(n, lanes)?;
@@ -175,6 +178,30 @@ impl Writer<'_> {
         }
         let parts = texts.chunks(per).map(|c| format!("({t}){{{}}}", c.join(", "))).collect();
         Ok(Val::compound(parts, elem, lanes))
+    }
+
+    fn shuffle(&mut self, n: &UOp, from: &[u8]) -> Result<Val, Error> {
+        self.check_lanes(n, from.len())?;
+        let (a, b) = (self.operand(&n.src[0])?, self.operand(&n.src[1])?);
+        let b = if n.dtype == DType::Bool { self.mask_as(&b, a.elem) } else { b };
+        let per = self.part_lanes(a.elem, from.len());
+        let one = a.parts.len() == 1 && b.parts.len() == 1 && a.lanes > 1;
+        let t = self.prelude.ty(a.elem, per);
+        let part = |c: &[u8]| {
+            let text = |k: &u8| match (one, (*k as usize).checked_sub(a.lanes)) {
+                (true, _) => k.to_string(),
+                (false, None) => a.lane(*k as usize),
+                (false, Some(k)) => b.lane(k),
+            };
+            let lanes: Vec<String> = c.iter().map(text).collect();
+            match one && per > 1 {
+                true => {
+                    format!("__builtin_shufflevector({}, {}, {})", a.parts[0], b.parts[0], lanes.join(", "))
+                }
+                false => format!("({t}){{{}}}", lanes.join(", ")),
+            }
+        };
+        Ok(Val::compound(from.chunks(per).map(part).collect(), a.elem, from.len()))
     }
 
     /// An elementwise op.

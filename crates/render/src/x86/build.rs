@@ -67,7 +67,7 @@ impl Select<'_> {
             PADDB | PADDW | PSUBB | PSUBW | PMULLW | PMINSB | PMAXSB | PMINUB | PMAXUB | PMINSW | PMAXSW
             | PMINUW | PMAXUW | CMPPS | CMPPD | PCMPEQB | PCMPEQW | PCMPEQD | PCMPEQQ | PCMPGTB | PCMPGTW
             | PCMPGTD | PCMPGTQ | PCMPB_K | PCMPUB_K | PCMPW_K | PCMPUW_K | PUNPCKLBW | PUNPCKLWD
-            | PUNPCKLDQ | PUNPCKLQDQ => Fold::Whole,
+            | PUNPCKLDQ | PUNPCKLQDQ | PUNPCKHBW | PUNPCKHWD | PUNPCKHDQ | PUNPCKHQDQ => Fold::Whole,
             _ => Fold::No,
         }
     }

@@ -31,6 +31,7 @@ mod regalloc;
 mod scalar;
 mod select;
 mod shape;
+mod shuffle;
 mod table;
 mod tile;
 mod truth;

@@ -370,6 +370,7 @@ impl Select<'_> {
             Op::Stack => self.stack(n)?,
             Op::Matrix => self.matrix(n, &want)?,
             Op::Lane => self.lane(n)?,
+            Op::Shuffle => self.shuffle(n)?,
             o if o.is_elementwise() => {
                 self.check_lanes(n, n.lanes())?;
                 if n.lanes() == 1 { self.scalar(n, step, &want)? } else { self.vector(n, step, &want)? }

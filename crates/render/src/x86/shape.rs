@@ -336,7 +336,7 @@ impl Select<'_> {
         v
     }
     /// The upper half of a register that holds so many bytes.
-    fn upper(&mut self, x: Reg, bytes: usize) -> Reg {
+    pub fn upper(&mut self, x: Reg, bytes: usize) -> Reg {
         match bytes {
             64 => {
                 let dst = self.vec(Size::Y);

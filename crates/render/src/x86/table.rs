@@ -219,7 +219,12 @@ rows! {
     // lanes into place
     PUNPCKLBW = six(Punpcklbw_xmm_xmmm128);  PUNPCKLWD = six(Punpcklwd_xmm_xmmm128);
     PUNPCKLDQ = six(Punpckldq_xmm_xmmm128);  PUNPCKLQDQ = six(Punpcklqdq_xmm_xmmm128);
+    PUNPCKHBW = six(Punpckhbw_xmm_xmmm128);  PUNPCKHWD = six(Punpckhwd_xmm_xmmm128);
+    PUNPCKHDQ = six(Punpckhdq_xmm_xmmm128);  PUNPCKHQDQ = six(Punpckhqdq_xmm_xmmm128);
     PSHUFD = six(Pshufd_xmm_xmmm128_imm8);   SHUFPS = six(Shufps_xmm_xmmm128_imm8);
+    SHUFPD = six(Shufpd_xmm_xmmm128_imm8);   PSHUFB = five(VEX_Vpshufb_xmm_xmm_xmmm128);
+    PERMT2W = evex(EVEX_Vpermt2w_xmm_k1z_xmm_xmmm128);     PERMT2D = evex(EVEX_Vpermt2d_xmm_k1z_xmm_xmmm128b32);
+    PERMT2Q = evex(EVEX_Vpermt2q_xmm_k1z_xmm_xmmm128b64);
     PSHUFLW = six(Pshuflw_xmm_xmmm128_imm8);
     PEXTRW = each(Pextrw_r32_xmm_imm8, VEX_Vpextrw_r32_xmm_imm8, EVEX_Vpextrw_r32_xmm_imm8);
 }
@@ -239,6 +244,21 @@ pub mod halves {
         (VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, EVEX_Vinsertf32x4_ymm_k1z_ymm_xmmm128_imm8);
     /// 32 into 64.
     pub const Y_IN_Z: Code = EVEX_Vinsertf64x4_zmm_k1z_zmm_ymmm256_imm8;
+}
+
+/// Chunks of 16 bytes of two registers, and words of 32 bits of one of 32 bytes.
+pub mod exchange {
+    use iced_x86::Code::{self, *};
+    /// Two of the four of two registers of 32 bytes.
+    pub const IN_Y: Code = VEX_Vperm2f128_ymm_ymm_ymmm256_imm8;
+    /// One of the first, one of the second.
+    pub const IN_Y_WIDE: Code = EVEX_Vshuff32x4_ymm_k1z_ymm_ymmm256b32_imm8;
+    /// Two of the first, two of the second.
+    pub const IN_Z: Code = EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8;
+    /// Any words of one register.
+    pub const WORDS: Code = VEX_Vpermd_ymm_ymm_ymmm256;
+    /// Words of the first or the second, in their places.
+    pub const CHOOSE_WORDS: Code = VEX_Vpblendd_ymm_ymm_ymmm256_imm8;
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod bytecode;
 mod c;
 mod c_memory;
 mod faults;
+mod shuffle;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 #[cfg(all(target_arch = "x86_64", unix))]

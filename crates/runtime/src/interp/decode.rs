@@ -279,6 +279,19 @@ impl<'a> Decoder<'a> {
                 check(i < from.lanes && kind == Kind { lanes: 1, ..from }, "there is no such lane")?;
                 self.push(Op::Copy { dst, src });
             }
+            Instr::Shuffle(r, x, y, from) => {
+                let (a, b) = (self.read(*x)?, self.read(*y)?);
+                let at = |i: u32| match i.checked_sub(a.lanes) {
+                    None => self.slots[x.0 as usize] + i,
+                    Some(i) => self.slots[y.0 as usize] + i,
+                };
+                let srcs = from.iter().map(|i| at(*i as u32)).collect();
+                let there = a == b && from.iter().all(|i| (*i as u32) < 2 * a.lanes);
+                let (dst, kind) = self.write(*r)?;
+                let fits = kind.dtype == a.dtype && kind.lanes as usize == from.len();
+                check(there && fits, "the lanes do not fit")?;
+                self.push(Op::Stack(dst, srcs));
+            }
             Instr::Load { dst, from, alt } => self.access(*dst, from, *alt, true)?,
             Instr::Store { to, value } => self.access(*value, to, None, false)?,
             &Instr::Loop(r, n) | &Instr::Thread(r, n) => {

@@ -1,0 +1,120 @@
+//! Memory that is read along one axis and written along another.
+//!
+//! A square of both axes is walked at once, so that each line of memory is used up while it is near and vectors can be
+//! turned round in registers. Where the memory is large, what is read across is first copied row by row to a block that
+//! stays near: rows are then read as long runs, and lines of many pages are never wanted at once.
+
+use super::Chooser;
+use crate::access::coefficient;
+use crate::opt::Opt;
+use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+
+/// Rows of a block, and bytes of each: long enough to run through, short enough to stay in the second cache.
+const ROWS: usize = 512;
+const ROW_BYTES: usize = 512;
+
+impl Chooser<'_, '_> {
+    /// Whether an access is contiguous along another axis than this, with which it moves: a square of both can be turned
+    /// round in registers.
+    pub(super) fn can_be_turned(&self, node: &UOp, idx: &UOp, along: u32, w: f64) -> bool {
+        let other = |x: &crate::opt::Axis| {
+            matches!(x.kind, AxisKind::Global | AxisKind::Loop)
+                && x.origin != along
+                && coefficient(idx, x.origin) == Some(1)
+                && x.extent.bounds.1 as f64 >= w
+        };
+        !matches!(node.arg, Arg::Site(_))
+            && coefficient(idx, along).is_some_and(|c| c != 0)
+            && self.plan.axes.iter().any(other)
+    }
+
+    /// Where some accesses are contiguous along one axis and some along another, a square of both is walked at once. One
+    /// that moves with a single axis uses its lines up anyway.
+    pub(super) fn finish_lines(&mut self, lanes: &[u32]) {
+        let far = |a: &super::Access, o: u32| lanes.iter().any(|l| *l != o && a.moves_with(*l));
+        let along = |c: &Self, o: u32| {
+            let line = |a: &&super::Access| {
+                coefficient(&a.idx, o) == Some(1) && (lanes.contains(&o) || lanes.is_empty() || far(a, o))
+            };
+            c.accesses.iter().filter(line).map(|a| a.node.src[0].dtype.size()).max()
+        };
+        let axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
+        let axes: Vec<_> = axes.into_iter().filter_map(|(o, k)| Some((o, k, along(self, o)?))).collect();
+        if axes.len() < 2 {
+            return;
+        }
+        for (origin, kind, bytes) in axes.into_iter().filter(|(o, ..)| !lanes.contains(o)) {
+            let w = self.plan.target.vector_bytes / bytes.max(4);
+            let Some(axis) = self.find(origin, kind) else { continue };
+            let whole = w > 1 && !lanes.is_empty() && self.plan.axes[axis].extent.bounds.1 >= w as i128;
+            if whole && (self.split(axis, w, AxisKind::Upcast) || self.round_up(axis, w)) {
+                continue;
+            }
+            _ = [8, 4, 2].into_iter().find(|n| self.split(axis, *n, AxisKind::Upcast));
+        }
+        if let [lane] = lanes {
+            self.bring_near(*lane);
+        }
+    }
+    fn round_up(&mut self, axis: usize, n: usize) -> bool {
+        self.take(Opt::Pad { axis, n }) && self.split(axis, n, AxisKind::Upcast)
+    }
+
+    /// Copy blocks of what is read across to near memory, if there is more of it than that holds.
+    fn bring_near(&mut self, lane: u32) {
+        let across = |l: &&UOp| {
+            let idx = &l.src[0].src[1];
+            l.src.len() == 1
+                && l.arg == Arg::None
+                && idx.ranges.contains(&lane)
+                && coefficient(idx, lane).is_some_and(|c| c.unsigned_abs() > 64)
+        };
+        let mut loads = self.plan.operands.iter().filter(across);
+        let (Some(load), None) = (loads.next().cloned(), loads.next()) else { return };
+        let (idx, bytes) = (&load.src[0].src[1], load.dtype.size());
+        let row = |x: &crate::opt::Axis| {
+            matches!(x.kind, AxisKind::Global | AxisKind::Loop) && coefficient(idx, x.origin) == Some(1)
+        };
+        let large = load.src[0].src[0].shape()[0].as_int().unwrap_or(i64::MAX) as usize * bytes;
+        let Some(along) = self.plan.axes.iter().find(|x| row(x)).map(|x| x.origin) else { return };
+        if along == lane || large <= self.plan.target.caches[1] / 2 || !self.reduces.is_empty() {
+            return;
+        }
+        // what is walked at once already
+        let taken = |c: &Self, o: u32| -> usize {
+            let copies = |x: &&crate::opt::Axis| x.origin == o && x.kind == AxisKind::Upcast;
+            c.plan.axes.iter().filter(copies).filter_map(|x| x.size()).product()
+        };
+        for (origin, most) in [(along, ROW_BYTES / bytes), (lane, ROWS)] {
+            let Some(axis) = self.find(origin, AxisKind::Global) else { return };
+            let Some(n) = self.plan.axes[axis].size() else { return };
+            let most = most / taken(self, origin).max(1);
+            let Some(part) = (2..=most).rev().find(|f| n.is_multiple_of(*f) && n > *f) else { return };
+            if !self.split(axis, part, AxisKind::Loop) {
+                return;
+            }
+        }
+        // blocks outside, what is in a block inside, copies last
+        let place = |x: &crate::opt::Axis| match x.kind {
+            AxisKind::Global => 0,
+            AxisKind::Loop if x.origin == along => 1,
+            AxisKind::Loop => 2,
+            _ => 3,
+        };
+        let mut order: Vec<usize> = (0..self.plan.axes.len()).collect();
+        order.sort_by_key(|i| place(&self.plan.axes[*i]));
+        if order.iter().enumerate().any(|(i, o)| i != *o) && !self.take(Opt::Reorder { order }) {
+            return;
+        }
+        let at = self.plan.axes.iter().position(|x| place(x) == 1);
+        let operand = self.plan.operands.iter().position(|l| *l == load);
+        if let (Some(at), Some(operand)) = (at, operand) {
+            self.take(Opt::Stage { operand, at, space: Space::Local });
+        }
+    }
+}
+
+/// Whether lanes that go by a few at a time have one gate, or none.
+pub(super) fn is_gated_by(idx: &UOp, lane: u32) -> bool {
+    idx.op == Op::Where && idx.src[0].ranges.contains(&lane)
+}
