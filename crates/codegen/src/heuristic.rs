@@ -185,7 +185,14 @@ impl<'p, 'a> Chooser<'p, 'a> {
                     (Some(step @ 2..=4), Op::Load) if !lines::is_gated_by(&a.idx, id) => {
                         2.0 * step as f64 / w
                     }
-                    _ if self.can_be_turned(&a.node, &a.idx, id, w) => 5.0 / w,
+                    // of two ways, the one that writes straight on
+                    (_, op) if self.can_be_turned(&a.node, &a.idx, id, w) => {
+                        if op == Op::Load {
+                            5.0 / w
+                        } else {
+                            5.5 / w
+                        }
+                    }
                     // lane by lane: moved, and put in its place
                     (_, Op::Load) => 1.8,
                     _ => 2.5,
