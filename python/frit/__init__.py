@@ -6,9 +6,25 @@
 [8.0, 16.0]
 """
 
-from frit._frit import Tensor, Variable, __version__
+from frit._frit import JitError, SymbolicInt, Tensor, TinyJit, Variable, __version__
 from frit.device import Device
 from frit.dtype import DType, dtypes
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
+from frit.helpers import Context, GlobalCounters, getenv
+from frit import nn
 
-__all__ = ["DType", "Device", "Tensor", "Variable", "dtypes", "__version__"]
+__all__ = [
+    "Context",
+    "DType",
+    "Device",
+    "GlobalCounters",
+    "JitError",
+    "SymbolicInt",
+    "Tensor",
+    "TinyJit",
+    "Variable",
+    "dtypes",
+    "getenv",
+    "nn",
+    "__version__",
+]

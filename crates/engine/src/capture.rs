@@ -151,8 +151,15 @@ impl Tape {
     }
 
     /// Turn the tape into a program with these inputs and results, all in memory. `draws` are buffers with places in
-    /// the random stream, to be rewritten before each replay.
-    pub fn finish(mut self, inputs: &[UOp], outputs: &[UOp], draws: &[UOp]) -> Result<Program, Refusal> {
+    /// the random stream, to be rewritten before each replay. Variables bound in `sizes` take new values with each
+    /// replay, as those in the shapes of inputs do.
+    pub fn finish(
+        mut self,
+        inputs: &[UOp],
+        sizes: &[UOp],
+        outputs: &[UOp],
+        draws: &[UOp],
+    ) -> Result<Program, Refusal> {
         if let Some(why) = self.refused.take() {
             return Err(Refusal::Never(Error::Graph(why)));
         }
@@ -175,8 +182,9 @@ impl Tape {
         }
         let written = self.writers();
         let roles = self.roles(&ins, &outs, &written)?;
-        let dynamic = self.dynamic(&roles, &draws, &written, inputs).map_err(never)?;
-        self.build(device, inputs, outputs, &ins, &outs, &draws, &roles, &dynamic).map_err(never)
+        let bound = bindings_of(inputs, sizes).map_err(never)?;
+        let dynamic = self.dynamic(&roles, &draws, &written, &bound);
+        self.build(device, &bound, outputs, &ins, &outs, &draws, &roles, &dynamic).map_err(never)
     }
 
     /// Launches that write each piece.
@@ -227,9 +235,8 @@ impl Tape {
         roles: &[Role],
         draws: &[usize],
         writers: &[Vec<usize>],
-        inputs: &[UOp],
-    ) -> Result<Vec<bool>, Error> {
-        let bound = bindings_of(inputs)?;
+        bound: &Bindings,
+    ) -> Vec<bool> {
         let mut dynamic: Vec<bool> = roles
             .iter()
             .enumerate()
@@ -250,7 +257,7 @@ impl Tape {
                 }
             }
             if dynamic.iter().filter(|d| **d).count() == before {
-                return Ok(dynamic);
+                return dynamic;
             }
         }
     }
@@ -259,7 +266,7 @@ impl Tape {
     fn build(
         self,
         device: Arc<str>,
-        inputs: &[UOp],
+        bound: &Bindings,
         outputs: &[UOp],
         ins: &[usize],
         outs: &[usize],
@@ -299,7 +306,6 @@ impl Tape {
                 },
             });
         }
-        let bound = bindings_of(inputs)?;
         let launch = |l: &&Recorded| {
             let var = |name: &Arc<str>| match (bound.contains_key(name), l.bindings.get(name)) {
                 (true, _) => Ok(Var::Bound(name.clone())),
@@ -336,7 +342,7 @@ impl Tape {
         stats::count_capture();
         let (outputs, inputs) = (results, ins.len());
         let parts = Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, draws };
-        Program::new(parts, &once, &bound)
+        Program::new(parts, &once, bound)
     }
 
     fn bytes(&self, piece: usize) -> usize {
@@ -369,10 +375,10 @@ impl Recorded {
     }
 }
 
-/// The values variables have in the shapes of these.
-pub(crate) fn bindings_of(values: &[UOp]) -> Result<Bindings, Error> {
-    if values.is_empty() {
+/// The values variables have in the shapes of these, and in these sizes.
+pub(crate) fn bindings_of(values: &[UOp], sizes: &[UOp]) -> Result<Bindings, Error> {
+    if values.is_empty() && sizes.is_empty() {
         return Ok(Bindings::default());
     }
-    Ok(normalise(&UOp::sink(values.iter().cloned()))?.bindings)
+    Ok(normalise(&UOp::sink(values.iter().chain(sizes).cloned()))?.bindings)
 }

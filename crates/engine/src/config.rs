@@ -2,6 +2,7 @@
 
 use crate::Error;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Every variable read here, with what it accepts and does: for help texts.
 pub const FLAGS: [(&str, &str, &str); 5] = [
@@ -16,8 +17,58 @@ pub const FLAGS: [(&str, &str, &str); 5] = [
     ("FRIT_SPEC", "0, 1 or 2", "1 checks every graph against its spec, 2 also the text form's round trip"),
 ];
 
-fn number(name: &str, max: u8, cell: &'static OnceLock<Result<u8, Error>>) -> Result<u8, Error> {
-    cell.get_or_init(|| parse(name, std::env::var(name).ok().as_deref(), max)).clone()
+/// A number that is read from the environment once, and can be set by the program.
+struct Setting {
+    name: &'static str,
+    max: u8,
+    read: OnceLock<Result<u8, Error>>,
+    /// What the program says; above 255: nothing.
+    set: AtomicU16,
+}
+
+const UNSET: u16 = 256;
+
+impl Setting {
+    const fn new(name: &'static str, max: u8) -> Setting {
+        Setting { name, max, read: OnceLock::new(), set: AtomicU16::new(UNSET) }
+    }
+    fn get(&self) -> Result<u8, Error> {
+        match u8::try_from(self.set.load(Ordering::Relaxed)) {
+            Ok(v) => Ok(v),
+            Err(_) => self
+                .read
+                .get_or_init(|| parse(self.name, std::env::var(self.name).ok().as_deref(), self.max))
+                .clone(),
+        }
+    }
+}
+
+static DEBUG: Setting = Setting::new("FRIT_DEBUG", 6);
+static BEAM: Setting = Setting::new("FRIT_BEAM", 64);
+static BEAM_CHECK: Setting = Setting::new("FRIT_BEAM_CHECK", 1);
+static SPEC: Setting = Setting::new("FRIT_SPEC", 2);
+
+/// Settings that can change while the program runs.
+static SETTINGS: [&Setting; 4] = [&DEBUG, &BEAM, &BEAM_CHECK, &SPEC];
+
+fn setting(name: &str) -> Result<&'static Setting, Error> {
+    let known = SETTINGS.into_iter().find(|s| s.name == name);
+    known.ok_or_else(|| {
+        Error::Env(format!("{name} cannot be changed while the program runs: set it in the environment"))
+    })
+}
+
+/// The value of a variable now. Only numbers that can change while the program runs.
+pub fn get(name: &str) -> Result<u8, Error> {
+    setting(name)?.get()
+}
+
+/// Changes a variable for the whole process, whatever the environment says. Kernels compiled before stay as they are.
+pub fn set(name: &str, value: i64) -> Result<(), Error> {
+    let setting = setting(name)?;
+    let value = parse(name, Some(&value.to_string()), setting.max)?;
+    setting.set.store(value.into(), Ordering::Relaxed);
+    Ok(())
 }
 
 fn parse(name: &str, value: Option<&str>, max: u8) -> Result<u8, Error> {
@@ -30,26 +81,22 @@ fn parse(name: &str, value: Option<&str>, max: u8) -> Result<u8, Error> {
 
 /// How much to print.
 pub fn debug() -> Result<u8, Error> {
-    static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
-    number("FRIT_DEBUG", 6, &CELL)
+    DEBUG.get()
 }
 
 /// How wide to search; 0 not at all.
 pub fn beam() -> Result<u8, Error> {
-    static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
-    number("FRIT_BEAM", 64, &CELL)
+    BEAM.get()
 }
 
 /// Whether what a search finds is compared with the kernel as it came.
 pub fn beam_check() -> Result<bool, Error> {
-    static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
-    Ok(number("FRIT_BEAM_CHECK", 1, &CELL)? == 1)
+    Ok(BEAM_CHECK.get()? == 1)
 }
 
 /// How much to check; always at least 1 in debug builds.
 pub fn spec() -> Result<u8, Error> {
-    static CELL: OnceLock<Result<u8, Error>> = OnceLock::new();
-    Ok(number("FRIT_SPEC", 2, &CELL)?.max(cfg!(debug_assertions) as u8))
+    Ok(SPEC.get()?.max(cfg!(debug_assertions) as u8))
 }
 
 #[cfg(test)]
@@ -63,5 +110,11 @@ mod tests {
         let e = parse("FRIT_DEBUG", Some("lots"), 6).unwrap_err();
         assert_eq!(e.to_string(), "FRIT_DEBUG=lots: expected a number from 0 to 6");
         assert!(parse("FRIT_DEBUG", Some("7"), 6).is_err());
+    }
+    #[test]
+    fn what_is_read_once_cannot_be_set() {
+        assert!(set("FRIT_BEAM_CHECK", 2).is_err());
+        let e = set("FRIT_THREADS", 2).unwrap_err();
+        assert_eq!(e.to_string(), "FRIT_THREADS cannot be changed while the program runs: set it in the environment");
     }
 }

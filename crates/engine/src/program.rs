@@ -143,8 +143,9 @@ impl Program {
         Ok(memory.copy_in(0, bytes)?)
     }
 
-    /// Launch everything again with these inputs, which are in memory and have the signature of those recorded.
-    pub fn replay(&mut self, inputs: &[UOp]) -> Result<Vec<UOp>, Error> {
+    /// Launch everything again with these inputs, which are in memory and have the signature of those recorded, and
+    /// these sizes, whose variables may have other values.
+    pub fn replay(&mut self, inputs: &[UOp], sizes: &[UOp]) -> Result<Vec<UOp>, Error> {
         let begin = Instant::now();
         let _guard = self.has_state().then(crate::realize::one_at_a_time);
         let memory = |n: &UOp| contiguous_base(n).and_then(Buffer::of).map(|b| b.memory.clone());
@@ -166,7 +167,7 @@ impl Program {
         }
         let mut bindings = Bindings::default();
         if !self.varying.is_empty() {
-            bindings = crate::capture::bindings_of(inputs)?;
+            bindings = crate::capture::bindings_of(inputs, sizes)?;
             for &i in &self.varying {
                 let (vars, dims) = self.parts.launches[i].numbers(&bindings)?;
                 self.steps[i].set_vars(&vars, dims)?;

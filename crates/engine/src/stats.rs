@@ -1,6 +1,7 @@
 //! Counters of what the engine did: for tests, benchmarks and `FRIT_DEBUG=1`.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What happened so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,6 +27,15 @@ thread_local! {
 /// The counters of this thread now: a thread counts what it asked for, whoever did the work.
 pub fn stats() -> Stats {
     COUNTERS.get()
+}
+
+/// Launches, bytes and operations of the whole process.
+static TOTALS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// Kernels launched by all threads so far, the bytes they had to move at least, and the operations they did.
+pub fn totals() -> (u64, u64, u64) {
+    let [launches, bytes, flops] = &TOTALS;
+    (launches.load(Relaxed), bytes.load(Relaxed), flops.load(Relaxed))
 }
 
 fn count(f: impl FnOnce(&mut Stats)) {
@@ -61,6 +71,9 @@ pub(crate) fn count_launch(bytes: u64, flops: u64) {
     count_launches(1, bytes, flops);
 }
 pub(crate) fn count_launches(n: u64, bytes: u64, flops: u64) {
+    for (total, v) in TOTALS.iter().zip([n, bytes, flops]) {
+        total.fetch_add(v, Relaxed);
+    }
     count(|s| {
         s.launches += n;
         s.bytes += bytes;

@@ -10,8 +10,11 @@ mod convert;
 mod device;
 mod dtype;
 mod error;
+mod flags;
+mod jit;
 mod live;
 mod memory;
+mod state;
 mod symbolic;
 mod tensor;
 
@@ -29,6 +32,9 @@ const PARTS: &[Part] = &[
     symbolic::register,
     memory::register,
     tensor::register,
+    jit::register,
+    state::register,
+    flags::register,
 ];
 
 #[pymodule]

@@ -131,6 +131,7 @@
 use crate::assign;
 use crate::error::{Error, Result, call, fail, outside};
 use crate::random;
+use crate::shape::Dim;
 use crate::tensor::{Inner, Tensor};
 use frit_engine::capture::{self, Refusal};
 use frit_engine::program::{Program, Saved, Signature};
@@ -397,6 +398,13 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     #[track_caller]
     pub fn call(&self, inputs: I) -> Result<O> {
         let _c = call("jit");
+        self.call_with(inputs, &[])
+    }
+    /// As [`call`](Jit::call), with sizes that the function uses besides those in the shapes of its inputs: their
+    /// variables take new values with each call.
+    #[track_caller]
+    pub fn call_with(&self, inputs: I, sizes: &[Dim]) -> Result<O> {
+        let _c = call("jit");
         let me = thread_number();
         if self.caller.load(Ordering::Relaxed) == me {
             return fail!("jit", "the function calls its own Jit");
@@ -418,9 +426,13 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let form = inputs.take_apart(&mut tensors);
         Tensor::realize_all(&tensors.iter().collect::<Vec<_>>())?;
         assign::compute_pending()?;
-        let key = (engine(Signature::of(&nodes(&tensors)?))?, form);
+        let sizes = sizes.iter().map(|d| d.0.clone()).collect::<Result<Vec<UOp>>>()?;
+        let mut described = nodes(&tensors)?;
+        described.extend(sizes.iter().cloned());
+        let key = (engine(Signature::of(&described))?, form);
+        drop(described);
         let at = recorded.find(&key, self.recapture)?;
-        recorded.call(at, tensors)
+        recorded.call(at, tensors, &sizes)
     }
 }
 
@@ -456,14 +468,14 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         Ok(self.entries.len() - 1)
     }
 
-    fn call(&mut self, at: usize, tensors: Vec<Tensor>) -> Result<O> {
+    fn call(&mut self, at: usize, tensors: Vec<Tensor>, sizes: &[UOp]) -> Result<O> {
         let entry = &mut self.entries[at];
         let form = entry.key.1.clone();
         if let Some(ready) = &mut entry.ready {
             if ready.program.orphans() > ready.orphans {
                 entry.ready = None;
             } else if ready.can_replay(&tensors) {
-                let outputs = ready.replay(tensors)?;
+                let outputs = ready.replay(tensors, sizes)?;
                 return Ok(O::put_together(&ready.output, &mut outputs.into_iter()));
             } else {
                 return self.plainly(&form, tensors);
@@ -473,7 +485,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             entry.tries = 1;
             return self.plainly(&form, tensors).inspect_err(|_| _ = self.entries.pop());
         }
-        self.record(at, &form, tensors)
+        self.record(at, &form, tensors, sizes)
     }
 
     fn plainly(&mut self, form: &Form, tensors: Vec<Tensor>) -> Result<O> {
@@ -485,7 +497,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         Ok(O::put_together(&form, &mut results.into_iter()))
     }
 
-    fn record(&mut self, at: usize, form: &Form, tensors: Vec<Tensor>) -> Result<O> {
+    fn record(&mut self, at: usize, form: &Form, tensors: Vec<Tensor>, sizes: &[UOp]) -> Result<O> {
         let (((result, draws), assigned), tape) = capture::record(|| {
             assign::watch(|| {
                 random::watch(|| {
@@ -504,7 +516,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         let assigned: Vec<Tensor> = assigned;
         let entry = &mut self.entries[at];
         let states: Vec<UOp> = draws.iter().map(|d| d.0.clone()).collect();
-        match tape.finish(&nodes(&tensors)?, &nodes(&results)?, &states) {
+        match tape.finish(&nodes(&tensors)?, sizes, &nodes(&results)?, &states) {
             Ok(program) => {
                 drop(states);
                 let is_input = |t: &Tensor| tensors.iter().any(|i| i.is_same(t));
@@ -534,7 +546,7 @@ impl Ready {
             && self.program.written_inputs().iter().all(|&i| inputs.get(i).is_some_and(sole))
     }
 
-    fn replay(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    fn replay(&mut self, inputs: Vec<Tensor>, sizes: &[UOp]) -> Result<Vec<Tensor>> {
         if !self.draws.is_empty() {
             let (seed, mut at) = random::reserve(self.draws.iter().sum());
             for (i, count) in self.draws.iter().enumerate() {
@@ -542,7 +554,7 @@ impl Ready {
                 at = at.wrapping_add(*count);
             }
         }
-        let outputs = engine(self.program.replay(&nodes(&inputs)?))?;
+        let outputs = engine(self.program.replay(&nodes(&inputs)?, sizes))?;
         Ok(outputs.into_iter().map(|n| Tensor::of(Ok(n))).collect())
     }
 }
