@@ -440,6 +440,7 @@ def stubs():
 
 
 def main():
+    sys.path.pop(0)  # the module as it is installed, not the sources beside this file
     args = argparse.ArgumentParser(description=__doc__)
     args.add_argument("--check", action="store_true")
     check, stale = args.parse_args().check, []

@@ -110,6 +110,12 @@ def test_stubs_are_what_the_modules_are():
     assert out.returncode == 0, out.stderr
 
 
+def test_stubs_fit_the_examples():
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    out = run("-m", "mypy", "--strict-equality", *map(str, (ROOT / "examples/python").glob("*.py")))
+    assert out.returncode == 0, out.stdout
+
+
 @pytest.mark.parametrize(
     "name, args, says",
     [

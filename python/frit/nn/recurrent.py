@@ -1,4 +1,4 @@
-"""Layers that walk along a sequence. Names of weights are torch's."""
+"""Layers that walk along a sequence. The weights of a cell have torch's names and order."""
 
 from frit._frit import Tensor
 from frit.nn.layers import spread

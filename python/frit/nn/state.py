@@ -46,7 +46,7 @@ def _collect(obj, path, kind, found, above):
         items = zip(obj._fields, obj)
     elif isinstance(obj, (list, tuple)):
         items = enumerate(obj)
-    elif isinstance(obj, (type, type(_collect))):  # classes and functions hold no state of a model
+    elif isinstance(obj, (type, type(_collect), type(warnings))):  # classes, functions, modules are no part of a model
         return
     elif hasattr(obj, "__dict__"):
         items = vars(obj).items()

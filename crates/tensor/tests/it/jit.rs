@@ -118,6 +118,21 @@ fn variables_take_their_new_values() {
 }
 
 #[test]
+fn sizes_beside_the_inputs_take_their_new_values() {
+    let data = Tensor::arange(10).float().contiguous().realize().unwrap();
+    let n = Variable::new("n", 1, 10).unwrap();
+    let now = std::sync::Arc::new(std::sync::Mutex::new(n.bind(1).unwrap()));
+    let held = now.clone();
+    let jit = Jit::new(move |x: Tensor| Ok(x.at(..held.lock().unwrap().clone()).sum(..)));
+    for len in [3, 4, 5, 10, 1] {
+        *now.lock().unwrap() = n.bind(len).unwrap();
+        let sum = jit.call_with(data.clone(), &[n.bind(len).unwrap()]).unwrap();
+        assert_eq!(sum.item::<f32>().unwrap(), (0..len).sum::<i64>() as f32);
+    }
+    assert_eq!(jit.kernels().len(), 1);
+}
+
+#[test]
 fn another_signature_is_an_error_or_another_recording() {
     let jit = Jit::new(|x: Tensor| Ok(x + 1.0));
     jit.call(Tensor::zeros([2, 3])).unwrap();
