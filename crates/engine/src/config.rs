@@ -115,6 +115,9 @@ mod tests {
     fn what_is_read_once_cannot_be_set() {
         assert!(set("FRIT_BEAM_CHECK", 2).is_err());
         let e = set("FRIT_THREADS", 2).unwrap_err();
-        assert_eq!(e.to_string(), "FRIT_THREADS cannot be changed while the program runs: set it in the environment");
+        assert_eq!(
+            e.to_string(),
+            "FRIT_THREADS cannot be changed while the program runs: set it in the environment"
+        );
     }
 }

@@ -414,7 +414,9 @@ impl PyJit {
             (Some(f), "__name__" | "__qualname__" | "__module__" | "__annotations__" | "__defaults__") => {
                 f.bind(py).getattr(name)
             }
-            _ => Err(pyo3::exceptions::PyAttributeError::new_err(format!("TinyJit has no attribute {name:?}"))),
+            _ => {
+                Err(pyo3::exceptions::PyAttributeError::new_err(format!("TinyJit has no attribute {name:?}")))
+            }
         }
     }
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -438,7 +440,9 @@ impl PyJit {
             }
         }
         if ready.is_empty() {
-            return Err(JitError::new_err("only a Jit that has recorded can be pickled: call it twice first"));
+            return Err(JitError::new_err(
+                "only a Jit that has recorded can be pickled: call it twice first",
+            ));
         }
         let make = py.import("frit._frit")?.getattr("unpickle_jit")?;
         Ok((make, PyTuple::new(py, [ready.into_pyobject(py)?])?))
@@ -487,7 +491,9 @@ fn shape_words<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyLis
             Piece::Dict(n) => words.append(("dict", n))?,
             Piece::Named(class, n) => words.append(("named", (class, n)))?,
             Piece::Plain(o) => words.append(("plain", o))?,
-            Piece::Size => return Err(JitError::new_err("a Jit with sizes in its arguments cannot be pickled")),
+            Piece::Size => {
+                return Err(JitError::new_err("a Jit with sizes in its arguments cannot be pickled"));
+            }
             Piece::Object { .. } => {
                 let what = p.object(py).map(|o| type_name(o.bind(py)))?;
                 let text = format!("a Jit of a {what} cannot be pickled, only one of tensors and numbers");

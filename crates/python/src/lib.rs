@@ -17,6 +17,7 @@ mod memory;
 mod state;
 mod symbolic;
 mod tensor;
+mod waiting;
 
 use pyo3::prelude::*;
 
@@ -35,6 +36,7 @@ const PARTS: &[Part] = &[
     jit::register,
     state::register,
     flags::register,
+    waiting::register,
 ];
 
 #[pymodule]

@@ -4,8 +4,8 @@ use crate::convert::TensorArg;
 use crate::device::within;
 use crate::error::{compute, raised};
 use crate::tensor::{PyTensor, out};
-use frit::{Blob, Lent, Tensor};
 use frit::nn::state::{StateDict, gguf, safetensors, torch};
+use frit::{Blob, Lent, Tensor};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -36,10 +36,7 @@ fn content(py: Python<'_>, file: &Bound<'_, PyAny>) -> PyResult<Blob> {
 }
 
 /// Read what `f` reads of a file, on the default device; an error names the file.
-fn read<T: Send>(
-    file: &Bound<'_, PyAny>,
-    f: impl FnOnce(&Blob) -> frit::Result<T> + Send,
-) -> PyResult<T> {
+fn read<T: Send>(file: &Bound<'_, PyAny>, f: impl FnOnce(&Blob) -> frit::Result<T> + Send) -> PyResult<T> {
     let py = file.py();
     let blob = content(py, file)?;
     let named = |e: PyErr| match file.extract::<PathBuf>() {
@@ -171,7 +168,8 @@ fn cifar_load(py: Python<'_>, folder: PathBuf, train: bool) -> PyResult<(PyTenso
     use frit::nn::data::Cifar10;
     let all = compute(py, || if train { Cifar10::train(&folder) } else { Cifar10::test(&folder) })?;
     let n = all.labels.len();
-    let pair = within(None, || (Tensor::from_vec(all.images, [n, 3, 32, 32]), Tensor::from_vec(all.labels, n)))?;
+    let pair =
+        within(None, || (Tensor::from_vec(all.images, [n, 3, 32, 32]), Tensor::from_vec(all.labels, n)))?;
     Ok((out(pair.0)?, out(pair.1)?))
 }
 

@@ -7,6 +7,7 @@ the next ``backward`` starts from nothing. What is remembered is float32 whateve
 
 import math
 
+from frit import _frit
 from frit._frit import Tensor
 from frit.dtype import dtypes
 
@@ -71,9 +72,15 @@ class Optimizer:
             p.grad = None
 
     def step(self):
-        """Updates every parameter that has a gradient, and takes the gradients."""
+        """Updates every parameter that has a gradient, and takes the gradients.
+
+        What else was made of the parameters and is still held, the loss, predictions, is computed in the same run.
+        """
+        grads = [p.grad for p in self.params if p.grad is not None]
+        held = _frit.waiting(self.params, grads + self.buffers)
+        del grads
         first, *others = self.schedule_step()
-        first.realize(*others)
+        first.realize(*others, *held)
 
     def schedule_step(self):
         """Builds a step without running it: every tensor it changes, to be realised together."""
