@@ -411,7 +411,7 @@ def python(path):
             name = ast.unparse(n.targets[0])
             if name == "__all__" and not path.name.startswith("__"):
                 lines.append(f"__all__ = {ast.unparse(n.value)}")
-            elif isinstance(n.value, ast.Call) and not name.startswith("_"):
+            elif isinstance(n.value, ast.Call) and not name.startswith("_") and "." not in name:
                 lines += [f"{part}: {ast.unparse(n.value.func)}" for part in name.strip("()").split(", ")]
             elif all(isinstance(t, ast.Name) for t in n.targets) and isinstance(n.value, ast.Name):
                 lines += [f"{t.id} = {n.value.id}" for t in n.targets]

@@ -8,6 +8,9 @@ from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
 from frit import _frit
 __all__ = ['Device']
 
+class _Opened(str):
+    def synchronize(self) -> Any: ...
+
 class _Device:
     default: Any
     @property

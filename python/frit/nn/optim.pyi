@@ -6,6 +6,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
 import math
+from frit import _frit
 from frit._frit import Tensor
 from frit.dtype import dtypes
 __all__ = ['Adagrad', 'Adam', 'AdamW', 'LAMB', 'LARS', 'Lion', 'Muon', 'Optimizer', 'OptimizerGroup', 'RMSprop', 'SGD', 'clip_grad_norm_', 'clip_grad_value_']
