@@ -23,6 +23,9 @@ const LEAST_ROWS: usize = 8;
 
 /// Choose opts that use a matrix unit, apply them and say which; nothing where no unit is worth it.
 pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
+    if plan.target.matrix.is_empty() {
+        return None;
+    }
     let product = Product::of(&plan.ast).ok()?;
     let mut found: Option<(usize, Ways)> = None;
     for unit in plan.target.matrix.clone() {
@@ -73,6 +76,15 @@ impl Ways {
         let summed = plan.axes.iter().filter(|k| k.kind == AxisKind::Reduce && moves(x, k) && moves(y, k));
         let k = longest(summed.cloned().collect())?;
         if [a.dtype, b.dtype] != unit.operands {
+            return None;
+        }
+        // elements that are packed one by one, each under a gate, cost more than the unit saves
+        let near = |l: &UOp, across: &Axis| {
+            let idx = &l.src[0].src[1];
+            coefficient(idx, k.origin) == Some(1)
+                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
+        };
+        if !near(a, &m) || !near(b, &n) {
             return None;
         }
         let axes = [m, n, k];
@@ -147,15 +159,19 @@ impl Ways {
         let batches =
             done.plan.axes.iter().filter(|a| a.kind == AxisKind::Global && a.origin != m && a.origin != n);
         let batches: usize = batches.filter_map(|a| a.size()).product();
-        // as few panels as keep all threads busy to the end
-        let q = if batches >= 4 * threads { panel(1) } else { panel(4 * threads).or_else(|| panel(threads)) };
+        // as few panels as keep all threads busy to the end; fewer where rows are packed anew for each of them
+        let chosen = done.plan.matrix.clone()?;
+        let slow =
+            coefficient(&done.plan.operands[chosen.operands[0]].src[0].src[1], self.origins[2]) != Some(1);
+        let many = if slow { threads } else { 4 * threads };
+        let q = if batches >= 4 * threads { panel(1) } else { panel(many).or_else(|| panel(threads)) };
         let (outer, inner) = match q {
             Some(q) => (None, q),
             // blocks of rows for threads; each packs all columns
             None => {
                 let chunk =
                     (1..=rows).rev().find(|c| rows.is_multiple_of(*c) && rows / c >= (2 * threads).min(rows));
-                (chunk, panel(1)?)
+                (chunk, panel(1).unwrap_or(1))
             }
         };
         if inner < columns && inner > 1 {
@@ -188,12 +204,11 @@ impl Ways {
             let inside = |a: &Axis| place(a) >= least;
             done.plan.axes.iter().position(inside).unwrap_or(done.plan.axes.len())
         };
-        let chosen = done.plan.matrix.clone()?;
         let packed = at(done, 3);
-        done.take(Opt::Stage { operand: chosen.operands[1], at: packed, space: Space::Local })?;
+        // what is too much to pack beforehand the operation packs for itself
+        _ = done.take(Opt::Stage { operand: chosen.operands[1], at: packed, space: Space::Local });
         if !is_direct(done.plan, &chosen) {
             let packed = at(done, 4);
-            // too much of it: the operation packs its own
             _ = done.take(Opt::Stage { operand: chosen.operands[0], at: packed, space: Space::Local });
         }
         Some(())

@@ -6,6 +6,7 @@
 //! goldens      every op against torch's values, forward and gradient, on every device, with random opts
 //! evaluator    the same graphs by the evaluator
 //! factors      linear algebra beyond the vectors
+//! matrix       products that matrix units compute, on every device
 //! fusion       kernels, bytes and work counted
 //! caches       the second time nothing is scheduled or compiled
 //! symbolic     lengths that are bound late
@@ -31,6 +32,7 @@ mod faults;
 mod fusion;
 mod goldens;
 mod loops;
+mod matrix;
 mod memory;
 mod numerics;
 mod ops;

@@ -1,0 +1,94 @@
+//! Products of small types, which matrix units compute where there are any: the same on every device, at odd and thin
+//! sizes, fused with what comes before and after, with random opts, at the edges of memory.
+
+use crate::support::{array, child, is_child, on};
+use frit::engine::plan::with_random_opts;
+use frit::{DType, Tensor};
+
+/// Whole numbers from -4 to 4: sums of products are exact in every order.
+fn whole(dims: [usize; 2], seed: usize, dtype: DType) -> Tensor {
+    let v: Vec<f32> = (0..dims[0] * dims[1]).map(|i| ((i * 7 + i / 3 + seed) % 9) as f32 - 4.0).collect();
+    let least = if dtype.is_unsigned() { 4.0 } else { 0.0 };
+    (Tensor::from_vec(v, dims) + least).cast(dtype).realize().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// What a program gives for these types and sizes.
+fn products(types: [DType; 2], [m, n, k]: [usize; 3]) -> Vec<Vec<f64>> {
+    let (a, b) = (whole([m, k], 1, types[0]), whole([k, n], 2, types[1]));
+    let (at, bt) = (whole([k, m], 1, types[0]), whole([n, k], 2, types[1]));
+    let bias = whole([1, n], 5, types[1]);
+    let all = [a.matmul(&b), a.matmul(&bt.t()), at.t().matmul(&b), (a.matmul(&b) + &bias).relu()];
+    all.iter().map(|x| array(&x.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data).collect()
+}
+
+/// A machine that has no matrix unit.
+const PLAIN: &str = "CPU:SSE2";
+const TYPES: [[DType; 2]; 4] = [[DType::BF16; 2], [DType::I8; 2], [DType::U8, DType::I8], [DType::U8; 2]];
+const SIZES: [[usize; 3]; 4] = [[32, 32, 64], [33, 47, 65], [8, 70, 40], [70, 9, 33]];
+
+#[test]
+fn every_device_gives_the_same_at_every_size() {
+    for types in TYPES {
+        for size in SIZES {
+            let expected = on(PLAIN, || products(types, size));
+            for device in ["CPU", "CPU:AVX512", "CPU:AVX2"] {
+                if frit::engine::devices::canonical(device).is_ok() {
+                    assert_eq!(
+                        on(device, || products(types, size)),
+                        expected,
+                        "{types:?} {size:?} on {device}"
+                    );
+                }
+            }
+        }
+        let small = [17, 20, 33];
+        let expected = on(PLAIN, || products(types, small));
+        for device in ["INTERP", "INTERP:GPU"] {
+            assert_eq!(on(device, || products(types, small)), expected, "{types:?} on {device}");
+        }
+    }
+}
+
+#[test]
+fn random_opts_change_nothing() {
+    for types in TYPES {
+        let size = [32, 48, 64];
+        let expected = on(PLAIN, || products(types, size));
+        for seed in 0..6 {
+            let got = with_random_opts(seed, || on("CPU", || products(types, size)));
+            assert_eq!(got, expected, "{types:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn no_tile_reaches_outside_its_buffer() {
+    if is_child() {
+        for types in TYPES {
+            for size in SIZES {
+                on("CPU", || products(types, size));
+            }
+            with_random_opts(3, || on("CPU", || products(types, [32, 48, 64])));
+        }
+        return;
+    }
+    for side in ["start", "end"] {
+        child("matrix::no_tile_reaches_outside_its_buffer", &[("FRIT_GUARD", side)]);
+    }
+}
+
+#[test]
+fn a_machine_may_be_told_to_keep_subnormals() {
+    let of = |v: f32, dims: [usize; 2]| Tensor::from_vec(vec![v; 16 * 32], dims).cast(DType::BF16);
+    let tiny = || of(f32::from_bits(0x0040_0000), [16, 32]);
+    let huge = || of(2f32.powi(125), [32, 16]);
+    let all = || on("CPU", || array(&tiny().realize()?.matmul(&huge().realize()?).cast(DType::F64)));
+    if is_child() {
+        let got = all().unwrap_or_else(|e| panic!("{e}")).data;
+        assert!(got.iter().all(|x| *x == 8.0), "{got:?}");
+        return;
+    }
+    for setting in [("FRIT_MATRIX", "exact"), ("FRIT_MATRIX", "off"), ("FRIT_ISA", "avx512")] {
+        child("matrix::a_machine_may_be_told_to_keep_subnormals", &[setting]);
+    }
+}
