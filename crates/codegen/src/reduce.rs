@@ -34,7 +34,7 @@ pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     for (id, others) in ranges::around_scans(&order) {
         around.entry(id).or_default().extend(others);
     }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
     for n in &order {
         let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
         let new = match n.op {

@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 
 /// The pass. Leaves no value of type `Index` behind.
 pub fn widths(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let order = sink.toposort();
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
     let mut wide = false;
-    for n in sink.toposort() {
+    for n in order {
         let new = node(&n, &done);
         wide |= new.dtype == DType::I64 && n.dtype == DType::Index;
         done.insert(n, new);

@@ -12,8 +12,8 @@ use frit_uop::{Alu, DType, Scalar, UOp};
 pub trait Element: Copy + Send + Sync + 'static {
     /// Its type.
     const DTYPE: DType;
-    /// Its bytes in memory.
-    fn put(self, out: &mut Vec<u8>);
+    /// Writes its bytes as memory has them; the slice has the element's size.
+    fn put(self, place: &mut [u8]);
     /// The value of bytes in memory; the slice has the element's size.
     fn take(bytes: &[u8]) -> Self;
     /// The element of a value, converted.
@@ -25,7 +25,7 @@ macro_rules! elements {
     ($($t:ty => $d:ident, |$v:ident| $of:expr, |$s:ident| $scalar:expr;)*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
-            fn put(self, out: &mut Vec<u8>) { out.extend_from_slice(&self.to_ne_bytes()); }
+            fn put(self, place: &mut [u8]) { place.copy_from_slice(&self.to_ne_bytes()); }
             fn take(bytes: &[u8]) -> $t { bytes.try_into().map(<$t>::from_ne_bytes).unwrap_or_default() }
             fn of($v: Scalar) -> $t { $of }
             fn scalar(self) -> Scalar { let $s = self; $scalar }
@@ -46,8 +46,8 @@ elements! {
 }
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
-    fn put(self, out: &mut Vec<u8>) {
-        out.push(self as u8);
+    fn put(self, place: &mut [u8]) {
+        place.fill(self as u8);
     }
     fn take(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|b| *b != 0)
@@ -434,8 +434,8 @@ pub(crate) fn sizes(op: &'static str, dims: &Dims) -> Result<smallvec::SmallVec<
 }
 
 fn host<T: Element>(data: &[T], dims: &Dims) -> Result<UOp> {
-    let mut bytes = Vec::with_capacity(std::mem::size_of_val(data));
-    data.iter().for_each(|v| v.put(&mut bytes));
+    let mut bytes = vec![0; std::mem::size_of_val(data)];
+    data.iter().zip(bytes.chunks_exact_mut(size_of::<T>())).for_each(|(v, place)| v.put(place));
     memory(T::DTYPE, &bytes, dims)
 }
 

@@ -23,7 +23,7 @@ impl UOp {
         if self.src[..] == src[..] {
             self.clone()
         } else {
-            UOp::new(self.op, self.dtype, src, self.arg.clone())
+            UOp::with(self.op, self.dtype, src, self.arg.clone())
         }
     }
     /// Replace nodes by others everywhere below; replacements are not walked again.

@@ -155,23 +155,37 @@ fn forget(hash: u64, node: *const Node) {
 impl UOp {
     /// The node with these parts; an existing one if there is one.
     pub fn new(op: Op, dtype: DType, src: impl IntoIterator<Item = UOp>, arg: Arg) -> UOp {
-        let src: SmallVec<[UOp; 4]> = src.into_iter().collect();
-        UOp::of(op, dtype, &src, arg)
+        UOp::with(op, dtype, src.into_iter().collect(), arg)
+    }
+    /// As [`UOp::new`], for sources in a list of their own, which becomes the node's where it does not exist yet.
+    pub fn with(op: Op, dtype: DType, src: SmallVec<[UOp; 4]>, arg: Arg) -> UOp {
+        let hash = hash_of(op, dtype, &src, &arg);
+        UOp::find(op, dtype, &src, &arg, hash)
+            .unwrap_or_else(|others| UOp::insert(op, dtype, src, arg, hash, others))
     }
     /// As [`UOp::new`], for sources that are held elsewhere: where the node exists, no reference is counted but its own.
     pub fn of(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: Arg) -> UOp {
         let hash = hash_of(op, dtype, src, &arg);
-        let same = |n: &Node| is_same(n, op, dtype, src, &arg);
+        UOp::find(op, dtype, src, &arg, hash).unwrap_or_else(|others| {
+            UOp::insert(op, dtype, src.iter().map(|s| s.borrow().clone()).collect(), arg, hash, others)
+        })
+    }
+    /// The node with these parts, if it exists; else nodes that only share the hash, see [`find`].
+    #[inline]
+    fn find(
+        op: Op,
+        dtype: DType,
+        src: &[impl Borrow<UOp>],
+        arg: &Arg,
+        hash: u64,
+    ) -> Result<UOp, SmallVec<[Arc<Node>; 2]>> {
+        let same = |n: &Node| is_same(n, op, dtype, src, arg);
         if let Some(n) = recall(hash, same) {
-            return UOp(n);
+            return Ok(UOp(n));
         }
         let mut others = SmallVec::new();
         let found = find(&shard(hash), hash, same, &mut others);
-        let n = found.map(UOp).unwrap_or_else(|| {
-            UOp::insert(op, dtype, src.iter().map(|s| s.borrow().clone()).collect(), arg, hash, others)
-        });
-        remember(&n);
-        n
+        found.map(UOp).inspect(remember).ok_or(others)
     }
     /// A node that was not there a moment ago.
     #[inline(never)]
@@ -211,7 +225,9 @@ impl UOp {
         }
         table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
         drop(table);
-        UOp(node)
+        let node = UOp(node);
+        remember(&node);
+        node
     }
     /// A hash of the structure, the same in every process (buffers count by identity).
     pub fn structural_hash(&self) -> u64 {

@@ -183,12 +183,13 @@ impl<'m, C> Rewriter<'m, C> {
         let f = self.stack.last()?;
         let now = f.now();
         let base = self.values.len() - now.src.len();
-        let sources = &self.values[base..];
-        let same = sources == &now.src[..];
-        let n = if same { now.clone() } else { UOp::of(now.op, now.dtype, sources, now.arg.clone()) };
-        let generation = f.generation;
-        self.values.truncate(base);
-        Some((n, same, generation))
+        let sources = self.values.drain(base..);
+        let same = sources.as_slice() == &now.src[..];
+        let n = match same {
+            true => now.clone(),
+            false => UOp::with(now.op, now.dtype, sources.collect(), now.arg.clone()),
+        };
+        Some((n, same, f.generation))
     }
     #[inline]
     fn fire(&mut self, n: &UOp, ctx: &mut C, generation: u32) -> Result<Option<UOp>, Application> {
