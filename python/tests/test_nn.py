@@ -195,6 +195,13 @@ def test_what_cannot_be_built():
         nn.Linear(3, 4)(Tensor.zeros(2, 5))
 
 
+def test_labels_of_one_byte():
+    logits, labels = Tensor(array(4, 10)), Tensor([3, 9, 0, 255], dtype=dtypes.uint8)
+    some = logits[:3].sparse_categorical_crossentropy(labels[:3])
+    close(some, logits[:3].sparse_categorical_crossentropy(labels[:3].int()).numpy())
+    close(logits.sparse_categorical_crossentropy(labels, ignore_index=255), some.numpy())
+
+
 def test_names_of_parameters():
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm(3))
     assert list(get_state_dict(model)) == [

@@ -237,7 +237,10 @@ fn nll(op: &'static str, logp: &Tensor, target: &Tensor, class_dim: isize, o: Cr
     if !target.dtype().is_int() {
         return Tensor::failed(Error::new(op, format!("class indices of {}", target.dtype())));
     }
-    let counted = o.ignore_index.map(|i| target.ne(i));
+    // an index that the type of the targets cannot hold ignores none of them
+    let holds =
+        |i: &i64| target.dtype().int_range().is_none_or(|(lo, hi)| (lo..=hi).contains(&i128::from(*i)));
+    let counted = o.ignore_index.filter(holds).map(|i| target.ne(i));
     let index = match &counted {
         Some(c) => c.where_(target, 0),
         None => target.clone(),
