@@ -87,6 +87,12 @@ class _DTypes:
         info = _frit.finfo(dtype)
         return info["bits"] - info["digits"], info["digits"] - 1
 
+    def iinfo(self, dtype):
+        """The least and the greatest value of an integer type."""
+        if not self.is_int(dtype):
+            raise TypeError(f"{dtype} is not an integer type")
+        return self.min(dtype), self.max(dtype)
+
     def from_py(self, x):
         """The type a Python number, or a list of them, would have."""
         if isinstance(x, _BOOL):

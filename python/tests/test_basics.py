@@ -131,6 +131,9 @@ def test_small_floats_come_as_float32():
         memoryview(t.bfloat16())
 
 
+    assert np.asarray(t.bfloat16()).tolist() == [1.5, -2.0, 448.0] and np.array(t.half()).dtype == np.float16
+
+
 def test_numbers_keep_the_tensors_type():
     assert (Tensor([1, 2], dtype="int8") + 3).dtype == dtypes.int8
     assert (3 - Tensor([1, 2], dtype="int8")).dtype == dtypes.int8
@@ -158,6 +161,19 @@ def test_a_device_can_be_named():
         Tensor([1.0], device="NOWHERE")
     with pytest.raises(RuntimeError):
         x + Tensor([1.0, 2.0]).realize()
+
+
+def test_the_default_device_can_be_set():
+    try:
+        Device.DEFAULT = "INTERP"
+        x = Tensor.ones(2) + 1
+        assert x.device == x.realize().device == Tensor([1.0]).device == "INTERP" and x.tolist() == [2.0, 2.0]
+        with pytest.raises(RuntimeError):
+            Device.DEFAULT = "NOWHERE"
+        assert Device.DEFAULT == "INTERP"
+    finally:
+        Device.DEFAULT = None
+    assert Tensor.ones(2).device == "CPU"
 
 
 def test_printing():

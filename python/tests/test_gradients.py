@@ -36,6 +36,19 @@ def test_gradients_add_up_until_cleared():
     assert w.grad.tolist() == [3.0, 3.0]
 
 
+def test_computing_in_between():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    h = w * 3
+    loss = (h * h).sum()
+    assert loss.item() == 45.0
+    h.realize()
+    loss.backward()
+    assert w.grad.tolist() == [18.0, 36.0]
+    loss = (w * w).sum().realize()
+    with pytest.raises(RuntimeError, match="cuts off"):
+        loss.backward()
+
+
 def test_detach_stops_gradients_and_integers_have_none():
     x = Tensor([1.0, 2.0], requires_grad=True)
     (x.detach() * x).sum().backward()

@@ -134,6 +134,7 @@ impl std::ops::Deref for Lent {
     fn deref(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Copied(v) => v,
+            Bytes::There(_, 0) => &[],
             Bytes::There(m, len) => m.host_ptr().map_or(&[], |p| {
                 // SAFETY: the memory is held here, as long as it says, and no kernel writes to it while the version is.
                 unsafe { std::slice::from_raw_parts(p, *len) }

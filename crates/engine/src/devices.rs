@@ -2,15 +2,28 @@
 
 use crate::Error;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 thread_local! {
     static SCOPES: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The device of the innermost [`scope`] of this thread, else `FRIT_DEVICE`, else `CPU`.
+/// The device the program chose for all threads.
+static CHOSEN: RwLock<Option<Arc<str>>> = RwLock::new(None);
+
+/// Make this the default device of all threads, outside scopes; of `None`, what the environment says.
+pub fn choose(name: Option<&str>) -> Result<(), Error> {
+    let name = name.map(canonical).transpose()?;
+    *CHOSEN.write().unwrap_or_else(|e| e.into_inner()) = name;
+    Ok(())
+}
+
+/// The device of the innermost [`scope`] of this thread, else the one the program chose, else `FRIT_DEVICE`, else `CPU`.
 pub fn default_device() -> Result<Arc<str>, Error> {
     if let Some(d) = SCOPES.with(|s| s.borrow().last().cloned()) {
+        return Ok(d);
+    }
+    if let Some(d) = CHOSEN.read().unwrap_or_else(|e| e.into_inner()).clone() {
         return Ok(d);
     }
     let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty()).unwrap_or_else(|| "CPU".into());

@@ -5,16 +5,11 @@ use frit::Device;
 use frit::engine::devices;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::sync::Mutex;
 
-/// The default device of the process where Python code has set one; else it is the environment's.
-static DEFAULT: Mutex<Option<String>> = Mutex::new(None);
-
-/// Run `f` with `device` as the default, or with what Python code has set, or as it is.
+/// Run `f` with `device` as the default, or as it is.
 pub fn within<T>(device: Option<&str>, f: impl FnOnce() -> T) -> PyResult<T> {
-    let set = || DEFAULT.lock().unwrap_or_else(|e| e.into_inner()).clone();
-    match device.map(str::to_string).or_else(set) {
-        Some(d) => Device::scope(&d, f).map_err(raised),
+    match device {
+        Some(d) => Device::scope(d, f).map_err(raised),
         None => Ok(f()),
     }
 }
@@ -30,9 +25,7 @@ fn canonical_device(name: Option<&str>) -> PyResult<String> {
 #[pyfunction]
 #[pyo3(signature = (name))]
 fn set_default_device(name: Option<&str>) -> PyResult<()> {
-    let name = name.map(|n| canonical_device(Some(n))).transpose()?;
-    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner()) = name;
-    Ok(())
+    devices::choose(name).map_err(|e| PyRuntimeError::new_err(e.to_string()))
 }
 
 /// Every device: name, what it is, and a description or the reason why it cannot be used.

@@ -143,6 +143,5 @@ pub fn unpickle(
 ) -> PyResult<PyTensor> {
     let d = crate::dtype::of_name(dtype)
         .ok_or_else(|| PyRuntimeError::new_err(format!("a pickle of a tensor of unknown type {dtype:?}")))?;
-    let t = crate::device::within(None, || Tensor::from_bytes(d, bytes.as_bytes(), dims))?;
-    out(t)?.wishing(requires_grad)
+    out(Tensor::from_bytes(d, bytes.as_bytes(), dims))?.wishing(requires_grad)
 }

@@ -361,7 +361,7 @@ impl PyTensor {
         out(if beta == 1.0 { self.0.softplus() } else { self.0.times(beta).softplus().over(beta) })
     }
     /// alpha * x + beta, between 0 and 1.
-    #[pyo3(signature = (alpha=1.0 / 6.0, beta=0.5), text_signature = "($self, alpha=1/6, beta=0.5)")]
+    #[pyo3(signature = (alpha=1.0 / 6.0, beta=0.5), text_signature = "($self, alpha=0.16666666666666666, beta=0.5)")]
     fn hardsigmoid(&self, alpha: f64, beta: f64) -> PyResult<PyTensor> {
         out(match (alpha, beta) {
             (a, 0.5) if a == 1.0 / 6.0 => self.0.hardsigmoid(),
@@ -401,6 +401,10 @@ impl PyTensor {
     }
     /// Converted to another type; float to int truncates.
     fn cast(&self, dtype: DTypeArg) -> PyResult<PyTensor> {
+        out(self.0.cast(dtype.0))
+    }
+    /// Converted to another type (numpy's name).
+    fn astype(&self, dtype: DTypeArg) -> PyResult<PyTensor> {
         out(self.0.cast(dtype.0))
     }
     /// Converted to another type (torch's name).

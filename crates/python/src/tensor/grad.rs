@@ -2,13 +2,14 @@
 
 use super::create::of_value;
 use super::{PyTensor, out, outs};
-use crate::convert::{TensorArg, tensors};
+use crate::convert::{Arg, TensorArg, tensors};
 use crate::error::{checked, compute, raised};
 use crate::live;
 use frit::{Operand, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// A new version of a tensor; the place keeps its old one where that fails.
@@ -38,9 +39,12 @@ impl PyTensor {
     fn targets(&self) -> PyResult<Vec<Tensor>> {
         let root = self.0.uop().map_err(raised)?;
         let below = root.toposort();
-        let inside: std::collections::HashSet<usize> = below.iter().map(|n| n.address()).collect();
+        // a tensor that was computed since is found by where its value is
+        let values = below.iter().filter_map(|n| n.realized());
+        let inside: HashSet<usize> = below.iter().chain(values).map(|n| n.address()).collect();
         let mut found: Vec<Tensor> = vec![];
-        for t in live::all() {
+        let live = live::all();
+        for t in live.iter().cloned() {
             let seen = t.uop().is_ok_and(|n| n.dtype.is_float() && inside.contains(&n.address()));
             if seen && !found.iter().any(|f| f.is_same(&t)) {
                 found.push(t);
@@ -48,6 +52,10 @@ impl PyTensor {
         }
         if found.iter().any(Tensor::is_requires_grad) {
             found.retain(Tensor::is_requires_grad);
+        } else if found.iter().all(|t| t.is_same(&self.0)) && live.iter().any(Tensor::is_requires_grad) {
+            let text = "backward: depends on no tensor with requires_grad=True; realising a tensor before its gradient is \
+                        built cuts off what it was made of";
+            return Err(PyRuntimeError::new_err(text));
         }
         Ok(found)
     }
@@ -66,11 +74,11 @@ impl PyTensor {
             return Err(PyRuntimeError::new_err(text));
         }
         let list: Vec<&Tensor> = targets.iter().collect();
-        let grads = match &gradient {
+        let grads = compute(slf.py(), || match &gradient {
             Some(g) => this.0.gradient_with(&g.0, &list),
             None => this.0.gradient_or_zeros(&list),
-        };
-        for (t, g) in targets.iter().zip(grads.map_err(raised)?) {
+        })?;
+        for (t, g) in targets.iter().zip(grads) {
             let sum = match t.grad() {
                 Some(old) => checked(old.plus(&g))?,
                 None => g,
@@ -83,18 +91,18 @@ impl PyTensor {
     #[pyo3(signature = (*targets, gradient=None, materialize_grads=false))]
     fn gradient(
         &self,
+        py: Python<'_>,
         targets: &Bound<'_, PyTuple>,
         gradient: Option<TensorArg>,
         materialize_grads: bool,
     ) -> PyResult<Vec<PyTensor>> {
         let targets = tensors(targets)?;
         let list: Vec<&Tensor> = targets.iter().collect();
-        let grads = match (&gradient, materialize_grads) {
+        outs(compute(py, || match (&gradient, materialize_grads) {
             (Some(g), _) => self.0.gradient_with(&g.0, &list),
             (None, true) => self.0.gradient_or_zeros(&list),
             (None, false) => self.0.gradient(&list),
-        };
-        outs(grads.map_err(raised)?)
+        })?)
     }
     /// The gradient that backward calls have added up, or None.
     #[getter]
@@ -162,6 +170,23 @@ impl PyTensor {
             return Err(PyRuntimeError::new_err(text));
         }
         assign(place, value)?;
+        Ok(slf)
+    }
+    /// Gives this tensor the values of another, as torch has it: of another type they are converted.
+    fn copy_<'py>(slf: Bound<'py, Self>, src: TensorArg) -> PyResult<Bound<'py, Self>> {
+        let place = &slf.get().0;
+        assign(place, src.0.cast(place.dtype()).into())?;
+        Ok(slf)
+    }
+    /// Gives every element of this tensor one value.
+    fn fill_<'py>(slf: Bound<'py, Self>, value: Arg) -> PyResult<Bound<'py, Self>> {
+        let place = &slf.get().0;
+        assign(place, Tensor::full_dtype((), value.0, place.dtype()).into())?;
+        Ok(slf)
+    }
+    /// Gives every element of this tensor the value 0.
+    fn zero_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        assign(&slf.get().0, slf.get().0.zeros_like().into())?;
         Ok(slf)
     }
     /// The same value, opaque to gradients.

@@ -92,7 +92,7 @@ impl PyTensor {
     /// The device its values are on.
     #[getter]
     fn device(&self) -> PyResult<String> {
-        crate::device::within(None, || self.0.device())?.map(|d| d.to_string()).map_err(raised)
+        self.0.device().map(|d| d.to_string()).map_err(raised)
     }
     /// How many dims.
     #[getter]
@@ -166,6 +166,10 @@ impl PyTensor {
             t = checked(t.cast(d.0))?;
         }
         if t.is_same(&slf.get().0) { Ok(slf.into_any()) } else { Ok(Bound::new(py, out(t)?)?.into_any()) }
+    }
+    /// On the CPU.
+    fn cpu(&self) -> PyResult<PyTensor> {
+        out(self.0.to("CPU"))
     }
     /// Moves this tensor itself to a device.
     #[pyo3(signature = (device))]
