@@ -149,6 +149,7 @@ RESULT_OF = {
     "_DTypes.min": "Any",
     "_DTypes.max": "Any",
     "_DTypes.finfo": "tuple[int, int]",
+    "_DTypes.iinfo": "tuple[int, int]",
     "_DTypes.fields": "dict[str, DType]",
     "_DTypes.from_py": "DType",
     "_Device.get_available_devices": "Iterator[str]",
