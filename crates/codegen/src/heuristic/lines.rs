@@ -40,7 +40,9 @@ impl Chooser<'_, '_> {
         };
         let axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
         let axes: Vec<_> = axes.into_iter().filter_map(|(o, k)| Some((o, k, along(self, o)?))).collect();
-        if axes.len() < 2 {
+        // an axis that is lanes as a whole is walked at once already
+        let whole = lanes.iter().filter(|l| !axes.iter().any(|a| a.0 == **l) && along(self, **l).is_some());
+        if axes.len() + whole.count() < 2 {
             return;
         }
         for (origin, kind, bytes) in axes.into_iter().filter(|(o, ..)| !lanes.contains(o)) {
