@@ -672,7 +672,8 @@ impl<'a> Plan<'a> {
                 r
             };
             let mut inside = None;
-            for d in &t.dims {
+            let across = self.runs(load, &t.dims, &last);
+            for (at_dim, d) in t.dims.iter().enumerate() {
                 let id = |axis: u32| last[&axis].range_arg().map_or(0, |a| a.id);
                 let lanes = self.target.lanes(load.dtype) as i64;
                 let at = d.axes.iter().fold(UOp::index(d.offset), |i, (axis, step)| {
@@ -680,12 +681,28 @@ impl<'a> Plan<'a> {
                 });
                 flat = flat.fold_mul(&UOp::index(d.extent)).fold_add(&at);
                 let [(axis, step), others @ ..] = &d.axes[..] else { continue };
+                if let Some(run) = across.iter().find(|r| r.contains(&at_dim)) {
+                    // a run of memory is walked as one, in vectors that are turned round
+                    let whole: i64 = t.dims[run.clone()].iter().map(|d| d.extent).product();
+                    let is_last = at_dim + 1 == run.end;
+                    let value = if is_last {
+                        let part = whole / lanes;
+                        range(part, AxisKind::Loop)
+                            .fold_mul(&UOp::index(lanes))
+                            .fold_add(&range(lanes, AxisKind::Upcast))
+                    } else {
+                        UOp::index(0)
+                    };
+                    fill.insert(id(*axis), value);
+                    continue;
+                }
                 if others.is_empty() {
                     // filled in vectors where the load is contiguous along copies; the others are plain loops
                     let main = &last[axis];
                     let vector = main.range_arg().is_some_and(|a| a.kind == AxisKind::Upcast)
                         && self.target.vector_bytes > 0
-                        && coefficient(&load.src[0].src[1], id(*axis)) == Some(1);
+                        && (coefficient(&load.src[0].src[1], id(*axis)) == Some(1)
+                            || !across.is_empty() && at_dim + 1 == t.dims.len());
                     let kind = if vector { AxisKind::Upcast } else { AxisKind::Loop };
                     fill.insert(id(*axis), range(d.extent, kind));
                     continue;
@@ -734,6 +751,34 @@ impl<'a> Plan<'a> {
             sink = lowering.lower(&sink, &reduce, chosen.operands.map(load));
         }
         Ok(sink)
+    }
+
+    /// Where a tile has vectors last along which the load is not contiguous: the dimensions before them that are one run
+    /// of memory, long enough for vectors.
+    fn runs(&self, load: &UOp, dims: &[Dim], last: &FxHashMap<u32, UOp>) -> Vec<std::ops::Range<usize>> {
+        let lanes = self.target.lanes(load.dtype) as i64;
+        let idx = &load.src[0].src[1];
+        let is_copy = |d: &Dim| last[&d.axes[0].0].range_arg().is_some_and(|a| a.kind == AxisKind::Upcast);
+        let Some(vector) = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1) else {
+            return vec![];
+        };
+        if vector.stride.is_none_or(|s| s.abs() <= 1) || self.target.grid.is_some() {
+            return vec![];
+        }
+        let gated = |d: &Dim| {
+            let id = last[&d.axes[0].0].range_arg().map_or(0, |a| a.id);
+            idx.op == Op::Where && idx.src[0].ranges.contains(&id)
+        };
+        let plain = |d: &Dim| d.axes.len() == 1 && !is_copy(d) && !gated(d);
+        let Some(end) = dims.iter().rposition(|d| plain(d) && d.stride == Some(1)).map(|i| i + 1) else {
+            return vec![];
+        };
+        let (mut begin, mut whole) = (end - 1, dims[end - 1].extent);
+        while begin > 0 && plain(&dims[begin - 1]) && dims[begin - 1].stride == Some(whole) {
+            begin -= 1;
+            whole *= dims[begin].extent;
+        }
+        if whole % lanes == 0 { vec![begin..end] } else { vec![] }
     }
 
     /// Every single opt that is legal now, with the usual sizes.
