@@ -189,16 +189,28 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Copies along at most two axes other than the lane axis.
     fn tiles(&self, lane: u32) -> Vec<Vec<(u32, usize)>> {
-        let factors = |n: usize| (2..=n.min(LONGEST)).filter(move |f| n.is_multiple_of(*f));
+        // where only a prime or two divides, rows are read again
+        let rows = |o: u32| {
+            let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
+            moving.all(|x| !x.is_gated && x.steps.step(o).is_some_and(|s| s.abs() > 8))
+        };
+        let factors = |(o, n): (u32, usize)| -> Vec<usize> {
+            let exact: Vec<usize> = (2..=n.min(LONGEST)).filter(|f| n.is_multiple_of(*f)).collect();
+            match exact.last() {
+                Some(4..) => exact,
+                _ if n > LONGEST && rows(o) => exact.into_iter().chain(5..=8).collect(),
+                _ => exact,
+            }
+        };
         let axes: Vec<_> = (self.outputs.iter())
             .filter(|(o, _)| *o != lane && self.is_shared(*o) && self.is_fixed(*o))
             .collect();
         let mut all = vec![];
         for (i, a) in axes.iter().enumerate() {
-            for f in factors(a.1) {
+            for f in factors(**a) {
                 all.push(vec![(a.0, f)]);
                 for b in &axes[i + 1..] {
-                    all.extend(factors(b.1).map(|g| vec![(a.0, f), (b.0, g)]));
+                    all.extend(factors(**b).into_iter().map(|g| vec![(a.0, f), (b.0, g)]));
                 }
             }
         }
@@ -253,6 +265,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let padded = self.size(c.lane).div_ceil(lanes * c.vectors) * lanes * c.vectors;
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
         let all = all / self.size(c.lane) as f64 * padded as f64;
+        let more =
+            |t: &(u32, usize)| self.size(t.0).div_ceil(t.1) as f64 * t.1 as f64 / self.size(t.0) as f64;
+        let all = all * c.tile.iter().map(more).product::<f64>();
         let rounds = all / (results * lanes) as f64;
         let panel = depth * (vectors * lanes * 4) as f64;
         let far =
@@ -321,6 +336,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
         }
         for (origin, n) in &c.tile {
             let axis = self.find(*origin, AxisKind::Global)?;
+            if !self.size(*origin).is_multiple_of(*n) {
+                self.take(Opt::Pad { axis, n: *n })?;
+            }
             self.split(axis, *n, AxisKind::Upcast)?;
         }
         self.unroll(c)?;

@@ -648,7 +648,10 @@ impl<'a> Plan<'a> {
                 (*id, Replacement { value: substitute_open(&p.value, &last), ranges: mine.collect() })
             })
             .collect();
-        let nodes = ranges::replace(&self.ast, &map, |old, new| mask(old, new, &gates));
+        let clamped = self.clamped(&last);
+        let nodes = ranges::replace(&self.ast, &map, |old, new| {
+            mask(old, self.clamp(old, new, &map, &clamped), &gates, &clamped)
+        });
         let mut sink = nodes[&self.ast].clone();
         let mut next = self.axes.len() as u32;
         let mut staged: FxHashMap<UOp, UOp> = FxHashMap::default();
@@ -751,6 +754,49 @@ impl<'a> Plan<'a> {
             sink = lowering.lower(&sink, &reduce, chosen.operands.map(load));
         }
         Ok(sink)
+    }
+
+    /// What stands for a padded axis in a load of rows: the last row again where there is none. Its results are not
+    /// stored, and a load in the innermost loop needs no gate. Not along vectors, which must stay side by side.
+    fn clamped(&self, last: &FxHashMap<u32, UOp>) -> FxHashMap<u32, UOp> {
+        let most = self.target.lanes(frit_uop::DType::F32);
+        let is_vector = |a: &Axis| a.kind == AxisKind::Upcast && a.size() == Some(most);
+        let rows = |id: &u32| {
+            let mut mine = self.axes.iter().filter(|a| a.origin == *id).peekable();
+            mine.peek().is_some()
+                && mine.all(|a| {
+                    !is_vector(a)
+                        && !matches!(a.kind, AxisKind::Reduce | AxisKind::Unroll | AxisKind::GroupReduce)
+                })
+        };
+        let end = |p: &Part| &p.origin.src[0] + -1;
+        self.parts
+            .iter()
+            .filter(|(id, p)| p.gate.is_some() && self.target.grid.is_none() && rows(id))
+            .map(|(id, p)| (*id, substitute_open(&p.value, last).bin(Alu::Min, &end(p))))
+            .collect()
+    }
+
+    /// A load that is rebuilt, with its clamped ranges in its index.
+    fn clamp(
+        &self,
+        old: &UOp,
+        new: UOp,
+        map: &FxHashMap<u32, Replacement>,
+        clamped: &FxHashMap<u32, UOp>,
+    ) -> UOp {
+        let Some((_, idx)) = address(old).filter(|_| old.op == Op::Load) else { return new };
+        if !idx.ranges.iter().any(|id| is_clamped(idx, *id, clamped)) {
+            return new;
+        }
+        let value = |id: &u32| match is_clamped(idx, *id, clamped) {
+            true => clamped[id].clone(),
+            false => map[id].value.clone(),
+        };
+        let values: FxHashMap<u32, UOp> = idx.ranges.iter().map(|id| (*id, value(id))).collect();
+        let mut src = new.src.clone();
+        src[0] = src[0].with_src(smallvec![src[0].src[0].clone(), substitute_open(idx, &values)]);
+        new.with_src(src)
     }
 
     /// Where a tile has vectors last along which the load is not contiguous: the dimensions before them that are one run
@@ -885,15 +931,21 @@ fn in_order_of_memory(value: UOp, fill: &mut [UOp]) -> UOp {
 }
 
 /// Keep a rebuilt node from touching or counting what padding added.
-fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>) -> UOp {
+fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>, clamped: &FxHashMap<u32, UOp>) -> UOp {
     if gates.is_empty() {
         return new;
     }
     let all = |ids: &[u32]| ids.iter().filter_map(|id| gates.get(id)).cloned().reduce(|a, b| a.and_(&b));
     match old.op {
         Op::Load | Op::Store if address(old).is_some() => {
-            let ids = if old.op == Op::Load { &old.src[0].src[1].ranges } else { &old.ranges };
-            let Some(gate) = all(ids) else { return new };
+            let ids: SmallVec<[u32; 6]> = match old.op {
+                Op::Load => {
+                    let idx = &old.src[0].src[1];
+                    idx.ranges.iter().copied().filter(|id| !is_clamped(idx, *id, clamped)).collect()
+                }
+                _ => old.ranges.iter().copied().collect(),
+            };
+            let Some(gate) = all(&ids) else { return new };
             let mut src = new.src.clone();
             let idx = gate.select(&src[0].src[1], &UOp::invalid());
             src[0] = src[0].with_src(smallvec![src[0].src[0].clone(), idx]);
@@ -914,6 +966,11 @@ fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>) -> UOp {
         }
         _ => new,
     }
+}
+
+/// Whether a load reads the last row again where padding has none, instead of nothing.
+fn is_clamped(idx: &UOp, id: u32, clamped: &FxHashMap<u32, UOp>) -> bool {
+    clamped.contains_key(&id) && coefficient(idx, id).is_some_and(|c| c.abs() > 1)
 }
 
 /// Whether a value is zero where the loads that move with a range read nothing.
