@@ -761,18 +761,15 @@ impl<'a> Plan<'a> {
     fn clamped(&self, last: &FxHashMap<u32, UOp>) -> FxHashMap<u32, UOp> {
         let most = self.target.lanes(frit_uop::DType::F32);
         let is_vector = |a: &Axis| a.kind == AxisKind::Upcast && a.size() == Some(most);
-        let rows = |id: &u32| {
-            let mut mine = self.axes.iter().filter(|a| a.origin == *id).peekable();
-            mine.peek().is_some()
-                && mine.all(|a| {
-                    !is_vector(a)
-                        && !matches!(a.kind, AxisKind::Reduce | AxisKind::Unroll | AxisKind::GroupReduce)
-                })
+        let rows = |id: &u32, p: &Part| {
+            let kind = p.origin.range_arg().map(|a| a.kind);
+            matches!(kind, Some(AxisKind::Global | AxisKind::Loop))
+                && !self.axes.iter().any(|a| a.origin == *id && is_vector(a))
         };
         let end = |p: &Part| &p.origin.src[0] + -1;
         self.parts
             .iter()
-            .filter(|(id, p)| p.gate.is_some() && self.target.grid.is_none() && rows(id))
+            .filter(|(id, p)| p.gate.is_some() && self.target.grid.is_none() && rows(id, p))
             .map(|(id, p)| (*id, substitute_open(&p.value, last).bin(Alu::Min, &end(p))))
             .collect()
     }
