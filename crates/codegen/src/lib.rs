@@ -19,11 +19,13 @@ pub mod lanes;
 pub mod linearise;
 pub mod matrix;
 pub mod opt;
+mod pad;
 pub mod ranges;
 pub mod reduce;
 pub mod shuffle;
 pub mod squares;
 pub mod stage;
+mod tiles;
 pub mod verify;
 pub mod widths;
 

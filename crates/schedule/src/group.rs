@@ -177,6 +177,7 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let mut loops = old.loops.clone();
     share_loops(&mut kernel, &mut loops);
+    kernel.ranges = old.kernel.ranges.clone();
     let part = Group::new(kernel, Loops::default());
     if !keep_apart(plan, old, &part) || !keep_apart(plan, &part, old) {
         return None;
