@@ -146,6 +146,30 @@ pub fn cases() -> Vec<Case> {
 
     add("matmul", matmul(16, 24, 20));
     add("odd matmul", matmul(5, 7, 9));
+    add("matmul of primes", matmul(17, 37, 19));
+    add("matmul of large primes", matmul(31, 101, 67));
+
+    // by its input: windows of a padded gradient, walked backwards through the weights
+    let (b, ci, y, x) = (global(2, 0), global(16, 1), global(10, 2), global(12, 3));
+    let (co, u, v) = (red(4, 4), red(3, 5), red(3, 6));
+    let (iy, ix) = (&y + &u - 2, &x + &v - 2);
+    let g = within(&iy, 0, 8).and_(&within(&ix, 0, 10));
+    let dy = buf(1, 2 * 4 * 80, F).at(&gated(&g, &(((&b * 4 + &co) * 8 + &iy) * 10 + &ix))).load();
+    let w = buf(2, 4 * 16 * 9, F).at(&((&co * 16 + &ci) * 9 + 8 - &u * 3 - &v)).load();
+    let dx = (&dy * &w).reduce(Alu::Add, [co, u, v]);
+    let at = ((&b * 16 + &ci) * 10 + &y) * 12 + &x;
+    add(
+        "convolution by its input",
+        UOp::sink([buf(0, 2 * 16 * 120, F).at(&at).store(&dx).end([b, ci, y, x])]),
+    );
+
+    // in steps of two: neighbours share one column
+    let (o, y, x, c_, u, v) = (global(16, 0), global(5, 1), global(6, 2), red(3, 3), red(3, 4), red(3, 5));
+    let i = buf(1, 3 * 11 * 13, F).at(&((&c_ * 11 + &y * 2 + &u) * 13 + &x * 2 + &v)).load();
+    let w = buf(2, 16 * 27, F).at(&(((&o * 3 + &c_) * 3 + &u) * 3 + &v)).load();
+    let s = (&i * &w).reduce(Alu::Add, [c_, u, v]);
+    let at = (&o * 5 + &y) * 6 + &x;
+    add("convolution in steps", UOp::sink([buf(0, 16 * 30, F).at(&at).store(&s).end([o, y, x])]));
     add("conv", conv(2, 3, 4, 6, 3));
 
     // argmax: the greatest of n - i where x is the maximum
