@@ -104,7 +104,7 @@ impl Select<'_> {
             return if at == 0 { x } else { self.upper(x, 64) };
         }
         let x = self.chunk(x, size, at / 16);
-        if at % 16 == 0 { x } else { self.v1i(t::PSRLDQ, Size::X, x, (at % 16) as i64) }
+        if at.is_multiple_of(16) { x } else { self.v1i(t::PSRLDQ, Size::X, x, (at % 16) as i64) }
     }
 
     /// Two registers, by one instruction or a few.
@@ -166,7 +166,7 @@ impl Select<'_> {
         if p.bytes * chunk != 16 || count < 2 {
             return None;
         }
-        let whole = |c: &[usize]| c[0] % chunk == 0 && c.windows(2).all(|w| w[1] == w[0] + 1);
+        let whole = |c: &[usize]| c[0].is_multiple_of(chunk) && c.windows(2).all(|w| w[1] == w[0] + 1);
         let chunks: Option<Vec<usize>> =
             p.from.chunks(chunk).map(|c| whole(c).then(|| c[0] / chunk)).collect();
         let ids = chunks?;
@@ -175,9 +175,9 @@ impl Select<'_> {
         let halves = (0..count).all(|i| same || (ids[i] >= count) == (i >= count / 2));
         let (code, imm) = match (p.size, self.isa) {
             (Size::Y, Isa::Avx2) => (exchange::IN_Y, ids[0] | ids[1] << 4),
-            (Size::Y, _) if halves => (exchange::IN_Y_WIDE, ids[0] % 2 | ids[1] % 2 << 1),
+            (Size::Y, _) if halves => (exchange::IN_Y_WIDE, (ids[0] % 2) | ((ids[1] % 2) << 1)),
             (Size::Z, _) if halves => {
-                (exchange::IN_Z, ids.iter().enumerate().map(|(i, id)| id % 4 << (2 * i)).sum())
+                (exchange::IN_Z, ids.iter().enumerate().map(|(i, id)| (id % 4) << (2 * i)).sum())
             }
             _ => return None,
         };
