@@ -296,7 +296,7 @@ impl Plan<'_> {
             begin -= 1;
             whole *= dims[begin].extent;
         }
-        if whole % lanes == 0 { vec![begin..end] } else { vec![] }
+        (whole % lanes == 0).then_some(begin..end).into_iter().collect()
     }
 }
 
