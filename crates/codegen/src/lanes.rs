@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! Load(p[i*4 + l])   ->  Load(p[i*4] x4)                     contiguous: one vector
-//! Load(p[l*4 + i])   ->  Stack(Load(p[i]), Load(p[i + 4]), …) each lane for itself
+//! Load(p[l*9 + i])   ->  Load(p[i] 4x1 by 9)                 a constant distance apart: one vector
+//! Load(p[q[l]])      ->  Stack(Load(p[q[0]]), Load(p[q[1]]), …) each lane for itself
 //! Reduce(x, l)       ->  x.0 + x.1 + …
 //! ```
 //!
@@ -19,6 +20,9 @@ use crate::{Ctx, Error, shuffle};
 use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
+
+/// Elements from one lane to the next that an address still reaches, for any vector.
+const FARTHEST: i64 = 1 << 22;
 
 /// The pass. Leaves no upcast range behind.
 pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
@@ -36,7 +40,8 @@ pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     let squares = squares::find(&order, &widths);
     let written =
         order.iter().filter(|n| n.op == Op::Store).filter_map(|n| Some(behind_after(address(n)?.0).clone()));
-    let mut v = Vectoriser { widths, squares, written: written.collect(), done: FxHashMap::default() };
+    let done = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
+    let mut v = Vectoriser { widths, squares, written: written.collect(), done };
     Ok(crate::simplify(&v.vector(sink)?))
 }
 
@@ -156,9 +161,9 @@ impl Vectoriser {
             }
             UOp::new(n.op, n.dtype, src, n.arg.clone())
         };
+        let wide = |v: UOp| if v.lanes() > 1 { v } else { UOp::stack((0..w).map(|_| v.clone())) };
         if let (Some(1), Some(rest), false) = (step, &rest, checked) {
-            let value = value.map(|v| if v.lanes() > 1 { v } else { UOp::stack((0..w).map(|_| v.clone())) });
-            return Ok(build(buf.at_lanes(rest, w), value, gate));
+            return Ok(build(buf.at_lanes(rest, w), value.map(wide), gate));
         }
         if let (Some(step @ 2..=4), Some(rest), false, None) = (step, &rest, checked, &value)
             && gate.as_ref().is_none_or(|g| g.lanes() == 1)
@@ -171,6 +176,14 @@ impl Vectoriser {
                 .map(|&s| build(buf.at_lanes(&rest.fold_add(&UOp::index(s as i64)), w), None, gate.clone()))
                 .collect();
             return Ok(shuffle::every(&vectors, step as usize));
+        }
+        // lanes that were made one by one are stored so
+        let is_apart = value.as_ref().is_some_and(|v| v.op == Op::Stack);
+        if let (Some(step), Some(rest), false, false) = (step, &rest, checked, is_apart)
+            && gate.as_ref().is_none_or(|g| g.lanes() == 1)
+            && (1..=FARTHEST).contains(&step.abs())
+        {
+            return Ok(build(buf.at_tile(rest, w, 1, step), value.map(wide), gate));
         }
         let lane = |v: &UOp, i: u32| if v.lanes() > 1 { v.lane(i) } else { v.clone() };
         let scattered = if rest.is_none() { Some(self.done[idx].clone()) } else { None };

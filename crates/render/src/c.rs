@@ -358,8 +358,8 @@ impl Writer<'_> {
             });
         }
         let per = self.part_lanes(elem, lanes);
-        if i.lanes > 1 {
-            return Ok(self.gather(n, &base, &i, gate, alt));
+        if let Some(places) = Self::places(&n.src[0], &base, &i) {
+            return Ok(self.gather(n, &places, gate, alt));
         }
         let mut parts = vec![];
         for k in 0..lanes / per {
@@ -391,12 +391,23 @@ impl Writer<'_> {
         // a byte that is not 0 is true
         if d == DType::Bool { format!("({})({text} != 0)", self.prelude.ty(DType::I8, per)) } else { text }
     }
+    /// Where each lane is, if they are not side by side.
+    fn places(address: &UOp, base: &str, i: &Val) -> Option<Vec<String>> {
+        let lanes = 0..address.lanes().max(i.lanes);
+        match address.arg {
+            _ if i.lanes > 1 => Some(lanes.map(|k| format!("{base}[{}]", i.lane(k))).collect()),
+            Arg::Tile { lanes: 1, stride, .. } => {
+                Some(lanes.map(|k| format!("({base} + {})[{}ll]", i.atom(0), k as i64 * stride)).collect())
+            }
+            _ => None,
+        }
+    }
     /// Lanes from places of their own.
-    fn gather(&mut self, n: &UOp, base: &str, i: &Val, gate: Option<Val>, alt: Option<Val>) -> Val {
+    fn gather(&mut self, n: &UOp, places: &[String], gate: Option<Val>, alt: Option<Val>) -> Val {
         let lanes = n.lanes();
         let elem = if n.dtype == DType::Bool { DType::I8 } else { n.dtype };
         let lane = |k: usize| {
-            let at = format!("{base}[{}]", i.lane(k));
+            let at = places[k].clone();
             let at = if n.dtype == DType::Bool { format!("-({at} != 0)") } else { at };
             match (&gate, &alt) {
                 (Some(g), Some(a)) => format!("{} ? {at} : {}", g.lane(k), a.lane(k)),
@@ -441,11 +452,11 @@ impl Writer<'_> {
         }
         let elem = if d == DType::Bool { DType::I8 } else { d };
         let v = self.operand_as(&value, elem, lanes)?;
-        if i.lanes > 1 {
-            for k in 0..lanes {
+        if let Some(places) = Self::places(&n.src[0], &base, &i) {
+            for (k, place) in places.iter().enumerate() {
                 let test = gate.as_ref().map_or(String::new(), |g| format!("if ({}) ", g.lane(k)));
                 let one = if d == DType::Bool { format!("{} & 1", v.lane(k)) } else { v.lane(k) };
-                self.line(format!("{test}{base}[{}] = {one};", i.lane(k)));
+                self.line(format!("{test}{place} = {one};"));
             }
             return Ok(());
         }

@@ -109,6 +109,24 @@ pub fn cases() -> Vec<Case> {
     let v = p(2) + p(3);
     add("steps of two and three", UOp::sink([buf(0, 40, F).at(&i).store(&v).end([i.clone()])]));
 
+    // lanes a constant distance apart, of every size, read and written, under a gate of all lanes too
+    for (name, d) in [
+        ("floats far apart", F),
+        ("doubles far apart", DType::F64),
+        ("bytes far apart", DType::U8),
+        ("halves far apart", DType::F16),
+        ("truths far apart", DType::Bool),
+    ] {
+        let (j, i) = (global(3, 0), global(32, 1));
+        let inside = j.lt(&UOp::index(2));
+        let read = buf(1, 32 * 9, d).at(&gated(&inside, &(&i * 9 + &j))).load();
+        let near = buf(2, 96, d).at(&(&j * 32 + &i)).load();
+        let v = if d == DType::Bool { read.or_(&near) } else { &read + &near };
+        let far = buf(0, 32 * 11, d).at(&gated(&inside, &(&i * 11 + &j * 3))).store(&v);
+        let side = buf(3, 96, d).at(&(&j * 32 + &i)).store(&v);
+        add(name, UOp::sink([far.end([j.clone(), i.clone()]), side.end([j, i])]));
+    }
+
     let (i, j) = (global(8, 0), global(6, 1));
     let x = buf(1, 48, F).at(&(&i * 6 + &j)).load() + &buf(2, 6, F).at(&j).load();
     let x = x.bin(Alu::Mul, &i.cast(F));

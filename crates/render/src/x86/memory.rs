@@ -6,6 +6,7 @@
 use super::build::r;
 use super::ir::{Base, Class, Cond, Def, Kind, Mem, Opd, Reg, Size};
 use super::select::{Key, Select, Val, is_real, register};
+use super::strided::stride;
 use super::table::{self as t, Row};
 use super::tile::is_tile;
 use crate::Error;
@@ -38,6 +39,9 @@ impl Select<'_> {
         self.check_lanes(n, lanes)?;
         if n.src[0].src.get(1).is_some_and(|i| i.lanes() > 1) {
             return self.gather(n).map(Some);
+        }
+        if let Some(stride) = stride(&n.src[0]) {
+            return self.load_strided(n, stride).map(Some);
         }
         let m = self.address(&n.src[0])?;
         if n.src.len() > 1 {
@@ -232,7 +236,7 @@ impl Select<'_> {
         Ok(if d == DType::Bool { self.truth_of_bytes(&v) } else { v })
     }
     /// What is read where the gate is false; truth values as bytes.
-    fn alternative(&mut self, alt: &UOp, d: DType, elem: DType, lanes: usize) -> Result<Val, Error> {
+    pub fn alternative(&mut self, alt: &UOp, d: DType, elem: DType, lanes: usize) -> Result<Val, Error> {
         if d == DType::Bool {
             if self.isa != Isa::Avx512 {
                 return self.vector_operand(alt, elem, lanes);
@@ -330,7 +334,7 @@ impl Select<'_> {
         Ok(Mem { index: Some((wide, index.dtype.size() as u8)), ..base })
     }
     /// Jump over what follows if a lane's gate is false.
-    fn gate_lane(&mut self, gate: Option<&UOp>, k: usize) -> Result<Option<u32>, Error> {
+    pub fn gate_lane(&mut self, gate: Option<&UOp>, k: usize) -> Result<Option<u32>, Error> {
         let Some(g) = gate else { return Ok(None) };
         let g = self.operand(g)?;
         let bit = self.lane_of(&g, k, DType::Bool);
@@ -339,7 +343,7 @@ impl Select<'_> {
         self.jump(Cond::Equal, skip);
         Ok(Some(skip))
     }
-    fn label_if(&mut self, label: Option<u32>) {
+    pub fn label_if(&mut self, label: Option<u32>) {
         if let Some(l) = label {
             self.label(l);
         }
@@ -364,6 +368,11 @@ impl Select<'_> {
         if n.src[0].src.get(1).is_some_and(|i| i.lanes() > 1) {
             return self.scatter(n, &value, gate.as_ref(), lanes);
         }
+        let elem = if d == DType::Bool { DType::I8 } else { d };
+        if let Some(stride) = stride(&n.src[0]) {
+            let v = self.stored(&value, d, elem, lanes)?;
+            return self.store_strided(n, stride, &v);
+        }
         let m = self.address(&n.src[0])?;
         if lanes == 1 {
             let x = self.scalar_operand(&value)?;
@@ -372,7 +381,6 @@ impl Select<'_> {
             self.label_if(skip);
             return Ok(());
         }
-        let elem = if d == DType::Bool { DType::I8 } else { d };
         let v = self.stored(&value, d, elem, lanes)?;
         let per = v.per_part();
         let bytes = per * elem.size();

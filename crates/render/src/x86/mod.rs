@@ -32,6 +32,7 @@ mod scalar;
 mod select;
 mod shape;
 mod shuffle;
+mod strided;
 mod table;
 mod tile;
 mod truth;

@@ -114,6 +114,15 @@ rows! {
     PMASKMOVQ    = vex(VEX_Vpmaskmovq_xmm_xmm_m128);
     PMASKMOVD_TO = vex(VEX_Vpmaskmovd_m128_xmm_xmm);
     PMASKMOVQ_TO = vex(VEX_Vpmaskmovq_m128_xmm_xmm);
+    // one element from memory into a lane, and from a lane to memory
+    PINSRB    = each(INVALID, VEX_Vpinsrb_xmm_xmm_r32m8_imm8, EVEX_Vpinsrb_xmm_xmm_r32m8_imm8);
+    PINSRW    = each(INVALID, VEX_Vpinsrw_xmm_xmm_r32m16_imm8, EVEX_Vpinsrw_xmm_xmm_r32m16_imm8);
+    PINSRD    = each(INVALID, VEX_Vpinsrd_xmm_xmm_rm32_imm8, EVEX_Vpinsrd_xmm_xmm_rm32_imm8);
+    PINSRQ    = each(INVALID, VEX_Vpinsrq_xmm_xmm_rm64_imm8, EVEX_Vpinsrq_xmm_xmm_rm64_imm8);
+    PEXTRB_TO = each(INVALID, VEX_Vpextrb_r32m8_xmm_imm8, EVEX_Vpextrb_r32m8_xmm_imm8);
+    PEXTRW_TO = each(INVALID, VEX_Vpextrw_r32m16_xmm_imm8, EVEX_Vpextrw_r32m16_xmm_imm8);
+    PEXTRD_TO = each(INVALID, VEX_Vpextrd_rm32_xmm_imm8, EVEX_Vpextrd_rm32_xmm_imm8);
+    PEXTRQ_TO = each(INVALID, VEX_Vpextrq_rm64_xmm_imm8, EVEX_Vpextrq_rm64_xmm_imm8);
     // one element everywhere, from memory or a vector register
     PBROADCASTB  = five(VEX_Vpbroadcastb_xmm_xmmm8);
     PBROADCASTW  = five(VEX_Vpbroadcastw_xmm_xmmm16);

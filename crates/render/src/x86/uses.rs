@@ -1,6 +1,7 @@
 //! Who uses what where, found in one walk before selection.
 
 use super::select::{is_real, register, sized};
+use super::strided::stride;
 use frit_abi::Target;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, Linear, Op, Step, UOp};
@@ -200,7 +201,11 @@ impl Uses {
         for (at, step) in steps.iter().enumerate() {
             let Step::Do(n) = step else { continue };
             let plain = n.op == Op::Load && n.src.len() == 1 && n.arg == Arg::None && register(n).is_none();
-            if !plain || n.src[0].op != Op::Index || n.src[0].src[1].lanes() > 1 {
+            if !plain
+                || n.src[0].op != Op::Index
+                || n.src[0].src[1].lanes() > 1
+                || stride(&n.src[0]).is_some()
+            {
                 continue;
             }
             let Some((_, users)) = self.of.get(n) else { continue };
