@@ -12,6 +12,7 @@ pub fn verify(linear: &Linear, target: &Target) -> Result<(), Error> {
     // values in scope, and for each open loop what was computed in it
     let mut scope: FxHashSet<UOp> = FxHashSet::default();
     let mut open: Vec<(UOp, Vec<UOp>)> = vec![];
+    // stores and barriers that are done, and loops that are
     let mut effects: FxHashSet<UOp> = FxHashSet::default();
     for step in &linear.steps {
         match step {
@@ -27,6 +28,7 @@ pub fn verify(linear: &Linear, target: &Target) -> Result<(), Error> {
             Step::Close(r) => match open.pop() {
                 Some((o, inside)) if o == *r => {
                     scope.remove(r);
+                    effects.insert(r.clone());
                     inside.iter().for_each(|v| _ = scope.remove(v));
                 }
                 _ => return fail(r, "is closed but not the innermost open range"),
@@ -70,7 +72,7 @@ fn available(n: &UOp, scope: &FxHashSet<UOp>, effects: &FxHashSet<UOp>) -> Resul
             Op::Special | Op::After | Op::End | Op::Sink | Op::Index => stack.extend(n.src.iter()),
             Op::Store | Op::Barrier if effects.contains(n) => {}
             // a range among deps only says where; once its loop is closed it may still be named
-            Op::Range if scope.contains(n) || effects.iter().any(|e| e.any(|m| m == n)) => {}
+            Op::Range if scope.contains(n) || effects.contains(n) => {}
             _ if scope.contains(n) => {}
             _ => return Err(n.clone()),
         }
