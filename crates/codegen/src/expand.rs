@@ -52,7 +52,8 @@ pub fn expand(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if extents.is_empty() && !order.iter().any(|n| n.op == Op::Reduce) {
         return Ok(sink.clone());
     }
-    let mut e = Expander { extents, copies: FxHashMap::default() };
+    let copies = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
+    let mut e = Expander { extents, copies };
     for n in &order {
         let c = e.copy(n, &lanes)?;
         e.copies.insert(n.clone(), c);

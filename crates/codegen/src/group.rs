@@ -12,10 +12,13 @@ use rustc_hash::FxHashMap;
 
 /// The pass. Leaves no reduce over hardware ids behind.
 pub fn group(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+    if ctx.target.grid.is_none() {
+        return Ok(sink.clone()); // no blocks
+    }
+    let is_group = |n: &&UOp| n.op == Op::Reduce && n.src[1..].iter().any(|r| r.op == Op::Special);
     let mut sink = sink.clone();
     loop {
         let order = sink.toposort();
-        let is_group = |n: &&UOp| n.op == Op::Reduce && n.src[1..].iter().any(|r| r.op == Op::Special);
         // those with no other below them; they all stand before the same barrier if their lanes and loops agree
         let mut above: FxHashMap<&UOp, bool> = FxHashMap::default();
         for n in &order {

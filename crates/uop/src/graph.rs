@@ -69,6 +69,9 @@ impl UOp {
     }
 }
 
+/// Nodes of a small graph: room that is made at once.
+const FEW: usize = 128;
+
 /// Every node below the roots, sources before users, in a deterministic order.
 pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
     sort_by(roots, |n| &n.src)
@@ -80,14 +83,16 @@ pub fn toposort_outside(roots: &[UOp]) -> Vec<UOp> {
 }
 
 fn sort_by(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
-    let (mut order, mut seen) = (vec![], FxHashSet::default());
+    // by address: a table that grows need not look at its nodes again
+    let mut seen: FxHashSet<usize> = FxHashSet::with_capacity_and_hasher(FEW, Default::default());
+    let mut order = Vec::with_capacity(FEW);
     let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
     while let Some((n, expanded)) = stack.pop() {
         if expanded {
             order.push(n.clone());
-        } else if seen.insert(n) {
+        } else if seen.insert(n.address()) {
             stack.push((n, true));
-            stack.extend(below(n).iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
+            stack.extend(below(n).iter().rev().filter(|s| !seen.contains(&s.address())).map(|s| (s, false)));
         }
     }
     order

@@ -184,6 +184,14 @@ pub fn device_name(number: u16) -> Option<Arc<str>> {
     DEVICES.read().unwrap_or_else(|e| e.into_inner()).get((number as usize).checked_sub(1)?).cloned()
 }
 
+/// A product of bounds, in one multiplication where they fit 64 bits.
+fn product(a: i128, b: i128) -> i128 {
+    match (i64::try_from(a), i64::try_from(b)) {
+        (Ok(a), Ok(b)) => a as i128 * b as i128,
+        _ => a.saturating_mul(b),
+    }
+}
+
 /// Least and greatest value of an integer or bool node.
 pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
     let Some(whole) = dtype.int_range() else { return (0, 0) };
@@ -221,7 +229,7 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
         (Op::Add, _) => (x.0 + y.0, x.1 + y.1),
         (Op::Sub, _) => (x.0 - y.1, x.1 - y.0),
         (Op::Neg, _) if dtype != DType::Bool => (-x.1, -x.0),
-        (Op::Mul, _) => corners(&|a, b| a.saturating_mul(b)),
+        (Op::Mul, _) => corners(&product),
         (Op::Max, _) => (x.0.max(y.0), x.1.max(y.1)),
         (Op::Min, _) => (x.0.min(y.0), x.1.min(y.1)),
         (Op::Idiv, _) if y.0 > 0 => corners(&|a, b| a.div_euclid(b)),
@@ -252,7 +260,7 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
             corners(&|a, b| a.saturating_mul(1 << b))
         }
         (Op::MulAcc, _) if dtype != DType::Bool => {
-            let (m, z) = (corners(&|a, b| a.saturating_mul(b)), b(2));
+            let (m, z) = (corners(&product), b(2));
             (m.0.saturating_add(z.0), m.1.saturating_add(z.1))
         }
         (Op::Shr, _) if dtype != DType::Bool && x.0 >= 0 && y.0 >= 0 => {

@@ -107,12 +107,12 @@ fn find(
     found
 }
 
-/// Sets of two nodes each in a thread's memory of the nodes it met last.
+/// Sets of two nodes each in a thread's memory of the nodes it met again last.
 const RECENT: usize = 4096;
 type Recent = Vec<[(u64, Weak<Node>); 2]>;
 
 thread_local! {
-    /// The nodes this thread met last. A hit here takes no lock and writes nothing that other threads read, so threads
+    /// The nodes this thread met again last. A hit here takes no lock and writes nothing that other threads read, so threads
     /// that work on graphs of their own do not slow each other. Weak, so it keeps no node alive, only the bytes of a
     /// few dead ones.
     static MET: RefCell<Recent> = const { RefCell::new(Vec::new()) };
@@ -225,9 +225,8 @@ impl UOp {
         }
         table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
         drop(table);
-        let node = UOp(node);
-        remember(&node);
-        node
+        // not remembered: most nodes are never asked for again, and would displace those that are
+        UOp(node)
     }
     /// A hash of the structure, the same in every process (buffers count by identity).
     pub fn structural_hash(&self) -> u64 {
