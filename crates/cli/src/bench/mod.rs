@@ -120,6 +120,16 @@ fn time(mut step: impl FnMut() -> Result<()>) -> Result<Line> {
     Ok(Line::new(times[times.len() / 2].as_secs_f64() * 1e3).with("first_s", first.as_secs_f64()))
 }
 
+/// Time `f` as programs run it that do it often: recorded as a Jit by the second call, replayed from the third on.
+fn captured<I, O>(inputs: I, f: impl FnMut(I) -> Result<O> + Send + 'static) -> Result<Line>
+where
+    I: Bundle + Clone,
+    O: Bundle,
+{
+    let step = Jit::new(f);
+    time(|| step.call(inputs.clone()).map(|_| ()))
+}
+
 /// Peak megabytes the device's allocator handed out while `f` ran.
 fn peak_mb(before: usize) -> Result<f64> {
     let device = frit::engine::default_device().map_err(|e| Error::new("bench", e.to_string()))?;

@@ -1,6 +1,6 @@
 //! Single operations.
 
-use super::{Bench, Line, time};
+use super::{Bench, Line, captured};
 use frit::*;
 
 /// A tensor of random floats in memory.
@@ -10,29 +10,29 @@ fn randn(dims: &[usize]) -> Result<Tensor> {
     Ok(t)
 }
 
-fn compute(t: Tensor) -> Result<()> {
-    t.realize().map(|_| ())
-}
-
 /// Bytes per second of a copy of 64 Mi bytes, measured now, to compare memory-bound work with.
 fn copy_gbps() -> Result<f64> {
     let x = randn(&[16 << 20])?;
-    let line = time(|| compute(x.clone() + 0.0))?;
+    let line = captured(x, |x| Ok(x + 0.0))?;
     Ok(2.0 * 4.0 * (16 << 20) as f64 / line.ms / 1e6)
 }
 
 fn gemm(m: usize, k: usize, n: usize, dtype: DType) -> Result<Line> {
     let (a, b) = (randn(&[m, k])?.cast(dtype), randn(&[k, n])?.cast(dtype));
     Tensor::realize_all(&[&a, &b])?;
-    let line = time(|| compute(a.matmul(&b)))?;
+    let line = captured((a, b), |(a, b)| Ok(a.matmul(&b)))?;
     let gflops = 2.0 * (m * k * n) as f64 / line.ms / 1e6;
     Ok(line.with("gflops", gflops))
 }
 
 /// Memory-bound work that must move `bytes`.
-fn moving(bytes: f64, step: impl FnMut() -> Result<()>) -> Result<Line> {
+fn moving<I: Bundle + Clone>(
+    bytes: f64,
+    inputs: I,
+    f: impl Fn(I) -> Tensor + Send + 'static,
+) -> Result<Line> {
     let copy = copy_gbps()?;
-    let line = time(step)?;
+    let line = captured(inputs, move |inputs| Ok(f(inputs)))?;
     let gbps = bytes / line.ms / 1e6;
     Ok(line.with("gbps", gbps).with("of_copy", gbps / copy))
 }
@@ -48,7 +48,7 @@ pub fn benches() -> Vec<Bench> {
     }
     v.push(Bench::new("gemm_f32_1024_transposed", || {
         let (a, b) = (randn(&[1024, 1024])?, randn(&[1024, 1024])?);
-        let line = time(|| compute(a.t().matmul(&b.t())))?;
+        let line = captured((a, b), |(a, b)| Ok(a.t().matmul(&b.t())))?;
         let gflops = 2.0 * 1024f64.powi(3) / line.ms / 1e6;
         Ok(line.with("gflops", gflops))
     }));
@@ -57,20 +57,20 @@ pub fn benches() -> Vec<Bench> {
     }
     v.push(Bench::new("gemv_f32_4096", || {
         let (a, b) = (randn(&[4096, 4096])?, randn(&[4096])?);
-        moving(4.0 * 4096.0 * 4096.0, || compute(a.matmul(&b)))
+        moving(4.0 * 4096.0 * 4096.0, (a, b), |(a, b)| a.matmul(&b))
     }));
     const M16: usize = 16 << 20;
     v.push(Bench::new("fused_elementwise_16m", || {
         let (x, y) = (randn(&[M16])?, randn(&[M16])?);
-        moving(12.0 * M16 as f64, || compute(x.sigmoid() * &y + &x))
+        moving(12.0 * M16 as f64, (x, y), |(x, y)| x.sigmoid() * y + x)
     }));
     v.push(Bench::new("exp_16m", || {
         let x = randn(&[M16])?;
-        moving(8.0 * M16 as f64, || compute(x.exp()))
+        moving(8.0 * M16 as f64, x, |x| x.exp())
     }));
     v.push(Bench::new("sum_16m", || {
         let x = randn(&[M16])?;
-        moving(4.0 * M16 as f64, || compute(x.sum(..)))
+        moving(4.0 * M16 as f64, x, |x| x.sum(..))
     }));
     type Row = fn(&Tensor) -> Tensor;
     let rows: [(&str, f64, Row); 5] = [
@@ -84,7 +84,7 @@ pub fn benches() -> Vec<Bench> {
         for n in [4096, 4095] {
             v.push(Bench::new(format!("{name}_{n}"), move || {
                 let z = randn(&[n, n])?;
-                moving(bytes * (n * n) as f64, || compute(f(&z)))
+                moving(bytes * (n * n) as f64, z, move |z| f(&z))
             }));
         }
     }
@@ -92,7 +92,7 @@ pub fn benches() -> Vec<Bench> {
         let table = randn(&[50257, 768])?;
         let idx = Tensor::randint(0, 50257, [1024]);
         idx.realize()?;
-        moving(8.0 * 1024.0 * 768.0, || compute(table.embedding(&idx)))
+        moving(8.0 * 1024.0 * 768.0, (table, idx), |(table, idx)| table.embedding(&idx))
     }));
     for (name, dims) in [
         ("sort_1024x1024", vec![1024, 1024]),
@@ -101,10 +101,7 @@ pub fn benches() -> Vec<Bench> {
     ] {
         v.push(Bench::new(name, move || {
             let x = randn(&dims)?;
-            time(|| {
-                let (values, places) = x.sort(-1, false);
-                Tensor::realize_all(&[&values, &places])
-            })
+            captured(x, |x| Ok(x.sort(-1, false)))
         }));
     }
     let convs: [(&str, [usize; 4], [usize; 4], Window); 5] = [
@@ -120,14 +117,17 @@ pub fn benches() -> Vec<Bench> {
             let y = x.conv2d(&weight, Some(&bias), window.clone());
             let flops = 2.0 * (y.numel()? * w[1] * w[2] * w[3]) as f64;
             drop(y);
-            let line = time(|| compute(x.conv2d(&weight, Some(&bias), window.clone())))?;
+            let window = window.clone();
+            let line = captured((x, weight, bias), move |(x, weight, bias)| {
+                Ok(x.conv2d(&weight, Some(&bias), window.clone()))
+            })?;
             let gflops = flops / line.ms / 1e6;
             Ok(line.with("gflops", gflops))
         }));
     }
     v.push(Bench::new("attention_8x512x64", || {
         let (q, k, val) = (randn(&[1, 8, 512, 64])?, randn(&[1, 8, 512, 64])?, randn(&[1, 8, 512, 64])?);
-        time(|| compute(q.scaled_dot_product_attention(&k, &val, None, true)))
+        captured((q, k, val), |(q, k, val)| Ok(q.scaled_dot_product_attention(&k, &val, None, true)))
     }));
     v
 }

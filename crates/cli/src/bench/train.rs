@@ -1,7 +1,7 @@
 //! Whole models: inference and training steps.
 
 use super::models::{GPT2, Mnist, Resnet50, Transformer};
-use super::{Bench, peak_mb, time};
+use super::{Bench, captured, peak_mb, time};
 use frit::nn::*;
 use frit::*;
 
@@ -23,10 +23,10 @@ fn mnist_step() -> Result<impl FnMut() -> Result<()>> {
     Ok(move || step.call((x.clone(), y.clone())).map(|_| ()))
 }
 
-fn forward(model: impl Fn(&Tensor) -> Tensor, dims: &[usize]) -> Result<super::Line> {
+fn forward(model: impl Fn(&Tensor) -> Tensor + Send + 'static, dims: &[usize]) -> Result<super::Line> {
     let x = Tensor::randn(dims);
     x.realize()?;
-    time(|| model(&x).realize().map(|_| ()))
+    captured(x, move |x| Ok(model(&x)))
 }
 
 /// The list.
@@ -46,17 +46,17 @@ pub fn benches() -> Vec<Bench> {
         Bench::new("gpt2_prefill_128", || {
             let model = Transformer::new(GPT2, false);
             model.realize_state()?;
-            forward(|x| model.forward(x), &[1, 128, GPT2.dim])
+            forward(move |x| model.forward(x), &[1, 128, GPT2.dim])
         }),
         Bench::new("gpt2_token_nocache", || {
             let model = Transformer::new(GPT2, false);
             model.realize_state()?;
-            forward(|x| model.forward(x), &[1, 1, GPT2.dim])
+            forward(move |x| model.forward(x), &[1, 1, GPT2.dim])
         }),
         Bench::new("resnet50_infer_bs1", || {
             let model = Resnet50::new();
             model.realize_state()?;
-            forward(|x| model.forward(x), &[1, 3, 224, 224])
+            forward(move |x| model.forward(x), &[1, 3, 224, 224])
         }),
     ]
 }
