@@ -15,6 +15,7 @@ pub mod expand;
 pub mod gates;
 pub mod group;
 pub mod heuristic;
+mod interleave;
 pub mod lanes;
 pub mod linearise;
 pub mod matrix;

@@ -5,6 +5,7 @@
 //! walk that computes things just before they are needed.
 
 use crate::access::{behind_after, slot};
+use crate::interleave::interleave;
 use crate::{Ctx, Error};
 use frit_uop::{Arg, Linear, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -65,7 +66,10 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     };
     order.connect();
     order.emit(ROOT)?;
-    let steps = std::mem::take(&mut order.steps);
+    let mut steps = std::mem::take(&mut order.steps);
+    if ctx.target.grid.is_none() && ctx.target.vector_bytes > 0 {
+        steps = interleave(steps, ctx.target.registers);
+    }
     describe(sink, &nodes, steps, ctx)
 }
 

@@ -159,6 +159,12 @@ impl Program {
         }
         let mut results: Vec<Memory> = vec![];
         for (output, uses) in self.parts.outputs.iter().zip(&self.patches[1]) {
+            // the last result's memory, when no one kept it
+            let last = uses.first().map(|&(step, arg)| &self.steps[step].buffers()[arg]);
+            if let Some(last) = last.filter(|m| m.holders() == uses.len() && m.len_bytes() == output.bytes) {
+                results.push(last.clone());
+                continue;
+            }
             let fresh = self.dev.alloc(output.bytes)?;
             for &(step, arg) in uses {
                 self.steps[step].set_buffer(arg, &fresh)?;

@@ -11,12 +11,13 @@
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
-use frit_uop::{Alu, UOp, rules};
+use frit_uop::{Alu, Op, UOp, rules};
 
 rules! { pub EXP(target: Target) for float;
     Exp(x) as n   if lacks(target, n)  => exp(x);
     Exp2(x) as n  if lacks(target, n)  => exp2(x);
     Expm1(x) as n if lacks(target, n)  => expm1(x);
+    Ldexp(x, y) as n if lacks(target, n) => ldexp(x, y);
 }
 
 /// `exp(r) = 1 + r + r^2 (…)` for `|r| <= ln2 / 2`.
@@ -93,10 +94,20 @@ const EXPM1_F64: [f64; 12] = [
 ];
 
 /// ln2 in two parts; the first has few enough bits that its product with any exponent is exact.
+fn ln2_parts(f: Real) -> (f64, f64) {
+    f.pick((0.693115234375, 3.194618329871446e-05), (0.6931471805601177, -1.7239444525614835e-13))
+}
+
+/// ln2 as a sum of two.
 pub fn ln2(f: Real) -> (UOp, UOp) {
-    let (hi, lo) =
-        f.pick((0.693115234375, 3.194618329871446e-05), (0.6931471805601177, -1.7239444525614835e-13));
+    let (hi, lo) = ln2_parts(f);
     (f.c(hi), f.c(lo))
+}
+
+/// -ln2 as a sum of two.
+fn minus_ln2(f: Real) -> (UOp, UOp) {
+    let (hi, lo) = ln2_parts(f);
+    (f.c(-hi), f.c(-lo))
 }
 
 /// The constant that rounds to an integer when added, and leaves it plus `offset` in the low bits.
@@ -116,10 +127,22 @@ fn power_of_two(f: Real, t: &UOp) -> UOp {
 
 /// `p * 2^n`, where `t` is n plus the rounder for two factors.
 pub fn scale(f: Real, p: &UOp, t: &UOp) -> UOp {
-    let bits = f.bits(t);
+    p.bin(Alu::Ldexp, &(t - two_factors(f)))
+}
+
+/// `x * 2^n` for a whole number n within twice the bias.
+fn ldexp(x: &UOp, n: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let magic = two_factors(f);
+    let t = match n.op {
+        // it comes from such a sum
+        Op::Sub if n.src[1] == magic => n.src[0].clone(),
+        _ => clamp(f, n, 2.0 * f.bias as f64 - 4.0) + magic,
+    };
+    let bits = f.bits(&t);
     let half = bits.bin(Alu::Shr, &f.i(1));
     let power = |e: &UOp| f.float(&e.bin(Alu::Shl, &f.i(f.man)));
-    p * power(&half) * power(&(bits - half))
+    Some(x * power(&half) * power(&(bits - half)))
 }
 
 /// `x` between bounds beyond which the result is 0 or infinite anyway; NaN stays.
@@ -130,11 +153,11 @@ fn clamp(f: Real, x: &UOp, bound: f64) -> UOp {
 fn exp(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let x = clamp(f, x, bound(f));
-    let (ln2_hi, ln2_lo) = ln2(f);
+    let (minus_hi, minus_lo) = minus_ln2(f);
     let magic = two_factors(f);
     let t = fma(&x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = magic - &t; // minus n
-    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, &x));
+    let n = &t - magic;
+    let r = fma(&n, &minus_lo, &fma(&n, &minus_hi, &x));
     let p = f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..]));
     Some(scale(f, &p, &t))
 }
@@ -156,20 +179,20 @@ fn exp2(x: &UOp) -> Option<UOp> {
 
 /// `exp(x)` for x so small, of either sign, that the result is a normal number.
 pub fn exp_within(f: Real, x: &UOp) -> UOp {
-    let (ln2_hi, ln2_lo) = ln2(f);
+    let (minus_hi, minus_lo) = minus_ln2(f);
     let magic = rounder(f, f.bias);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = magic - &t;
-    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, x));
+    let n = &t - magic;
+    let r = fma(&n, &minus_lo, &fma(&n, &minus_hi, x));
     f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..])) * power_of_two(f, &t)
 }
 
 /// x as n ln2 + r: n plus the rounder, r, and `exp(r) - 1 - r`, with what rounding r lost in it.
 fn reduce(f: Real, x: &UOp, magic: &UOp) -> (UOp, UOp, UOp) {
-    let (ln2_hi, ln2_lo) = ln2(f);
+    let (minus_hi, minus_lo) = minus_ln2(f);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), magic);
-    let n = magic - &t; // minus n
-    let Pair(r, low) = Pair::sum(&fma(&n, &ln2_hi, x), &(n * ln2_lo));
+    let n = &t - magic;
+    let Pair(r, low) = Pair::sum(&fma(&n, &minus_hi, x), &(n * minus_lo));
     let p = f.poly(&r, f.pick(&EXPM1_F32[..], &EXPM1_F64[..]));
     let tail = fma(&(&r * &r), &p, &fma(&low, &r, &low));
     (t, r, tail)
@@ -188,6 +211,18 @@ pub fn exp_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     let (t, r, tail) = reduce(f, x, &two_factors(f));
     let Pair(high, low) = Pair::sum(&f.c(1.0), &r);
     (t, Pair::sum(&high, &(low + tail)))
+}
+
+/// `exp(x)` as `2^n` times a pair whose first part is rounded once and whose second is not much wrong: n plus the
+/// rounder for [`scale`], and the pair. Half of the steps of [`exp_pair`].
+pub fn exp_near_pair(f: Real, x: &UOp) -> (UOp, Pair) {
+    let (minus_hi, minus_lo) = minus_ln2(f);
+    let magic = two_factors(f);
+    let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
+    let n = &t - magic;
+    let r = fma(&n, &minus_lo, &fma(&n, &minus_hi, x));
+    let p = f.poly(&r, f.pick(&EXP_F32[2..], &EXP_F64[2..]));
+    (t, Pair::sum(&f.c(1.0), &fma(&(&r * &r), &p, &r)))
 }
 
 fn expm1(x: &UOp) -> Option<UOp> {

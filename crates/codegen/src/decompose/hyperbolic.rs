@@ -7,7 +7,7 @@
 //! The exponential is a pair where its rounding would count. Odd functions are computed of the magnitude and given the
 //! sign, so that zeros keep theirs.
 
-use super::exp::{exp_pair, exp_within, scale};
+use super::exp::{exp_near_pair, exp_pair, exp_within, scale};
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
@@ -113,17 +113,17 @@ fn tanh(x: &UOp) -> Option<UOp> {
 /// `1 / (1 + e)` or `e / (1 + e)` with `e = exp(-|x|)`, by one division and a correction of what it left.
 fn sigmoid(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
-    let one = f.c(1.0);
-    let minus = f.abs(x).un(Alu::Neg).bin(Alu::Max, &f.c(f.pick(-110.0, -760.0)));
-    let (t, Pair(high, low)) = exp_pair(f, &minus);
+    let (one, minus_one) = (f.c(1.0), f.c(-1.0));
+    let minus = f.minus_abs(x).bin(Alu::Max, &f.c(f.pick(-110.0, -760.0)));
+    let (t, Pair(high, low)) = exp_near_pair(f, &minus);
     let (e, e_low) = (scale(f, &high, &t), scale(f, &low, &t));
-    let Pair(d, d_low) = Pair::sum(&one, &e);
-    let d_low = d_low + &e_low;
+    // the divisor negative, as the correction wants it
+    let d = &minus_one - &e;
+    let d_low = ((&minus_one - &d) - &e) - &e_low;
     let negative = x.lt(&f.c(0.0));
     let (over, over_low) = (negative.select(&e, &one), negative.select(&e_low, &f.c(0.0)));
-    let inverse = one.bin(Alu::Fdiv, &d);
+    let inverse = minus_one.bin(Alu::Fdiv, &d);
     let q = &over * &inverse;
-    let minus_q = q.un(Alu::Neg);
-    let rest = fma(&minus_q, &d, &over) + fma(&minus_q, &d_low, &over_low);
+    let rest = fma(&q, &d, &over) + fma(&q, &d_low, &over_low);
     Some(fma(&rest, &inverse, &q))
 }

@@ -55,6 +55,10 @@ impl Real {
     pub fn abs(self, x: &UOp) -> UOp {
         self.float(&self.bits(x).and_(&self.i(self.int_max())))
     }
+    /// The magnitude, negative.
+    pub fn minus_abs(self, x: &UOp) -> UOp {
+        self.float(&self.bits(x).or_(&self.i(-1 - self.int_max())))
+    }
     /// A magnitude with the sign of x (the sign bit, so of zeros too).
     pub fn with_sign_of(self, magnitude: &UOp, x: &UOp) -> UOp {
         let sign = self.bits(x).and_(&self.i(-1 - self.int_max()));
