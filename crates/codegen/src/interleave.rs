@@ -9,6 +9,7 @@
 //! hold. Only straight code is reordered; what is read still comes before what is written to the same memory.
 
 use crate::access::{address, behind_after};
+use crate::linearise::is_step;
 use frit_uop::{DType, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -121,7 +122,7 @@ impl<'a> Run<'a> {
             let alike = rest.iter().take_while(is_alike).count();
             let (kept, live) = self.pressure(&first.steps);
             let fit = registers.saturating_sub(kept) / live.max(1);
-            let (now, later) = rest.split_at(alike.min(fit).min(MOST).max(1));
+            let (now, later) = rest.split_at(alike.min(fit).clamp(1, MOST));
             groups.push(now);
             rest = later;
         }
@@ -190,7 +191,7 @@ fn reach<'a>(
 ) {
     if let Some(&i) = place.get(n) {
         out.push(i);
-    } else if matches!(n.op, Op::Index | Op::After | Op::End) {
+    } else if !is_step(n.op) {
         if !behind.contains_key(n) {
             let mut mine = Steps::new();
             for s in &n.src {

@@ -283,12 +283,7 @@ impl Order<'_> {
         let n = self.nodes.len();
         if item < n {
             let node = &self.nodes[item];
-            let is_step = node.op.is_elementwise()
-                || matches!(
-                    node.op,
-                    Op::Load | Op::Store | Op::Stack | Op::Lane | Op::Shuffle | Op::Matrix | Op::Barrier
-                );
-            if is_step {
+            if is_step(node.op) {
                 self.steps.push(Step::Do(node.clone()));
             }
             return Ok(());
@@ -299,6 +294,12 @@ impl Order<'_> {
         self.steps.push(Step::Close(range));
         Ok(())
     }
+}
+
+/// Whether something is done for such a node; what others are is written where they are used.
+pub(crate) fn is_step(op: Op) -> bool {
+    use Op::*;
+    op.is_elementwise() || matches!(op, Load | Store | Stack | Lane | Shuffle | Matrix | Barrier)
 }
 
 /// What an update of an accumulator adds to.

@@ -213,16 +213,19 @@ pub fn exp_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     (t, Pair::sum(&high, &(low + tail)))
 }
 
-/// `exp(x)` as `2^n` times a pair whose first part is rounded once and whose second is not much wrong: n plus the
-/// rounder for [`scale`], and the pair. Half of the steps of [`exp_pair`].
+/// [`exp_pair`] in two thirds of the steps: the second part has only a few digits right.
 pub fn exp_near_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     let (minus_hi, minus_lo) = minus_ln2(f);
     let magic = two_factors(f);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
     let n = &t - magic;
-    let r = fma(&n, &minus_lo, &fma(&n, &minus_hi, x));
+    let whole = fma(&n, &minus_hi, x);
+    let r = fma(&n, &minus_lo, &whole);
+    let lost = fma(&n, &minus_lo, &(whole - &r));
     let p = f.poly(&r, f.pick(&EXP_F32[2..], &EXP_F64[2..]));
-    (t, Pair::sum(&f.c(1.0), &fma(&(&r * &r), &p, &r)))
+    let Pair(high, low) = Pair::sum(&f.c(1.0), &fma(&(&r * &r), &p, &r));
+    let low = fma(&lost, &high, &low);
+    (t, Pair(high, low))
 }
 
 fn expm1(x: &UOp) -> Option<UOp> {
