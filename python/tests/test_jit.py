@@ -107,6 +107,11 @@ def test_another_shape_is_an_error_that_names_both():
     assert f(Tensor.zeros(2, 3)).sum().item() == 6
 
 
+def test_parts_of_one_size_are_inputs_of_one_kind():
+    x, f = Tensor.arange(12).float().realize(), TinyJit(lambda a: a.sum())
+    assert [f(x[i : i + 3]).item() for i in (0, 3, 6, 9, 0)] == [3, 12, 21, 30, 3]
+
+
 def test_reading_while_it_records_is_an_error():
     f = TinyJit(lambda x: x * x.sum().item())
     f(Tensor([1.0]))

@@ -424,6 +424,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         }
         let mut tensors = vec![];
         let form = inputs.take_apart(&mut tensors);
+        tensors.iter().try_for_each(own_memory)?;
         Tensor::realize_all(&tensors.iter().collect::<Vec<_>>())?;
         assign::compute_pending()?;
         let sizes = sizes.iter().map(|d| d.0.clone()).collect::<Result<Vec<UOp>>>()?;
@@ -566,6 +567,21 @@ impl State {
         let holders = holders(&node);
         Some(State { handle: Arc::downgrade(&t.0), node, holders })
     }
+}
+
+/// The start of larger memory becomes memory of its own, as any other part of it does when it is realised: so all parts
+/// of one size are inputs of one kind. A part whose size varies stays where it is.
+fn own_memory(t: &Tensor) -> Result<()> {
+    let value = t.uop()?;
+    let (mut n, mut part) = (&value, false);
+    while matches!(n.op, Op::Reshape | Op::Shrink) {
+        part |= n.op == Op::Shrink;
+        n = &n.src[0];
+    }
+    if part && n.op == Op::Buffer && value.shape().iter().all(|d| d.as_int().is_some()) {
+        t.replace(&t.contiguous());
+    }
+    Ok(())
 }
 
 fn nodes(tensors: &[Tensor]) -> Result<Vec<UOp>> {

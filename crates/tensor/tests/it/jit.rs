@@ -133,6 +133,17 @@ fn sizes_beside_the_inputs_take_their_new_values() {
 }
 
 #[test]
+fn parts_of_one_size_are_inputs_of_one_kind() {
+    let data = Tensor::arange(12).float().contiguous().realize().unwrap();
+    let jit = Jit::new(|x: Tensor| Ok(x.sum(..)));
+    for at in [0, 3, 6, 9, 0, 3] {
+        let sum = jit.call(data.at(at..at + 3)).unwrap();
+        assert_eq!(sum.item::<f32>().unwrap(), (3 * at + 3) as f32);
+    }
+    assert_eq!(jit.kernels().len(), 1);
+}
+
+#[test]
 fn another_signature_is_an_error_or_another_recording() {
     let jit = Jit::new(|x: Tensor| Ok(x + 1.0));
     jit.call(Tensor::zeros([2, 3])).unwrap();
