@@ -120,6 +120,11 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<(), Error> {
         }
         if expanded {
             match (n.op, &n.arg) {
+                // what no buffer ties to a device is computed there
+                (Op::Copy, frit_uop::Arg::Device(to)) if n.src[0].device().is_none() => {
+                    let there = realize_on(&[n.src[0].contiguous()], Some(to))?;
+                    there.into_iter().for_each(|value| n.set_realized(value));
+                }
                 (Op::Copy, frit_uop::Arg::Device(to)) => {
                     let bytes = crate::read(&n.src[0])?;
                     let len = bytes.len() / n.dtype.size();
