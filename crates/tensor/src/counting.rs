@@ -61,6 +61,52 @@ impl Tensor {
         inverse.check()?;
         Ok(Unique { inverse, ..u })
     }
+    /// The distinct slices along a dim, in the order of their elements; which one each slice is, and how often each
+    /// occurs. Computes how many there are. A slice with a NaN in it is like no other.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let u = Tensor::new([[2, 1], [1, 9], [2, 1]]).unique_along(0)?;
+    /// assert_eq!(u.values.to_vec::<i32>()?, [1, 9, 2, 1]);
+    /// assert_eq!(u.inverse.to_vec::<i32>()?, [1, 0, 1]);
+    /// assert_eq!(u.counts.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unique_along(&self, dim: isize) -> Result<Unique> {
+        let _c = call("unique");
+        let slices = self.movedim(dim, 0);
+        slices.check()?;
+        let n = slices.dims()?[0];
+        if slices.numel()? == 0 {
+            let none = Tensor::full_dtype([0], 0, DType::I32);
+            return match n {
+                0 => Ok(Unique { values: self.clone(), inverse: none.clone(), counts: none }),
+                _ => {
+                    fail!("unique", "slices of {} along dim {dim} have no elements to compare", self.shape())
+                }
+            };
+        }
+        // Each element as its place among the distinct ones; then pairs of places, pairs of those, until a slice is one
+        // number. The order of the elements stays.
+        let mut u = slices.reshape([n as isize, -1]).unique_all()?;
+        loop {
+            let (width, count) = (u.inverse.dims()?[1], u.values.numel()?);
+            if width == 1 {
+                let places = u.inverse.reshape([n]);
+                let one_of_each =
+                    Tensor::full_dtype([count], 0, DType::I32).scatter(0, &places, Tensor::arange(n));
+                return Ok(Unique {
+                    values: self.index_select(dim, &one_of_each),
+                    inverse: places,
+                    counts: u.counts,
+                });
+            }
+            let pairs =
+                u.inverse.long().pad(&[(0, 0), (0, (width % 2) as isize)], 0).reshape([n as isize, -1, 2]);
+            u = (pairs.select(2, 0) * count as i64 + pairs.select(2, 1)).unique_all()?;
+        }
+    }
     /// Runs of equal elements in row-major order, each run once. Computes how many there are.
     #[track_caller]
     pub fn unique_consecutive(&self) -> Result<Unique> {

@@ -429,7 +429,7 @@ pub(crate) fn sizes(op: &'static str, dims: &Dims) -> Result<smallvec::SmallVec<
     let d = dims.uops()?;
     match d.iter().find(|d| d.bounds.0 < 0) {
         Some(bad) => fail!(op, "size {} in {}", shape::show(bad), shape::show_all(&d)),
-        None => Ok(d),
+        None => shape::countable(op, &d).map(|()| d),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Moving elements without computing: the six movement ops and what is made of them.
 
 use crate::error::{Error, Result, call, fail, site};
-use crate::shape::{self, Axes, Dims, dim_as, dim_sub, factors, product, same, show, show_all};
+use crate::shape::{self, Axes, Dims, countable, dim_as, dim_sub, factors, product, same, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
 use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
@@ -127,6 +127,7 @@ impl Tensor {
             if let Some(bad) = to.iter().find(|d| d.as_int().is_some_and(|v| v < 0)) {
                 return fail!("expand", "size {} in {}", show(bad), show_all(&to));
             }
+            countable("expand", &to)?;
             Ok(expand_to(x, &to))
         })
     }

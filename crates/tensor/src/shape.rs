@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result, call, fail, fail_index};
 use frit_uop::{Alu, DType, Op, UOp};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -38,6 +39,20 @@ impl Dim {
     /// The greatest value it can have.
     pub fn max(&self) -> Result<i64> {
         Ok(self.0.as_ref().map_err(|e| e.clone())?.bounds.1 as i64)
+    }
+    /// The same size with its variables bound as they are in other sizes; those that are in none stay as they are.
+    pub fn rebound(&self, by: &[Dim]) -> Dim {
+        let binds = |u: &UOp| u.toposort().into_iter().filter(|n| n.op == Op::Bind).collect::<Vec<UOp>>();
+        let given: Vec<UOp> = by.iter().filter_map(|d| d.0.as_ref().ok()).flat_map(binds).collect();
+        Dim(self.0.clone().map(|u| {
+            let mut map = FxHashMap::default();
+            for old in binds(&u) {
+                if let Some(new) = given.iter().find(|g| g.src[0] == old.src[0]) {
+                    map.insert(old, new.clone());
+                }
+            }
+            u.substitute(&map)
+        }))
     }
     fn bin(op: &'static str, alu: Alu, a: Dim, b: Dim) -> Dim {
         let (a, b) = match (a.0, b.0) {
@@ -375,6 +390,15 @@ pub(crate) fn axis(op: &'static str, axis: isize, rank: usize) -> Result<usize> 
 
 // ---- dims as nodes
 
+/// Whether a tensor of these sizes has a number of elements at all.
+pub(crate) fn countable(op: &'static str, dims: &[UOp]) -> Result<()> {
+    let most = |n: i128, d: &UOp| n.checked_mul(d.bounds.1.max(0)).filter(|n| *n <= i64::MAX as i128);
+    match dims.iter().try_fold(1, most).is_none() && dims.iter().all(|d| d.bounds.1 != 0) {
+        true => fail!(op, "shape {} has more elements than can be counted", show_all(dims)),
+        false => Ok(()),
+    }
+}
+
 /// `a op b` on sizes, folded.
 pub(crate) fn dim_alu(alu: Alu, a: &UOp, b: &UOp) -> UOp {
     match (alu, a.as_int(), b.as_int()) {
@@ -390,6 +414,12 @@ pub(crate) fn dim_alu(alu: Alu, a: &UOp, b: &UOp) -> UOp {
             }
             if a.op == Op::Add && a.src[1] == *b {
                 return a.src[0].clone();
+            }
+            // x - (x + c), as a slice that begins a number before the end
+            if let (Op::Add, Some(c)) = (b.op, b.src.get(1).and_then(|c| c.as_int()))
+                && b.src[0] == *a
+            {
+                return UOp::index(-c);
             }
         }
         (Alu::Idiv, _, Some(1)) => return a.clone(),
