@@ -98,7 +98,8 @@ SPECIAL = {
 RESULTS = {
     "list[Tensor]": "gradient chunk tensor_split unbind broadcast_tensors meshgrid get_parameters schedule_step",
     "tuple[Tensor, ...]": "split nonzero_",
-    "tuple[Tensor, Tensor]": "sort topk var_mean std_mean qr kthvalue mode cummax cummin slogdet lu_factor",
+    "tuple[Tensor, Tensor]": "var_mean std_mean qr slogdet lu_factor",
+    "ValuesIndices": "sort topk kthvalue mode cummax cummin",
     "tuple[Tensor, Tensor, Tensor]": "svd",
     "Any": "tolist item numpy max_pool2d max_pool1d max_pool3d adaptive_max_pool2d unique sequential median nonzero"
     " __getattr__ __call__ size numel __get__ __reduce__ __array__ __dlpack__ fxn torch_load __wrapped__ max_ min_",
@@ -137,7 +138,6 @@ RESULT_OF = {
     "Tensor.__le__": TENSOR,
     "Tensor.__gt__": TENSOR,
     "Tensor.__ge__": TENSOR,
-    "Tensor.mode": "tuple[Tensor, Tensor]",
     "TinyJit.__get__": "Any",
     "LSTMCell.__call__": "tuple[Tensor, Tensor]",
     "RNN.__call__": "tuple[Tensor, Tensor]",
@@ -170,6 +170,13 @@ RESULT_OF = {
     "helpers.prod": "Any",
     "optim.clip_grad_norm_": "Tensor",
 }
+# What gives one thing or another.
+OVERLOADS = {
+    "Tensor.max": ("axis: Any = ..., keepdim: bool = ...", "*, dim: int, keepdim: bool = ..."),
+    "Tensor.min": ("axis: Any = ..., keepdim: bool = ...", "*, dim: int, keepdim: bool = ..."),
+    "Tensor.median": ("dim: None = ..., keepdim: bool = ...", "dim: int, keepdim: bool = ..."),
+    "Tensor.nanmedian": ("dim: None = ..., keepdim: bool = ...", "dim: int, keepdim: bool = ..."),
+}
 # Types of attributes that are set in Python.
 ATTRIBUTES = {
     "weight": TENSOR,
@@ -196,7 +203,7 @@ HEAD = '''# Written by python/make_stubs.py from the modules themselves; not to 
 {imports}
 '''
 IMPORTS = (
-    "import builtins\nimport os\nfrom typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar\n\n"
+    "import builtins\nimport os\nfrom typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, overload\n\n"
     'F = TypeVar("F", bound=Callable[..., Any])'
 )
 
@@ -228,6 +235,9 @@ OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshif
 
 def native_function(owner, name, o, fallback, indent):
     """A function of the part in Rust."""
+    if overloads := OVERLOADS.get(f"{owner}.{name}"):
+        forms = zip(overloads, (TENSOR, "ValuesIndices"))
+        return "\n".join(f"{indent}@overload\n{indent}def {name}(self, {args}) -> {to}: ..." for args, to in forms)
     try:
         parameters = inspect.signature(o).parameters.values()
     except (ValueError, TypeError):
@@ -275,8 +285,8 @@ def operators(indent):
 
 NEW = {
     "Tensor": "self, data: Any = ..., device: str | None = ..., dtype: DTypeLike = ..., requires_grad: bool | None = ...",
-    "Variable": "self, name: str, min_val: int, max_val: int, dtype: Any = ...",
-    "TinyJit": "self, fxn: Callable[..., Any], captured: Any = ..., prune: bool = ...",
+    "Variable": "self, name: str, min_val: int, max_val: int, dtype: Any = ..., multiple_of: int = ...",
+    "TinyJit": "self, fxn: Callable[..., Any] | None = ..., captured: Any = ..., prune: bool = ..., optimize: bool = ...",
 }
 
 
@@ -329,6 +339,8 @@ def native():
         o = getattr(_frit, name)
         if inspect.isclass(o) and issubclass(o, BaseException):
             lines += [f"class {name}({o.__base__.__name__}): ...", ""]
+        elif hasattr(o, "_fields"):
+            lines += [f"class {name}(NamedTuple):", *(f"    {field}: Tensor" for field in o._fields), ""]
         elif inspect.isclass(o):
             made = list(native_class(name, o))
             lines += [*(made if len(made) > 1 else [f"{made[0]} ..."]), ""]

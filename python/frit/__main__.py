@@ -29,6 +29,7 @@ def _training(device):
     w = Tensor([0.0], device=device)
     opt = nn.optim.SGD([w], lr=0.5)
     for _ in range(20):
+        opt.zero_grad()
         ((w - 3) * (w - 3)).sum().backward()
         opt.step()
     return abs(w.item() - 3) < 1e-3

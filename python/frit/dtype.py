@@ -31,6 +31,10 @@ class _DTypes:
     fp8_fnuz = (fp8e4m3fnuz, fp8e5m2fnuz)
     fp8s = fp8_ocp + fp8_fnuz
     floats = fp8s + (float16, bfloat16, float32, float64)
+    int8s = (uint8, int8)
+    int16s = (uint16, int16)
+    int32s = (uint32, int32)
+    int64s = (uint64, int64)
     uints = (uint8, uint16, uint32, uint64)
     sints = (int8, int16, int32, int64)
     ints = uints + sints

@@ -1,7 +1,7 @@
 # Written by python/make_stubs.py from the modules themselves; not to be edited.
 import builtins
 import os
-from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
@@ -46,6 +46,10 @@ class _DTypes:
     fp8_fnuz: tuple[DType, ...]
     fp8s: tuple[DType, ...]
     floats: tuple[DType, ...]
+    int8s: tuple[DType, ...]
+    int16s: tuple[DType, ...]
+    int32s: tuple[DType, ...]
+    int64s: tuple[DType, ...]
     uints: tuple[DType, ...]
     sints: tuple[DType, ...]
     ints: tuple[DType, ...]

@@ -8,7 +8,7 @@ from frit import _frit
 from frit._frit import Tensor
 from frit.device import Device
 
-__all__ = ["Context", "ContextVar", "GlobalCounters", "Timing", "colored", "getenv", "prod", "tqdm", "trange"]
+__all__ = ["Context", "ContextVar", "GlobalCounters", "Timing", "colored", "fetch", "getenv", "prod", "tqdm", "trange"]
 
 # Flags that change while a program runs, by the names people write, and the engine's.
 _ENGINE = {name: f"FRIT_{name}" for name in ("DEBUG", "BEAM", "BEAM_CHECK", "SPEC")}
@@ -173,6 +173,11 @@ class _Counters:
         """Bytes in use on the default device."""
         return Device.memory()[0]
 
+    @property
+    def mem_used_per_device(self):
+        """Bytes in use on each device that can be used here."""
+        return {name: Device.memory(name)[0] for name in Device.get_available_devices()}
+
     def __repr__(self):
         return f"<{self.kernel_count} kernels, {self.global_ops} ops, {self.global_mem} bytes, {self.mem_used} in use>"
 
@@ -210,6 +215,31 @@ def colored(st, color=None, background=False):
 def prod(x):
     """The product of numbers or sizes; 1 of none."""
     return functools.reduce(lambda a, b: a * b, x, 1)
+
+
+def fetch(url, name=None, subdir=None, gunzip=False, allow_caching=True):
+    """The file at an address, as a path: downloaded once into ~/.cache/frit/downloads and kept there."""
+    import gzip
+    import hashlib
+    import pathlib
+    import tempfile
+    import urllib.request
+
+    if url.startswith(("/", ".")):
+        return pathlib.Path(url)
+    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "frit/downloads"
+    mark = hashlib.sha256(url.encode()).hexdigest()[:32] + (".gunzip" if gunzip else "")
+    path = pathlib.Path(name) if name and os.path.isabs(name) else folder / (subdir or "") / (name or mark)
+    if allow_caching and path.is_file() and path.stat().st_size:
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        data = answer.read()
+    # whole or not at all, whoever else downloads it
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
+        out.write(gzip.decompress(data) if gunzip else data)
+    os.replace(out.name, path)
+    return path
 
 
 class tqdm:

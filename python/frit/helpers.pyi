@@ -1,7 +1,7 @@
 # Written by python/make_stubs.py from the modules themselves; not to be edited.
 import builtins
 import os
-from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
@@ -11,7 +11,7 @@ import time
 from frit import _frit
 from frit._frit import Tensor
 from frit.device import Device
-__all__ = ['Context', 'ContextVar', 'GlobalCounters', 'Timing', 'colored', 'getenv', 'prod', 'tqdm', 'trange']
+__all__ = ['Context', 'ContextVar', 'GlobalCounters', 'Timing', 'colored', 'fetch', 'getenv', 'prod', 'tqdm', 'trange']
 def getenv(key: Tensor, default: int = ...) -> Any: ...
 
 class ContextVar:
@@ -48,6 +48,8 @@ class _Counters:
     def global_ops(self) -> builtins.int: ...
     @property
     def mem_used(self) -> builtins.int: ...
+    @property
+    def mem_used_per_device(self) -> Any: ...
     def __repr__(self) -> str: ...
 GlobalCounters: _Counters
 
@@ -62,6 +64,7 @@ class Timing:
     def __exit__(self, *_: Any) -> None: ...
 def colored(st: Any, color: Any = ..., background: bool = ...) -> str: ...
 def prod(x: TensorLike) -> Any: ...
+def fetch(url: Any, name: str | None = ..., subdir: Any = ..., gunzip: bool = ..., allow_caching: bool = ...) -> Any: ...
 
 class tqdm:
     total: Any

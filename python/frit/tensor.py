@@ -45,6 +45,23 @@ Tensor.inference_mode = _Nothing
 Tensor.no_grad = False
 
 
+def _in_a_list(join):
+    """Tensors one by one, ``Tensor.cat(a, b)``, or in a list as torch takes them, ``Tensor.cat([a, b], 1)``."""
+
+    def joined(self, *args, dim=0):
+        if isinstance(self, (list, tuple)):
+            if args and isinstance(args[-1], int):
+                *args, dim = args
+            self, *args = (*self, *args)
+        return join(self, *args, dim=dim)
+
+    joined.__name__, joined.__qualname__, joined.__doc__ = join.__name__, join.__qualname__, join.__doc__
+    return joined
+
+
+Tensor.cat, Tensor.stack = _in_a_list(Tensor.cat), _in_a_list(Tensor.stack)
+Tensor.concat = Tensor.concatenate = Tensor.cat
+
 
 def _from_url(url, gunzip=False, **kwargs):
     """The bytes at an address (or of a file), as a vector of uint8."""
@@ -57,3 +74,23 @@ def _from_url(url, gunzip=False, **kwargs):
 
 
 Tensor.from_url = staticmethod(_from_url)
+
+
+def _shard(self, devices, axis=None):
+    """Spreads a tensor over several devices: not there yet."""
+    raise NotImplementedError("shard: a tensor lives on one device; spreading it over several is not there yet")
+
+
+def _custom_kernel(self, *lst, fxn, grad_fxn=None):
+    """Runs a kernel of your own: not there yet."""
+    raise NotImplementedError("custom_kernel: kernels written by hand are not there yet")
+
+
+def _hash(self):
+    """The hash of a tensor's bytes by tinygrad's own rule: not there."""
+    raise NotImplementedError("hash: use keccak() or blake3(), which are what other programs compute too")
+
+
+Tensor.shard = Tensor.shard_ = _shard
+Tensor.custom_kernel = _custom_kernel
+Tensor.hash = _hash

@@ -150,6 +150,21 @@ def test_variables_are_sizes():
     assert x.shape[0] == 3 and int(x.shape[0]) == 3 and x.sum().item() == 3
     with pytest.raises(RuntimeError):
         Variable("n", 1, 10).bind(11)
+    even = Variable("even", 0, 10, multiple_of=2)
+    assert even.bind(4) == 4
+    with pytest.raises(RuntimeError, match="not a multiple of 2"):
+        even.bind(3)
+
+
+def test_parts_of_what_has_a_variable_size():
+    n = Variable("n", 4, 10).bind(6)
+    x, plain = Tensor.arange(10)[:n], list(range(6))
+    for part in (slice(2), slice(1, None), slice(1, 3), slice(-2, None), slice(None, -1), slice(0, 4)):
+        assert x[part].tolist() == plain[part], part
+    assert x[0].item() == 0 and x[-1].item() == 5
+    assert Tensor.arange(20).reshape(2, 10)[:, :n][1, 1:3].tolist() == [11, 12]
+    with pytest.raises(RuntimeError, match="may leave size"):
+        x[:5]  # n may be 4
 
 
 def test_a_device_can_be_named():
@@ -181,3 +196,41 @@ def test_printing():
     assert repr(x).startswith("Tensor([[1. 2.]") and "float32" in repr(x)
     assert f"{Tensor(1.5):.2f}" == "1.50" and "<pre>" in x._repr_html_()
     assert "conv" in Tensor.conv2d.__doc__.lower() and "stride" in Tensor.conv2d.__text_signature__
+
+
+def test_the_device_is_usable_after_an_error():
+    x = Tensor([1.0, 2.0]).realize()
+    wrong = x[Tensor([0, 7])]
+    for _ in range(2):
+        with pytest.raises(IndexError, match="out of range"):
+            wrong.tolist()
+        assert (x * 2).tolist() == [2.0, 4.0]
+    written = Tensor.zeros(4).contiguous().realize()
+    with pytest.raises(IndexError):
+        written[Tensor([1, 9])] = 5.0
+        written.realize()
+    assert (x + 1).tolist() == [2.0, 3.0]
+    with pytest.raises((RuntimeError, MemoryError)):
+        Tensor.ones(1 << 45).contiguous().realize()
+    assert (x + 1).tolist() == [2.0, 3.0]
+    if "CUDA" not in Device.get_available_devices():
+        with pytest.raises(RuntimeError, match="CUDA"):
+            Tensor([1.0], device="CUDA").realize()
+    assert x.sum().item() == 3.0
+
+
+def test_sizes_and_numbers_that_cannot_be():
+    with pytest.raises(RuntimeError):
+        Tensor.zeros(2**62, 2**62)
+    with pytest.raises(RuntimeError):
+        Tensor.zeros(10**30)
+    with pytest.raises(RuntimeError):
+        Tensor([1, 10**30])
+    with pytest.raises(RuntimeError):
+        Tensor([1.0]) + 10**30 * 10**300
+    with pytest.raises(IndexError):
+        Tensor([1.0])[2**70]
+    assert Tensor([1.0, 2.0])[: 2**70].tolist() == [1.0, 2.0]
+    for bad in (float("nan"), Tensor([float("nan")]), np.array([np.nan])):
+        with pytest.raises(IndexError):
+            Tensor([1.0, 2.0])[bad]

@@ -1,6 +1,7 @@
 """TinyJit: replays give what plain calls give; structures, methods, sizes, pickles, threads."""
 
 import collections
+import dataclasses
 import gc
 import pickle
 import threading
@@ -201,6 +202,71 @@ def test_captured_ones_can_be_pickled():
         g(Tensor([1.0, 10.0]), 4)
     with pytest.raises(JitError):
         g(Tensor([1.0]), 3)
+
+
+class Plain:
+    """An object that is equal to nothing but itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    factor: int
+
+
+def times(x, options):
+    return x * getattr(options, "factor", 5)
+
+
+def test_objects_and_sizes_are_pickled_with_a_jit():
+    f, plain = TinyJit(times), Plain()
+    for _ in range(3):
+        f(Tensor([1, 2]), Options(3))
+        f(Tensor([1, 2]), plain)
+    g, same = pickle.loads(pickle.dumps((f, plain)))
+    assert g(Tensor([1, 2]), Options(3)).tolist() == [3, 6] and g(Tensor([1, 2]), same).tolist() == [5, 10]
+    for other in (Options(4), Plain()):
+        with pytest.raises(JitError):
+            g(Tensor([1, 2]), other)
+    n, x = Variable("n", 1, 10), Tensor.arange(10).realize()
+    upto = TinyJit(lambda t, k: t[:k].sum())
+    for i in (1, 2, 3):
+        upto(x, n.bind(i))
+    again = pickle.loads(pickle.dumps(upto))
+    assert [again(x, n.bind(i)).item() for i in (4, 9, 1)] == [6, 36, 0]
+
+
+def test_sizes_among_the_results_take_their_new_values():
+    n, x = Variable("n", 1, 10), Tensor.arange(10).realize()
+    f = TinyJit(lambda t, k: (t[:k].sum(), k + 1, t.shape[0]))
+    for i in range(1, 6):
+        total, after, length = f(x[: n.bind(i)], n.bind(i))
+        assert total.item() == sum(range(i)) and after == i + 1 and length == i
+    with pytest.raises(JitError, match="gives sizes back"):
+        pickle.dumps(f)
+
+
+@pytest.mark.parametrize("device", ["CPU", "INTERP"])
+def test_a_device_can_be_named_in_a_recording(device):
+    entered = []
+
+    @TinyJit
+    def f(x):
+        entered.append(1)
+        return x + Tensor.ones(2, device=x.device) + Tensor.arange(2, device=device).to(x.device)
+
+    for i in range(5):
+        assert f(Tensor([i, i], device=device)).tolist() == [i + 1, i + 2]
+    assert len(entered) == 2
+
+
+def test_options_of_the_decorator():
+    @TinyJit(prune=True)
+    def f(x):
+        return x + 1
+
+    assert [f(Tensor([i])).item() for i in range(4)] == [1, 2, 3, 4] and f.__name__ == "f"
+    with pytest.raises(TypeError):
+        TinyJit()(3)
 
 
 def test_objects_are_not_kept():

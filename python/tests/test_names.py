@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -113,6 +114,48 @@ def test_forms_of_other_libraries():
     assert Tensor.randint(0, 10, (2, 3)).shape == (2, 3)
     assert math.isclose(float(x.norm()), np.linalg.norm(x.numpy()), rel_tol=1e-6)
     assert [r.tolist() for r in x] == x.tolist() and int(x[0, 1]) == 5
+
+
+def test_values_and_places_have_names():
+    x = Tensor([[1.0, 5.0, 3.0], [4.0, 2.0, 6.0]])
+    for got, values, places in [
+        (x.max(dim=1), [5.0, 6.0], [1, 2]),
+        (x.min(dim=1, keepdim=True), [[1.0], [2.0]], [[0], [1]]),
+        (x.sort(), [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]], [[0, 2, 1], [1, 0, 2]]),
+        (x.topk(1), [[5.0], [6.0]], [[1], [2]]),
+        (x.kthvalue(2), [3.0, 4.0], [2, 0]),
+        (x.median(dim=1), [3.0, 4.0], [2, 0]),
+        (x.mode(dim=1), [1.0, 2.0], [0, 1]),
+        (x.cummax(1), [[1.0, 5.0, 5.0], [4.0, 4.0, 6.0]], [[0, 1, 1], [0, 0, 2]]),
+    ]:
+        assert got.values.tolist() == got[0].tolist() == values
+        assert got.indices.tolist() == got[1].tolist() == places
+        first, second = got
+        assert first is got.values and second is got.indices and len(got) == 2
+    again = pickle.loads(pickle.dumps(x.max(dim=1)))
+    assert again.values.tolist() == [5.0, 6.0] and "indices" in repr(again)
+    assert x.max(1).tolist() == x.max(axis=1).tolist() == x.amax(dim=1).tolist() == [5.0, 6.0]
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+@pytest.mark.parametrize("shape", [(6, 3, 2), (1, 5, 1), (4, 1, 7)])
+def test_distinct_slices(shape, dim):
+    a = np.random.default_rng(1).integers(0, 2, shape)
+    want = np.unique(a, return_inverse=True, return_counts=True, axis=dim)
+    got = Tensor(a).unique(return_inverse=True, return_counts=True, dim=dim)
+    for g, w in zip(got, want):
+        np.testing.assert_array_equal(g.numpy(), w.reshape(g.shape))
+    assert Tensor.zeros(0, 3).unique(dim=0).shape == (0, 3)
+    with pytest.raises(RuntimeError, match="no elements"):
+        Tensor.zeros(3, 0).unique(dim=0)
+    with pytest.raises(IndexError):
+        Tensor(a).unique(dim=3)
+
+
+@pytest.mark.parametrize("call", [lambda x: x.shard(("CPU:0", "CPU:1")), lambda x: x.custom_kernel(fxn=id), lambda x: x.hash()])
+def test_what_is_not_there_says_so(call):
+    with pytest.raises(NotImplementedError, match="not there|use keccak"):
+        call(Tensor([1.0]))
 
 
 def test_memory_is_given_back():

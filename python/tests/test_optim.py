@@ -24,7 +24,6 @@ def trained(make, steps=6, dtype=dtypes.float32):
         opt.zero_grad()
         (Tensor(X, dtype=dtype) @ w).tanh().square().sum().backward()
         opt.step()
-    assert w.grad is None
     return w.float().numpy()
 
 
@@ -149,7 +148,8 @@ def test_what_is_not_trained_is_left_alone():
     assert len(opt.params) == 2
     (a * 3).sum().backward()
     opt.step()
-    assert (a.item(), b.item()) == (-0.5, 2.0)
+    assert (a.item(), b.item()) == (-0.5, 2.0) and b.grad is None
+    opt.zero_grad()
     with pytest.raises(RuntimeError, match="no parameter has a gradient"):
         opt.step()
     with pytest.raises(ValueError, match="nothing to optimise"):
@@ -202,6 +202,34 @@ def test_clipping():
     assert a.grad.item() == pytest.approx(0.6, abs=1e-5) and b.grad.item() == pytest.approx(0.8, abs=1e-5)
     optim.clip_grad_value_([a, b], 0.7)
     assert b.grad.item() == pytest.approx(0.7)
+
+
+def test_gradients_stay_after_a_step_and_add_up():
+    w = Tensor([1.0, 2.0])
+    opt = optim.SGD([w], lr=0.5)
+    (w * w).sum().backward()
+    opt.step()
+    assert w.grad.tolist() == [2.0, 4.0] and w.tolist() == [0.0, 0.0]
+    (w * 3).sum().backward()
+    opt.step()
+    assert w.grad.tolist() == [5.0, 7.0] and w.tolist() == [-2.5, -3.5]
+    opt.zero_grad()
+    assert w.grad is None
+
+
+def test_a_recorded_step_takes_its_gradients():
+    w = Tensor([8.0])
+    opt = optim.SGD([w], lr=0.25)
+
+    @TinyJit
+    def step():
+        (w * w).sum().backward()
+        opt.step()
+        assert w.grad is None
+
+    for i in range(1, 6):
+        step()
+        assert w.item() == 8 * 0.5**i
 
 
 def test_a_recorded_step_sees_another_rate():

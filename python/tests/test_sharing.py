@@ -226,3 +226,17 @@ def test_signal_handlers_run():
     finally:
         signal.signal(signal.SIGALRM, before)
     assert caught
+
+
+@pytest.mark.parametrize("name", "bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz".split())
+def test_small_floats_of_ml_dtypes(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kind = getattr(ml_dtypes, name)
+    a = np.array([[1.5, -2.0, 0.25], [0.0, 3.0, -0.5]], dtype=kind)
+    t = Tensor(a)
+    assert t.dtype == getattr(dtypes, name.replace("float8_", "fp8").removesuffix("fn")) and t.shape == (2, 3)
+    assert t.tolist() == a.astype(np.float32).tolist() and Tensor(a.T).tolist() == a.T.astype(np.float32).tolist()
+    assert Tensor([1.5]).cast(kind).dtype == Tensor([1.5]).cast(a.dtype).dtype == t.dtype
+    assert np.asarray(t, dtype=kind).dtype == kind and (np.asarray(t, dtype=kind) == a).all()
+    assert Tensor(a[0, 0]).item() == 1.5 and Tensor.from_numpy(a).tolist() == t.tolist()
+    assert np.frombuffer(t.tobytes(), dtype=kind).tolist() == a.ravel().tolist()

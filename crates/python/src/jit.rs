@@ -63,6 +63,10 @@ impl Piece {
             (Piece::Object { address: a, .. }, Piece::Object { address: b, .. }) => {
                 a == b && self.is_alive(py) && o.is_alive(py)
             }
+            // an object that was pickled with its Jit
+            (Piece::Plain(_), Piece::Object { .. }) => {
+                o.object(py).is_ok_and(|o| self.is_same(py, &Piece::Plain(o)))
+            }
             _ => false,
         }
     }
@@ -152,6 +156,16 @@ fn is_plain(o: &Bound<'_, PyAny>) -> bool {
         || o.is_instance_of::<PyBytes>()
 }
 
+/// Objects that say when they are equal and can be keys, as frozen dataclasses are: they do not change.
+fn is_value(o: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (py, class) = (o.py(), o.get_type());
+    let plain = py.get_type::<PyAny>();
+    let own = |name| -> PyResult<bool> { Ok(!class.getattr(name)?.is(&plain.getattr(name)?)) };
+    Ok(own(pyo3::intern!(py, "__eq__"))?
+        && own(pyo3::intern!(py, "__hash__"))?
+        && !class.getattr(pyo3::intern!(py, "__hash__"))?.is_none())
+}
+
 fn object(o: &Bound<'_, PyAny>, argument: bool) -> PyResult<Piece> {
     let py = o.py();
     let address = o.as_ptr() as usize;
@@ -163,6 +177,9 @@ fn object(o: &Bound<'_, PyAny>, argument: bool) -> PyResult<Piece> {
         let text = format!("TinyJit: an argument is a {}; make a Tensor of it", type_name(o));
         return Err(PyTypeError::new_err(text));
     }
+    if is_value(o)? {
+        return Ok(Piece::Plain(o.clone().unbind()));
+    }
     match py.import(pyo3::intern!(py, "weakref"))?.getattr(pyo3::intern!(py, "ref"))?.call1((o,)) {
         Ok(weak) => Ok(Piece::Object { address, held: weak.unbind(), weak: true }),
         Err(_) => Ok(Piece::Object { address, held: o.clone().unbind(), weak: false }),
@@ -173,7 +190,7 @@ fn object(o: &Bound<'_, PyAny>, argument: bool) -> PyResult<Piece> {
 struct Joiner<'a> {
     shape: std::slice::Iter<'a, Piece>,
     tensors: std::vec::IntoIter<Tensor>,
-    sizes: std::slice::Iter<'a, Dim>,
+    sizes: std::vec::IntoIter<Dim>,
 }
 
 impl Joiner<'_> {
@@ -181,7 +198,7 @@ impl Joiner<'_> {
         let short = || JitError::new_err("the function gave back another number of tensors than before");
         Ok(match self.shape.next().ok_or_else(short)? {
             Piece::Tensor => Bound::new(py, out(self.tensors.next().ok_or_else(short)?)?)?.into_any(),
-            Piece::Size => Bound::new(py, PyDim(self.sizes.next().ok_or_else(short)?.clone()))?.into_any(),
+            Piece::Size => Bound::new(py, PyDim(self.sizes.next().ok_or_else(short)?))?.into_any(),
             Piece::Tuple(n) => PyTuple::new(py, self.several(py, *n)?)?.into_any(),
             Piece::Named(class, n) => {
                 class.bind(py).call_method1(pyo3::intern!(py, "_make"), (self.several(py, *n)?,))?
@@ -319,11 +336,11 @@ impl PyJit {
 #[pymethods]
 impl PyJit {
     #[new]
-    #[pyo3(signature = (fxn, captured=None, prune=false))]
-    fn new(fxn: Py<PyAny>, captured: Option<Py<PyAny>>, prune: bool) -> PyJit {
+    #[pyo3(signature = (fxn=None, captured=None, prune=false, optimize=false))]
+    fn new(fxn: Option<Py<PyAny>>, captured: Option<Py<PyAny>>, prune: bool, optimize: bool) -> PyJit {
         // what depends on no input is computed once anyway
-        let _ = (captured, prune);
-        PyJit::of(Some(fxn))
+        let _ = (captured, prune, optimize);
+        PyJit::of(fxn)
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -333,6 +350,12 @@ impl PyJit {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        // `@TinyJit(prune=True)`: made without a function, called with it
+        if self.function.is_none() && self.lock().is_empty() {
+            let f = args.get_item(0).ok().filter(|f| f.is_callable());
+            let f = f.ok_or_else(|| PyTypeError::new_err("TinyJit: expected the function to record"))?;
+            return Ok(Bound::new(py, PyJit::of(Some(f.unbind())))?.into_any());
+        }
         let mut parts = Parts::of_call(args, kwargs)?;
         let recording = self.recording(py, &mut parts.shape)?;
         if let Some(f) = &self.function {
@@ -346,6 +369,15 @@ impl PyJit {
             });
         }
         let Parts { tensors, sizes, .. } = parts;
+        // sizes among the results follow those of the arguments
+        let results = recording.results.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let bound = match &results {
+            Some(r) if !r.sizes.is_empty() => {
+                let shapes: Vec<frit::Shape> = tensors.iter().map(Tensor::shape).collect();
+                sizes.iter().chain(shapes.iter().flat_map(|s| s.as_slice())).cloned().collect()
+            }
+            _ => vec![],
+        };
         // other threads may wait for this Jit: they must not hold the interpreter meanwhile
         let ran = py.detach(|| crate::device::within(None, || recording.jit.call_with(tensors, &sizes)));
         let call = self.function.as_ref().and_then(|_| CALLS.with_borrow_mut(Vec::pop));
@@ -360,10 +392,10 @@ impl PyJit {
             None => {}
         }
         let tensors = ran?.map_err(failed)?;
-        let results = recording.results.lock().unwrap_or_else(|e| e.into_inner()).clone();
         let results = results.ok_or_else(|| JitError::new_err("nothing was recorded"))?;
-        let (shape, sizes) = (results.shape.iter(), results.sizes.iter());
-        Joiner { shape, tensors: tensors.into_iter(), sizes }.join(py)
+        let sizes: Vec<Dim> = results.sizes.iter().map(|d| d.rebound(&bound)).collect();
+        Joiner { shape: results.shape.iter(), tensors: tensors.into_iter(), sizes: sizes.into_iter() }
+            .join(py)
     }
 
     fn __get__<'py>(
@@ -434,6 +466,9 @@ impl PyJit {
             match results {
                 Some(results) if !r.jit.kernels().is_empty() => {
                     let bytes = PyBytes::new(py, &saved(py, &r.jit)?);
+                    if !results.sizes.is_empty() {
+                        return Err(JitError::new_err("a Jit that gives sizes back cannot be pickled"));
+                    }
                     ready.push((shape_words(py, &r.shape)?, bytes, shape_words(py, &results.shape)?));
                 }
                 _ => {}
@@ -491,14 +526,9 @@ fn shape_words<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyLis
             Piece::Dict(n) => words.append(("dict", n))?,
             Piece::Named(class, n) => words.append(("named", (class, n)))?,
             Piece::Plain(o) => words.append(("plain", o))?,
-            Piece::Size => {
-                return Err(JitError::new_err("a Jit with sizes in its arguments cannot be pickled"));
-            }
-            Piece::Object { .. } => {
-                let what = p.object(py).map(|o| type_name(o.bind(py)))?;
-                let text = format!("a Jit of a {what} cannot be pickled, only one of tensors and numbers");
-                return Err(JitError::new_err(text));
-            }
+            Piece::Size => words.append(("size", py.None()))?,
+            // pickled with the Jit: there a call needs the same object, or one that is equal to it
+            Piece::Object { .. } => words.append(("plain", p.object(py)?))?,
         }
     }
     Ok(words)
@@ -511,6 +541,7 @@ fn shape_of_words(words: &Bound<'_, PyList>) -> PyResult<Shape> {
             let (kind, what): (String, Bound<'_, PyAny>) = w.extract()?;
             Ok(match kind.as_str() {
                 "tensor" => Piece::Tensor,
+                "size" => Piece::Size,
                 "tuple" => Piece::Tuple(what.extract()?),
                 "list" => Piece::List(what.extract()?),
                 "dict" => Piece::Dict(what.extract()?),
@@ -527,6 +558,12 @@ fn shape_of_words(words: &Bound<'_, PyList>) -> PyResult<Shape> {
 
 /// A pickled recording: the shape of its arguments, its file, the shape of its results.
 type Pickled<'py> = (Bound<'py, PyList>, Bound<'py, PyBytes>, Bound<'py, PyList>);
+
+/// Whether this thread is inside a function that a Jit called.
+#[pyfunction]
+fn is_in_jit() -> bool {
+    CALLS.with_borrow(|calls| !calls.is_empty())
+}
 
 /// The Jit of a pickle: it can be called as it was, not record again.
 #[pyfunction]
@@ -547,5 +584,6 @@ fn unpickle_jit(py: Python<'_>, recorded: Vec<Pickled<'_>>) -> PyResult<PyJit> {
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("JitError", m.py().get_type::<JitError>())?;
     m.add_class::<PyJit>()?;
+    m.add_function(wrap_pyfunction!(is_in_jit, m)?)?;
     m.add_function(wrap_pyfunction!(unpickle_jit, m)?)
 }

@@ -3,6 +3,7 @@
 use crate::convert::DimArg;
 use crate::error::raised;
 use frit::{Dim, Variable};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// An integer between two bounds that takes a value each time it is bound: a length, a batch size.
@@ -14,19 +15,33 @@ pub struct PyVariable {
     variable: Variable,
     name: String,
     bounds: (i64, i64),
+    multiple_of: i64,
 }
 
 #[pymethods]
 impl PyVariable {
     #[new]
-    #[pyo3(signature = (name, min_val, max_val, dtype=None))]
-    fn new(name: &str, min_val: i64, max_val: i64, dtype: Option<Bound<'_, PyAny>>) -> PyResult<PyVariable> {
+    #[pyo3(signature = (name, min_val, max_val, dtype=None, multiple_of=1))]
+    fn new(
+        name: &str,
+        min_val: i64,
+        max_val: i64,
+        dtype: Option<Bound<'_, PyAny>>,
+        multiple_of: i64,
+    ) -> PyResult<PyVariable> {
         let _ = dtype; // sizes have one type
+        if multiple_of < 1 {
+            return Err(PyValueError::new_err(format!("Variable: a multiple of {multiple_of}")));
+        }
         let variable = Variable::new(name, min_val, max_val).map_err(raised)?;
-        Ok(PyVariable { variable, name: name.into(), bounds: (min_val, max_val) })
+        Ok(PyVariable { variable, name: name.into(), bounds: (min_val, max_val), multiple_of })
     }
     /// The variable with a value: a size for this time.
     fn bind(&self, val: i64) -> PyResult<PyDim> {
+        if val % self.multiple_of != 0 {
+            let text = format!("bind: {} is {val}, not a multiple of {}", self.name, self.multiple_of);
+            return Err(PyRuntimeError::new_err(text));
+        }
         self.variable.bind(val).map(PyDim).map_err(raised)
     }
     /// The name.

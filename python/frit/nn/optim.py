@@ -72,18 +72,24 @@ class Optimizer:
             p.grad = None
 
     def step(self):
-        """Updates every parameter that has a gradient, and takes the gradients.
+        """Updates every parameter that has a gradient. The gradients stay until ``zero_grad``; inside a Jit they are taken.
 
         What else was made of the parameters and is still held, the loss, predictions, is computed in the same run.
         """
-        grads = [p.grad for p in self.params if p.grad is not None]
-        held = _frit.waiting(self.params, grads + self.buffers)
-        del grads
+        grads = [p.grad for p in self.params]
+        known = [g for g in grads if g is not None]
+        held = _frit.waiting(self.params, known + self.buffers)
+        if _frit.is_in_jit():
+            # what a recording leaves behind outside of it would be frozen there
+            grads = known = []
         first, *others = self.schedule_step()
-        first.realize(*others, *held)
+        # computed now: a gradient that is only a description would keep the old parameters from being overwritten
+        first.realize(*others, *held, *known)
+        for p, g in zip(self.params, grads):
+            p.grad = g
 
     def schedule_step(self):
-        """Builds a step without running it: every tensor it changes, to be realised together."""
+        """Builds a step without running it, and takes the gradients: every tensor it changes, to be realised together."""
         grads = [p.grad for p in self.params]
         if all(g is None for g in grads):
             raise RuntimeError("step: no parameter has a gradient; call backward first")

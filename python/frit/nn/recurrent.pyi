@@ -1,7 +1,7 @@
 # Written by python/make_stubs.py from the modules themselves; not to be edited.
 import builtins
 import os
-from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike

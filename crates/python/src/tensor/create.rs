@@ -4,9 +4,9 @@ use super::{PyTensor, Wish, out};
 use crate::convert::{Arg, DimArg, SizesArg, TensorArg, number, size_list, sizes, tensors, type_name};
 use crate::device::within;
 use crate::dtype::{DTypeArg, default_float, default_int};
-use crate::error::checked;
+use crate::error::{checked, raised};
 use crate::memory;
-use frit::{DType, Dims, Operand, Scalar, Tensor};
+use frit::{DType, Device, Dims, Operand, Scalar, Tensor};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
@@ -33,9 +33,11 @@ impl Made<'_> {
     }
     fn tensor(&self, f: impl FnOnce() -> Tensor) -> PyResult<Tensor> {
         let t = checked(within(self.device, f)?)?;
+        // on the default device it is anyway; elsewhere a description has to be tied to it
+        let here = Device::current().map_err(raised)?;
         match self.device {
-            Some(d) => checked(t.to(d)),
-            None => Ok(t),
+            Some(d) if within(Some(d), Device::current)?.map_err(raised)? != here => checked(t.to(d)),
+            _ => Ok(t),
         }
     }
 }

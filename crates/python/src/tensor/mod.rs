@@ -23,7 +23,8 @@ use crate::symbolic::PyDim;
 use frit::{Dim, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
 use std::sync::atomic::AtomicBool;
 
 /// An array that is only a description until someone needs the numbers.
@@ -59,6 +60,18 @@ pub fn outs(ts: Vec<Tensor>) -> PyResult<Vec<PyTensor>> {
 /// A pair of results.
 pub fn pair((a, b): (Tensor, Tensor)) -> PyResult<(PyTensor, PyTensor)> {
     Ok((out(a)?, out(b)?))
+}
+
+/// The class of pairs whose members are also called `values` and `indices`, as in torch.
+static RANKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Values and the places they came from.
+pub fn ranked(py: Python<'_>, both: (Tensor, Tensor)) -> PyResult<Bound<'_, PyAny>> {
+    let (values, places) = pair(both)?;
+    match RANKED.get(py) {
+        Some(class) => class.bind(py).call1((values, places)),
+        None => Ok((values, places).into_pyobject(py)?.into_any()),
+    }
 }
 
 impl PyTensor {
@@ -276,6 +289,13 @@ fn name(t: &Tensor) -> &'static str {
 /// Add this part to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyTensor>()?;
+    let options = PyDict::new(m.py());
+    options.set_item("module", "frit._frit")?;
+    let fields = ("ValuesIndices", ("values", "indices"));
+    let class = m.py().import("collections")?.call_method("namedtuple", fields, Some(&options))?;
+    class.setattr("__doc__", "Values and the places they came from, by name and as a pair.")?;
+    m.add("ValuesIndices", &class)?;
+    RANKED.get_or_init(m.py(), || class.unbind());
     create::register(m)?;
     m.add_function(wrap_pyfunction!(data::unpickle, m)?)?;
     m.add_function(wrap_pyfunction!(random::training, m)?)?;

@@ -1,11 +1,11 @@
 //! Fewer elements: reductions, scans, ranking, counting.
 
-use super::{PyTensor, out, pair};
+use super::{PyTensor, out, pair, ranked};
 use crate::convert::{Arg, Ints, TensorArg, axes, type_name};
 use crate::dtype::DTypeArg;
 use crate::error::compute;
 use frit::{Axes, Tensor};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -59,8 +59,7 @@ impl PyTensor {
                 true => (t.min(one.clone()), t.argmin_axes(one)),
                 false => (t.max(one.clone()), t.argmax_axes(one)),
             };
-            let both = [out(values)?, out(places)?];
-            return Ok(PyTuple::new(py, both)?.into_any());
+            return ranked(py, (values, places));
         }
         // torch's `max(other)`
         if let Some(other) = &axis
@@ -194,13 +193,23 @@ impl PyTensor {
     }
     /// Running greatest along an axis, and their places.
     #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
-    fn cummax(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<(PyTensor, PyTensor)> {
-        pair(self.0.cummax(one(axis, dim, 0)))
+    fn cummax<'py>(
+        &self,
+        py: Python<'py>,
+        axis: Option<isize>,
+        dim: Option<isize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        ranked(py, self.0.cummax(one(axis, dim, 0)))
     }
     /// Running least along an axis, and their places.
     #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
-    fn cummin(&self, axis: Option<isize>, dim: Option<isize>) -> PyResult<(PyTensor, PyTensor)> {
-        pair(self.0.cummin(one(axis, dim, 0)))
+    fn cummin<'py>(
+        &self,
+        py: Python<'py>,
+        axis: Option<isize>,
+        dim: Option<isize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        ranked(py, self.0.cummin(one(axis, dim, 0)))
     }
     /// Running log(sum(exp(x))) along an axis.
     #[pyo3(signature = (axis=None, *, dim=None), text_signature = "($self, axis=0, *, dim=None)")]
@@ -239,9 +248,15 @@ impl PyTensor {
     }
     /// Sorted along dim, and the places the elements came from.
     #[pyo3(signature = (dim=-1, descending=false, stable=true), text_signature = "($self, dim=-1, descending=False, stable=True)")]
-    fn sort(&self, dim: isize, descending: bool, stable: bool) -> PyResult<(PyTensor, PyTensor)> {
+    fn sort<'py>(
+        &self,
+        py: Python<'py>,
+        dim: isize,
+        descending: bool,
+        stable: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = stable; // always
-        pair(self.0.sort(dim, descending))
+        ranked(py, self.0.sort(dim, descending))
     }
     /// The places that sort it along dim.
     #[pyo3(signature = (dim=-1, descending=false, stable=true), text_signature = "($self, dim=-1, descending=False, stable=True)")]
@@ -255,21 +270,28 @@ impl PyTensor {
     }
     /// The k greatest (or least) along dim, in order, and their places.
     #[pyo3(signature = (k, dim=-1, largest=true, sorted_=true, *, sorted=true), text_signature = "($self, k, dim=-1, largest=True, sorted_=True, *, sorted=True)")]
-    fn topk(
+    fn topk<'py>(
         &self,
+        py: Python<'py>,
         k: usize,
         dim: isize,
         largest: bool,
         sorted_: bool,
         sorted: bool,
-    ) -> PyResult<(PyTensor, PyTensor)> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (sorted_, sorted); // always
-        pair(self.0.topk(k, dim, largest))
+        ranked(py, self.0.topk(k, dim, largest))
     }
     /// The k-th least along dim, from 1, and its place.
     #[pyo3(signature = (k, dim=-1, keepdim=false), text_signature = "($self, k, dim=-1, keepdim=False)")]
-    fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> PyResult<(PyTensor, PyTensor)> {
-        pair(self.0.kthvalue(k, along(dim, keepdim)))
+    fn kthvalue<'py>(
+        &self,
+        py: Python<'py>,
+        k: usize,
+        dim: isize,
+        keepdim: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        ranked(py, self.0.kthvalue(k, along(dim, keepdim)))
     }
     /// The lower median of all elements; along dim, it and its place.
     #[pyo3(signature = (dim=None, keepdim=false))]
@@ -288,8 +310,8 @@ impl PyTensor {
     }
     /// The most frequent value along dim, and a place where it is.
     #[pyo3(signature = (dim=-1, keepdim=false), text_signature = "($self, dim=-1, keepdim=False)")]
-    fn mode(&self, dim: isize, keepdim: bool) -> PyResult<(PyTensor, PyTensor)> {
-        pair(self.0.mode(along(dim, keepdim)))
+    fn mode<'py>(&self, py: Python<'py>, dim: isize, keepdim: bool) -> PyResult<Bound<'py, PyAny>> {
+        ranked(py, self.0.mode(along(dim, keepdim)))
     }
     /// The value below which a fraction q of the elements lie.
     #[pyo3(signature = (q, dim=None, keepdim=false, *, interpolation="linear"))]
@@ -297,6 +319,7 @@ impl PyTensor {
         out(self.0.quantile(q.0, axes(dim, keepdim), interpolation))
     }
     /// The distinct values, sorted; with the flags, also where each element went and how often each value was there.
+    /// Along a dim, the distinct slices.
     #[pyo3(signature = (sorted=true, return_inverse=false, return_counts=false, dim=None))]
     fn unique<'py>(
         &self,
@@ -307,12 +330,10 @@ impl PyTensor {
         dim: Option<isize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = sorted; // always
-        if let Some(d) = dim {
-            return Err(PyRuntimeError::new_err(format!(
-                "unique: slices along a dim (dim={d}) are not compared, only elements"
-            )));
-        }
-        let u = compute(py, || self.0.unique_all())?;
+        let u = compute(py, || match dim {
+            Some(d) => self.0.unique_along(d),
+            None => self.0.unique_all(),
+        })?;
         parts(py, u, return_inverse, return_counts)
     }
     /// The values without repetitions of the one before.
@@ -367,10 +388,7 @@ fn value_or_pair<'py>(
     keepdim: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     match dim {
-        Some(d) => {
-            let (a, b) = pair(f(along(d, keepdim)))?;
-            Ok(PyTuple::new(py, [a, b])?.into_any())
-        }
+        Some(d) => ranked(py, f(along(d, keepdim))),
         None => Ok(Bound::new(py, out(f(axes(None, keepdim)).0)?)?.into_any()),
     }
 }
