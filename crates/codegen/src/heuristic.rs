@@ -8,7 +8,7 @@ use crate::access::{address, coefficient};
 use crate::opt::{Opt, Plan};
 use crate::ranges::closed;
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 mod lines;
 
@@ -63,6 +63,9 @@ struct Fit {
     /// Vectors for the whole axis, a masked one counting a little more.
     vectors: f64,
 }
+
+/// A range with vectors along it.
+type Lane = (u32, AxisKind, Fit);
 
 impl<'p, 'a> Chooser<'p, 'a> {
     fn new(plan: &'p mut Plan<'a>) -> Self {
@@ -172,12 +175,15 @@ impl<'p, 'a> Chooser<'p, 'a> {
         }
     }
 
-    /// The cost of what moves with a range, in scalar operations: in vectors of `w` along another, or without.
-    fn cost(&self, of: Option<u32>, along: Option<(u32, f64)>) -> f64 {
+    /// The cost of what moves with a range, in scalar operations: in vectors of so many elements along others, of which no
+    /// two are open together, or without.
+    fn cost(&self, of: Option<u32>, along: &[(u32, f64)]) -> f64 {
         let counts = |ids: &[u32]| of.is_none_or(|id| ids.contains(&id));
+        let lane = |ids: &[u32]| along.iter().find(|(id, _)| ids.contains(id)).copied();
         let accesses = self.accesses.iter().filter(|a| counts(&a.around)).map(|a| {
+            let along = lane(&a.around);
             let share = match along {
-                Some((id, w)) if a.around.contains(&id) => match (coefficient(&a.idx, id), a.node.op) {
+                Some((id, w)) => match (coefficient(&a.idx, id), a.node.op) {
                     (Some(0), _) if !a.moves_with(id) => 1.0 / w,
                     (Some(1), _) => 1.0 / w,
                     _ if self.can_be_staged(a, id) => 1.2 / w,
@@ -202,9 +208,9 @@ impl<'p, 'a> Chooser<'p, 'a> {
             // a tile of results will use what it loads several times
             a.times * share / self.reuse(a, along).min(6.0)
         });
-        let work = self.work.iter().filter(|(n, _)| counts(&n.ranges)).map(|(n, times)| match along {
-            Some((id, w)) if n.ranges.contains(&id) => 0.5 * times / w,
-            _ => 0.5 * times,
+        let work = self.work.iter().filter(|(n, _)| counts(&n.ranges)).map(|(n, times)| {
+            let (_, w) = lane(&n.ranges).unwrap_or((0, 1.0));
+            0.5 * times / w
         });
         accesses.sum::<f64>() + work.sum::<f64>()
     }
@@ -246,37 +252,60 @@ impl<'p, 'a> Chooser<'p, 'a> {
             && bytes <= self.plan.target.caches[1].max(1 << 20) / 2
     }
 
-    /// The range along which vectors pay most, of those never open together with the ones that have them already.
-    fn best_lane(&self, taken: &[u32]) -> Option<(u32, AxisKind, Fit)> {
+    /// The cost with vectors along some ranges.
+    fn lane_cost(&self, lanes: &[Lane]) -> f64 {
+        let extent =
+            |o, k| self.find(o, k).map_or(1.0, |at| self.plan.axes[at].extent.bounds.1.max(1) as f64);
+        let along: SmallVec<[(u32, f64); 4]> =
+            lanes.iter().map(|(o, k, fit)| (*o, extent(*o, *k) / fit.vectors)).collect();
+        let mut cost = self.cost(None, &along);
+        for (origin, _, fit) in lanes.iter().filter(|l| l.1 == AxisKind::Reduce) {
+            // lanes are combined once a result
+            let results: f64 = self.reduces.iter().filter(|r| closed(r).contains(origin)).count() as f64;
+            let outer: f64 = self
+                .origins(&[AxisKind::Global, AxisKind::Loop])
+                .iter()
+                .filter(|(o, _)| self.plan.are_together(*o, *origin))
+                .filter_map(|(o, k)| self.size(*o, *k))
+                .map(|n| n as f64)
+                .product();
+            cost += results * outer * fit.lanes as f64;
+        }
+        cost
+    }
+
+    /// The range along which vectors pay most, of those never open together with the ones that have them already. Others
+    /// that are not open together with it can have them too, and count.
+    fn best_lane(&self, taken: &[u32]) -> Option<Lane> {
         let kinds = [AxisKind::Global, AxisKind::Loop, AxisKind::Reduce];
-        let mut best: Option<(f64, (u32, AxisKind, Fit))> = None;
-        for (origin, kind) in self.origins(&kinds) {
-            if taken.contains(&origin) || taken.iter().any(|t| self.plan.are_together(*t, origin)) {
-                continue;
-            }
-            let Some(fit) = self.fit(origin, kind) else { continue };
-            let n = self.plan.axes[self.find(origin, kind)?].extent.bounds.1.max(1) as f64;
-            let mut cost = self.cost(None, Some((origin, n / fit.vectors)));
-            if kind == AxisKind::Reduce {
-                // lanes are combined once a result
-                let results: f64 = self.reduces.iter().filter(|r| closed(r).contains(&origin)).count() as f64;
-                let outer: f64 = self
-                    .origins(&[AxisKind::Global, AxisKind::Loop])
-                    .iter()
-                    .filter(|(o, _)| self.plan.are_together(*o, origin))
-                    .filter_map(|(o, k)| self.size(*o, *k))
-                    .map(|n| n as f64)
-                    .product();
-                cost += results * outer * fit.lanes as f64;
+        let is_free = |o: u32| !taken.iter().any(|t| *t == o || self.plan.are_together(*t, o));
+        let fits = |(o, k): (u32, AxisKind)| Some((o, k, self.fit(o, k)?));
+        let all: Vec<Lane> =
+            self.origins(&kinds).into_iter().filter(|l| is_free(l.0)).filter_map(fits).collect();
+        let mut best: Option<(f64, Lane)> = None;
+        for lane in &all {
+            let mut lanes: SmallVec<[Lane; 4]> = smallvec![*lane];
+            let mut cost = self.lane_cost(&lanes);
+            for other in &all {
+                if lanes.iter().any(|l| self.plan.are_together(l.0, other.0)) {
+                    continue;
+                }
+                lanes.push(*other);
+                let with = self.lane_cost(&lanes);
+                if with < cost {
+                    cost = with;
+                } else {
+                    lanes.pop();
+                }
             }
             if best.as_ref().is_none_or(|b| cost < b.0 * 0.999) {
-                best = Some((cost, (origin, kind, fit)));
+                best = Some((cost, *lane));
             }
         }
-        let (cost, choice) = best?;
+        let (_, choice) = best?;
         // what moves with it must become much cheaper, whatever the rest of the kernel costs
-        let before = self.cost(Some(choice.0), None);
-        let saved = self.cost(None, None) - cost;
+        let before = self.cost(Some(choice.0), &[]);
+        let saved = self.cost(None, &[]) - self.lane_cost(&[choice]);
         (saved > 0.25 * before).then_some(choice)
     }
 
