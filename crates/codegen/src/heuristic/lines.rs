@@ -6,11 +6,10 @@
 
 use super::Chooser;
 use crate::access::coefficient;
-use crate::opt::Opt;
+use crate::opt::{Opt, Plan};
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 
-/// Rows of a block, and bytes of each: long enough to run through, short enough to stay in the second cache.
-const ROWS: usize = 512;
+/// Bytes of each row of a block: long enough to run through. As many rows as a part of the second cache holds.
 const ROW_BYTES: usize = 512;
 
 impl Chooser<'_, '_> {
@@ -62,6 +61,30 @@ impl Chooser<'_, '_> {
         self.take(Opt::Pad { axis, n }) && self.split(axis, n, AxisKind::Upcast)
     }
 
+    /// What was applied so far, with some ranges rounded up to multiples of more.
+    fn pad_first(&mut self, mut pads: Vec<(u32, usize)>) -> bool {
+        let Ok(mut plan) = Plan::new(&self.plan.ast, self.plan.target) else { return false };
+        let mut applied = vec![];
+        for opt in &self.applied {
+            let mut now = vec![opt.clone()];
+            if let Opt::Pad { axis, .. } | Opt::Split { axis, .. } = opt
+                && let Some(at) = pads.iter().position(|p| p.0 == plan.axes[*axis].origin)
+            {
+                // the first opt of a range, which may be to round it up by less
+                let pad = Opt::Pad { axis: *axis, n: pads.swap_remove(at).1 };
+                now.retain(|o| !matches!(o, Opt::Pad { .. }));
+                now.insert(0, pad);
+            }
+            if now.iter().any(|o| plan.apply(o).is_err()) {
+                return false;
+            }
+            applied.extend(now);
+        }
+        *self.plan = plan;
+        self.applied = applied;
+        true
+    }
+
     /// Copy blocks of what is read across to near memory, if there is more of it than that holds.
     fn bring_near(&mut self, lane: u32) {
         let across = |l: &&UOp| {
@@ -87,11 +110,26 @@ impl Chooser<'_, '_> {
             let copies = |x: &&crate::opt::Axis| x.origin == o && x.kind == AxisKind::Upcast;
             c.plan.axes.iter().filter(copies).filter_map(|x| x.size()).product()
         };
-        for (origin, most) in [(along, ROW_BYTES / bytes), (lane, ROWS)] {
+        // blocks of about the same size, rounded up where there is an edge
+        let (mut parts, mut pads) = (vec![], vec![]);
+        let rows = self.plan.target.caches[1].max(1 << 20) / 4 / ROW_BYTES;
+        for (origin, most) in [(along, ROW_BYTES / bytes), (lane, rows)] {
+            let Some(n) = self.size(origin, AxisKind::Global) else { return };
+            let copies = taken(self, origin).max(1);
+            let part = n.div_ceil(n.div_ceil((most / copies).max(1)));
+            if part < 2 || part == n {
+                return;
+            }
+            parts.push((origin, part));
+            if !n.is_multiple_of(part) {
+                pads.push((origin, part * copies));
+            }
+        }
+        if !pads.is_empty() && !self.pad_first(pads) {
+            return;
+        }
+        for (origin, part) in parts {
             let Some(axis) = self.find(origin, AxisKind::Global) else { return };
-            let Some(n) = self.plan.axes[axis].size() else { return };
-            let most = most / taken(self, origin).max(1);
-            let Some(part) = (2..=most).rev().find(|f| n.is_multiple_of(*f) && n > *f) else { return };
             if !self.split(axis, part, AxisKind::Loop) {
                 return;
             }
