@@ -16,6 +16,7 @@ pub mod gates;
 pub mod group;
 pub mod heuristic;
 mod interleave;
+pub mod keep;
 pub mod lanes;
 pub mod linearise;
 pub mod matrix;
@@ -97,6 +98,7 @@ const fn pass(name: &'static str, run: fn(&UOp, &mut Ctx) -> Result<UOp, Error>,
 pub const PASSES: &[Pass] = &[
     //   name          function               legal afterwards
     pass("ranges",     ranges::ranges,        Spec::Kernel),
+    pass("keep",       keep::keep,            Spec::Kernel),
     pass("opt",        opt::opt,              Spec::Kernel),
     pass("dims",       dims::dims,            Spec::Kernel),
     pass("stage",      stage::stage,          Spec::Expanded),
@@ -154,7 +156,8 @@ fn checking() -> bool {
 
 /// A kernel with these opts applied, to be looked at and continued.
 pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
-    let sink = ranges::ranges(ast, &mut Ctx::new(target, Opts::List(&[])))?;
+    let mut ctx = Ctx::new(target, Opts::List(&[]));
+    let sink = keep::keep(&ranges::ranges(ast, &mut ctx)?, &mut ctx)?;
     let mut plan = Plan::new(&sink, target)?;
     opts.iter().try_for_each(|o| plan.apply(o))?;
     Ok(plan)

@@ -207,7 +207,7 @@ impl<'a> Plan<'a> {
                 plan.together.extend(open[i + 1..].iter().map(|&b| (a, b)));
             }
             match n.op {
-                Op::Reduce => {
+                Op::Reduce | Op::End => {
                     let inner = closed(n);
                     for &o in &n.ranges {
                         plan.outside.extend(inner.iter().map(|&i| (o, i)));
@@ -219,6 +219,12 @@ impl<'a> Plan<'a> {
                     plan.outside.extend(n.ranges.iter().filter(|&&o| o != r.id).map(|&o| (o, r.id)));
                 }
                 Op::Load | Op::Store if matches!(n.arg, Arg::Site(_)) => plan.checked.extend(&n.ranges),
+                // what a loop wrote before is written over by another, once for each time
+                Op::Store if address(n).is_some_and(|(buf, _)| buf.op == Op::After) => {
+                    let outer = &n.src[0].src[0].ranges;
+                    let inner = n.ranges.iter().filter(|i| !outer.contains(i));
+                    plan.outside.extend(inner.flat_map(|&i| outer.iter().map(move |&o| (o, i))));
+                }
                 _ => {}
             }
         }

@@ -63,10 +63,10 @@ impl Plan<'_> {
         clamped: &FxHashMap<u32, UOp>,
     ) -> UOp {
         let Some((_, idx)) = address(old).filter(|_| old.op == Op::Load) else { return new };
-        if !idx.ranges.iter().any(|id| is_clamped(idx, *id, clamped)) {
+        if !idx.ranges.iter().any(|id| is_clamped(old, *id, clamped)) {
             return new;
         }
-        let value = |id: &u32| match is_clamped(idx, *id, clamped) {
+        let value = |id: &u32| match is_clamped(old, *id, clamped) {
             true => clamped[id].clone(),
             false => map[id].value.clone(),
         };
@@ -88,7 +88,7 @@ pub(crate) fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>, clamped: &F
             let ids: SmallVec<[u32; 6]> = match old.op {
                 Op::Load => {
                     let idx = &old.src[0].src[1];
-                    idx.ranges.iter().copied().filter(|id| !is_clamped(idx, *id, clamped)).collect()
+                    idx.ranges.iter().copied().filter(|id| !is_clamped(old, *id, clamped)).collect()
                 }
                 _ => old.ranges.iter().copied().collect(),
             };
@@ -115,9 +115,12 @@ pub(crate) fn mask(old: &UOp, new: UOp, gates: &FxHashMap<u32, UOp>, clamped: &F
     }
 }
 
-/// Whether a load reads the last row again where padding has none, instead of nothing.
-fn is_clamped(idx: &UOp, id: u32, clamped: &FxHashMap<u32, UOp>) -> bool {
-    clamped.contains_key(&id) && coefficient(idx, id).is_some_and(|c| c.abs() > 1)
+/// Whether a load reads the last row again where padding has none, instead of nothing. Not from what the kernel wrote
+/// itself: another thread may still be writing that row.
+fn is_clamped(load: &UOp, id: u32, clamped: &FxHashMap<u32, UOp>) -> bool {
+    let far =
+        |(buf, idx): (&UOp, &UOp)| buf.op != Op::After && coefficient(idx, id).is_some_and(|c| c.abs() > 1);
+    clamped.contains_key(&id) && address(load).is_some_and(far)
 }
 
 /// Whether a value is zero where the loads that move with a range read nothing.

@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Part of every key: results of another search are not used.
-const VERSION: &[u8] = b"tuned 1";
+const VERSION: &[u8] = b"tuned 2";
 /// Candidates of a round that are compiled for each state.
 const PER_STATE: usize = 64;
 /// Rounds at most.
