@@ -212,7 +212,8 @@ impl Tensor {
         let _c = call("softmax");
         self.along(dim, "softmax", |x, dim| {
             let e = (x - x.max(keepdim(dim)).detach()).exp();
-            &e / e.sum(keepdim(dim))
+            // one division a row
+            &e * e.sum(keepdim(dim)).reciprocal()
         })
     }
     /// log(softmax(x)), without the detour.
