@@ -21,8 +21,8 @@ use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
-/// Elements from one lane to the next that an address still reaches, for any vector.
-const FARTHEST: i64 = 1 << 22;
+/// Elements from one lane to the next, or one row of a few lanes, that an address still reaches for any vector.
+pub const FARTHEST: i64 = 1 << 22;
 
 /// The pass. Leaves no upcast range behind.
 pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {

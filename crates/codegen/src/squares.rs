@@ -9,7 +9,7 @@
 
 use crate::access::{address, coefficient, substitute_open};
 use crate::lanes::Vectoriser;
-use crate::{Error, shuffle};
+use crate::{Error, lanes, shuffle};
 use frit_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -41,6 +41,9 @@ pub struct Squares {
 /// What accesses must have in common: the effect they are part of, buffer, index without its constant, conditions on the
 /// row, and what is read where they do not hold.
 type Key = (Option<UOp>, UOp, UOp, Vec<UOp>, Option<UOp>);
+
+/// An address and the gate of an access to it.
+type Place = (UOp, Option<UOp>);
 
 /// A column on its own: its place, its conditions, itself.
 type Column = (i64, Vec<UOp>, UOp);
@@ -164,8 +167,8 @@ impl Square {
         self.accesses[0].src[0].dtype.size()
     }
 
-    /// Address and gate of each row.
-    fn places(&self, v: &mut Vectoriser) -> Result<Vec<(UOp, Option<UOp>)>, Error> {
+    /// Address and gate of each of the first rows.
+    fn places(&self, v: &mut Vectoriser, rows: usize) -> Result<Vec<Place>, Error> {
         let n = self.accesses.len();
         let Some((buf, _)) = address(&self.accesses[0]) else {
             return Err(Error::Kernel("a square of something that is no access".into()));
@@ -177,7 +180,7 @@ impl Square {
             false => Some(UOp::stack(columns.into_iter().map(|c| c.unwrap_or_else(|| UOp::boolean(true))))),
         };
         let mut places = vec![];
-        for row in 0..self.rows {
+        for row in 0..rows {
             let here: FxHashMap<u32, UOp> = [(self.lane, UOp::index(row as i64))].into_iter().collect();
             let idx = v.vector(&substitute_open(&self.idx, &here))?;
             let gate = together(self.of_row.iter().map(|c| substitute_open(c, &here)));
@@ -190,26 +193,40 @@ impl Square {
         Ok(places)
     }
 
+    /// Rows side by side, each `n` further, as one access each: address and gate. None where rows have gates of their
+    /// own.
+    fn sides(&self, v: &mut Vectoriser) -> Result<Option<Vec<Place>>, Error> {
+        let (n, count) = (self.accesses.len(), self.rows / self.accesses.len());
+        let is_one = self.of_row.is_empty() && self.of_column.iter().all(|c| *c == self.of_column[0]);
+        let reach = coefficient(&self.idx, self.lane).and_then(|step| step.checked_mul(n as i64));
+        let Some(stride) = reach.filter(|s| is_one && s.abs() <= lanes::FARTHEST) else { return Ok(None) };
+        let places = self.places(v, n)?;
+        Ok(Some(places.into_iter().map(|(row, gate)| (beside(&row, count, n, stride), gate)).collect()))
+    }
+
+    fn load_at(&self, (place, gate): Place) -> UOp {
+        let first = &self.accesses[0];
+        let alt = first.src.get(1).cloned().unwrap_or_else(|| first.const_like(0));
+        let mut src: SmallVec<[UOp; 4]> = smallvec![place];
+        src.extend(gate.into_iter().flat_map(|g| [alt.clone(), g]));
+        UOp::new(Op::Load, first.dtype, src, Arg::None)
+    }
+
     /// A column, from rows that are loaded once.
     pub fn load(&self, column: usize, v: &mut Vectoriser) -> Result<UOp, Error> {
         if let Some(columns) = self.loaded.get() {
             return Ok(columns[column].clone());
         }
-        let first = &self.accesses[0];
-        let alt = first.src.get(1).cloned().unwrap_or_else(|| first.const_like(0));
-        let rows: Vec<UOp> = self
-            .places(v)?
-            .into_iter()
-            .map(|(place, gate)| {
-                let mut src: SmallVec<[UOp; 4]> = smallvec![place];
-                src.extend(gate.into_iter().flat_map(|g| [alt.clone(), g]));
-                UOp::new(Op::Load, first.dtype, src, Arg::None)
-            })
-            .collect();
         // as many squares side by side as a vector holds
         let n = self.accesses.len();
-        let joined: Vec<UOp> =
-            (0..n).map(|i| shuffle::join(rows.iter().skip(i).step_by(n).cloned().collect())).collect();
+        let joined: Vec<UOp> = match self.sides(v)? {
+            Some(sides) => sides.into_iter().map(|side| self.load_at(side)).collect(),
+            None => {
+                let rows: Vec<UOp> =
+                    self.places(v, self.rows)?.into_iter().map(|row| self.load_at(row)).collect();
+                (0..n).map(|i| shuffle::join(rows.iter().skip(i).step_by(n).cloned().collect())).collect()
+            }
+        };
         let columns = self.loaded.get_or_init(|| shuffle::transpose(&joined, self.bytes()));
         Ok(columns[column].clone())
     }
@@ -223,12 +240,28 @@ impl Square {
             columns.push(if x.lanes() > 1 { x } else { UOp::stack((0..w).map(|_| x.clone())) });
         }
         let turned = shuffle::transpose(&columns, self.bytes());
-        let stores = self.places(v)?.into_iter().enumerate().map(|(row, (place, gate))| {
-            let value = shuffle::cut(&turned[row % n], row / n * n, n);
-            let mut src: SmallVec<[UOp; 4]> = smallvec![place, value];
-            src.extend(gate);
-            UOp::new(Op::Store, DType::Void, src, Arg::None)
-        });
+        if let Some(sides) = self.sides(v)? {
+            return Ok(UOp::sink(sides.into_iter().zip(turned).map(|(side, value)| store_at(side, value))));
+        }
+        let stores = self
+            .places(v, w)?
+            .into_iter()
+            .enumerate()
+            .map(|(row, place)| store_at(place, shuffle::cut(&turned[row % n], row / n * n, n)));
         Ok(UOp::sink(stores))
     }
+}
+
+/// The address of `count` rows like this one, so far apart.
+fn beside(row: &UOp, count: usize, n: usize, stride: i64) -> UOp {
+    match count {
+        1 => row.clone(),
+        _ => row.src[0].at_tile(&row.src[1], count as u32, n as u32, stride),
+    }
+}
+
+fn store_at((place, gate): Place, value: UOp) -> UOp {
+    let mut src: SmallVec<[UOp; 4]> = smallvec![place, value];
+    src.extend(gate);
+    UOp::new(Op::Store, DType::Void, src, Arg::None)
 }

@@ -396,8 +396,9 @@ impl Writer<'_> {
         let lanes = 0..address.lanes().max(i.lanes);
         match address.arg {
             _ if i.lanes > 1 => Some(lanes.map(|k| format!("{base}[{}]", i.lane(k))).collect()),
-            Arg::Tile { lanes: 1, stride, .. } => {
-                Some(lanes.map(|k| format!("({base} + {})[{}ll]", i.atom(0), k as i64 * stride)).collect())
+            Arg::Tile { lanes: row, stride, .. } => {
+                let offset = |k: usize| (k / row as usize) as i64 * stride + (k % row as usize) as i64;
+                Some(lanes.map(|k| format!("({base} + {})[{}ll]", i.atom(0), offset(k))).collect())
             }
             _ => None,
         }

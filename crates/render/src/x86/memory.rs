@@ -6,7 +6,7 @@
 use super::build::r;
 use super::ir::{Base, Class, Cond, Def, Kind, Mem, Opd, Reg, Size};
 use super::select::{Key, Select, Val, is_real, register};
-use super::strided::stride;
+use super::strided::rows;
 use super::table::{self as t, Row};
 use super::tile::is_tile;
 use crate::Error;
@@ -40,8 +40,8 @@ impl Select<'_> {
         if n.src[0].src.get(1).is_some_and(|i| i.lanes() > 1) {
             return self.gather(n).map(Some);
         }
-        if let Some(stride) = stride(&n.src[0]) {
-            return self.load_strided(n, stride).map(Some);
+        if let Some(rows) = rows(&n.src[0]) {
+            return self.load_strided(n, rows).map(Some);
         }
         let m = self.address(&n.src[0])?;
         if n.src.len() > 1 {
@@ -369,9 +369,9 @@ impl Select<'_> {
             return self.scatter(n, &value, gate.as_ref(), lanes);
         }
         let elem = if d == DType::Bool { DType::I8 } else { d };
-        if let Some(stride) = stride(&n.src[0]) {
+        if let Some(rows) = rows(&n.src[0]) {
             let v = self.stored(&value, d, elem, lanes)?;
-            return self.store_strided(n, stride, &v);
+            return self.store_strided(n, rows, &v);
         }
         let m = self.address(&n.src[0])?;
         if lanes == 1 {

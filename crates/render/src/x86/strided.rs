@@ -1,4 +1,5 @@
-//! Lanes a constant distance apart in memory: a move for each, into and out of the chunks of a vector.
+//! Lanes, or rows of a few of them, a constant distance apart in memory: a move for each, into and out of the chunks
+//! of a vector.
 //!
 //! ```text
 //! Load(p[i] 4x1 by 9)   ->   movss x, [p + i*4];  pinsrd x, [p + i*4 + 36], 1;  …
@@ -14,12 +15,12 @@ use frit_abi::target::Isa;
 use frit_uop::{Arg, UOp};
 use smallvec::{SmallVec, smallvec};
 
-/// Elements from one lane to the next of an address whose lanes are apart.
-pub fn stride(address: &UOp) -> Option<i64> {
-    if let Arg::Tile { lanes: 1, stride, .. } = address.arg { Some(stride) } else { None }
+/// Lanes of a row, and elements from one row to the next, of an address whose rows are apart.
+pub fn rows(address: &UOp) -> Option<(usize, i64)> {
+    if let Arg::Tile { lanes, stride, .. } = address.arg { Some((lanes as usize, stride)) } else { None }
 }
 
-/// What moves an element of so many bytes into a lane, and out of one to memory.
+/// What moves a row of so many bytes into a chunk, and out of one to memory.
 fn moves(bytes: usize) -> (Row, Row) {
     match bytes {
         1 => (t::PINSRB, t::PEXTRB_TO),
@@ -30,26 +31,27 @@ fn moves(bytes: usize) -> (Row, Row) {
 }
 
 impl Select<'_> {
-    /// Where each lane is.
-    fn places(&mut self, address: &UOp, stride: i64, lanes: usize) -> Result<Vec<Mem>, Error> {
+    /// Where each row is.
+    fn places(&mut self, address: &UOp, stride: i64, count: usize) -> Result<Vec<Mem>, Error> {
         let first = self.address(address)?;
         let step = stride.checked_mul(address.dtype.size() as i64);
         let place = |k: usize| {
             let disp = step?.checked_mul(k as i64)?.checked_add(first.disp as i64)?;
             Some(Mem { disp: i32::try_from(disp).ok()?, ..first })
         };
-        let all: Option<Vec<Mem>> = (0..lanes).map(place).collect();
-        all.ok_or_else(|| self.malformed(format!("the lanes at {address:?} are too far apart")))
+        let all: Option<Vec<Mem>> = (0..count).map(place).collect();
+        all.ok_or_else(|| self.malformed(format!("the rows at {address:?} are too far apart")))
     }
 
     /// A load, under one gate if there is one.
-    pub fn load_strided(&mut self, n: &UOp, stride: i64) -> Result<Val, Error> {
+    pub fn load_strided(&mut self, n: &UOp, (row, stride): (usize, i64)) -> Result<Val, Error> {
         let (d, lanes) = (n.dtype, n.lanes());
         let elem = if d == DType::Bool { DType::I8 } else { d };
-        let places = self.places(&n.src[0], stride, lanes)?;
-        let per = self.part_lanes(elem, lanes);
+        let (bytes, per) = (row * elem.size(), self.part_lanes(elem, lanes) / row);
+        self.check_row(n, bytes, per)?;
+        let places = self.places(&n.src[0], stride, lanes / row)?;
         let (Some(alt), Some(gate)) = (n.src.get(1), n.gate()) else {
-            let parts = places.chunks(per).map(|p| self.gather_part(p, elem)).collect();
+            let parts = places.chunks(per).map(|p| self.gather_part(p, bytes)).collect();
             return Ok(self.as_loaded(Val { parts, elem, lanes }, d));
         };
         if gate.lanes() > 1 {
@@ -65,7 +67,7 @@ impl Select<'_> {
         self.test(g);
         self.jump(Cond::Equal, skip);
         for (&dst, places) in parts.iter().zip(places.chunks(per)) {
-            let x = self.gather_part(places, elem);
+            let x = self.gather_part(places, bytes);
             self.copy(dst, x, a.size());
         }
         self.label(skip);
@@ -74,12 +76,18 @@ impl Select<'_> {
     fn as_loaded(&mut self, v: Val, d: DType) -> Val {
         if d == DType::Bool { self.truth_of_bytes(&v) } else { v }
     }
-    /// The lanes of one register.
-    fn gather_part(&mut self, places: &[Mem], elem: DType) -> Reg {
-        let bytes = elem.size();
-        if self.isa == Isa::Sse2 {
-            let lanes = places.iter().map(|m| self.load_bytes(bytes, *m, None)).collect();
-            return self.join_all(lanes, bytes);
+    /// A register holds whole rows, and some of them.
+    fn check_row(&self, n: &UOp, bytes: usize, per: usize) -> Result<(), Error> {
+        match bytes.is_power_of_two() && per > 0 {
+            true => Ok(()),
+            false => Err(self.malformed(format!("{n:?} has rows of {bytes} bytes"))),
+        }
+    }
+    /// The rows of one register.
+    fn gather_part(&mut self, places: &[Mem], bytes: usize) -> Reg {
+        if self.isa == Isa::Sse2 || bytes >= 16 {
+            let rows = places.iter().map(|m| self.load_bytes(bytes, *m, None)).collect();
+            return self.join_all(rows, bytes);
         }
         let insert = moves(bytes).0;
         let chunk = |s: &mut Self, places: &[Mem]| {
@@ -97,43 +105,48 @@ impl Select<'_> {
     }
 
     /// A store of `v`, which is as memory has it, under one gate if there is one.
-    pub fn store_strided(&mut self, n: &UOp, stride: i64, v: &Val) -> Result<(), Error> {
+    pub fn store_strided(&mut self, n: &UOp, (row, stride): (usize, i64), v: &Val) -> Result<(), Error> {
         if n.gate().is_some_and(|g| g.lanes() > 1) {
             return Err(self.malformed(format!("{n:?} has a gate for each of its lanes")));
         }
         // before the branch: what addresses need is remembered for those that follow
-        let places = self.places(&n.src[0], stride, v.lanes)?;
+        let (bytes, per) = (row * v.elem.size(), v.per_part() / row);
+        self.check_row(n, bytes, per)?;
+        let places = self.places(&n.src[0], stride, v.lanes / row)?;
         let skip = self.gate_lane(n.gate(), 0)?;
-        for (part, places) in places.chunks(v.per_part()).enumerate() {
-            self.scatter_part(v, part, places);
+        for (&part, places) in v.parts.iter().zip(places.chunks(per)) {
+            self.scatter_part(part, bytes, places);
         }
         self.label_if(skip);
         Ok(())
     }
-    /// The lanes of one register.
-    fn scatter_part(&mut self, v: &Val, part: usize, places: &[Mem]) {
-        let bytes = v.elem.size();
-        if self.isa == Isa::Sse2 {
+    /// The rows of one register.
+    fn scatter_part(&mut self, part: Reg, bytes: usize, places: &[Mem]) {
+        let size = Size::of_bytes(bytes * places.len());
+        if bytes >= 32 {
             for (k, m) in places.iter().enumerate() {
-                let x = self.lane_of(v, part * v.per_part() + k, v.elem);
-                self.store_scalar(v.elem, *m, x);
+                let x = if k == 0 { part } else { self.upper(part, 2 * bytes) };
+                self.store_bytes(bytes, *m, x);
             }
             return;
         }
         for (c, places) in places.chunks(16 / bytes).enumerate() {
-            let x = self.chunk(v.parts[part], v.size(), c);
+            let x = self.chunk(part, size, c);
             self.scatter_chunk(x, bytes, places);
         }
     }
-    /// The lanes of 16 bytes.
+    /// The rows of 16 bytes.
     fn scatter_chunk(&mut self, x: Reg, bytes: usize, places: &[Mem]) {
         for (k, m) in places.iter().enumerate() {
             if k == 0 && bytes >= 4 {
                 self.store_bytes(bytes, *m, x);
-                continue;
+            } else if self.isa == Isa::Sse2 {
+                let low = self.v1i(t::PSRLDQ, Size::X, x, (k * bytes) as i64);
+                self.store_bytes(bytes, *m, low);
+            } else {
+                let ops = smallvec![Opd::Mem(*m), r(x, Size::X), byte(k as i64)];
+                self.emit(Kind::Row(moves(bytes).1, Size::X), Def::Nothing, ops);
             }
-            let ops = smallvec![Opd::Mem(*m), r(x, Size::X), byte(k as i64)];
-            self.emit(Kind::Row(moves(bytes).1, Size::X), Def::Nothing, ops);
         }
     }
 }

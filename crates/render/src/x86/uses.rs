@@ -1,7 +1,8 @@
 //! Who uses what where, found in one walk before selection.
 
 use super::select::{is_real, register, sized};
-use super::strided::stride;
+use super::strided::rows;
+use super::tile::is_tile;
 use frit_abi::Target;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, Linear, Op, Step, UOp};
@@ -204,7 +205,7 @@ impl Uses {
             if !plain
                 || n.src[0].op != Op::Index
                 || n.src[0].src[1].lanes() > 1
-                || stride(&n.src[0]).is_some()
+                || rows(&n.src[0]).is_some() && !is_tile(n.lanes())
             {
                 continue;
             }
