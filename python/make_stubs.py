@@ -76,7 +76,7 @@ SPECIAL = {
     "step": {"arange": "float | None"},
     "dim": {
         n: "int"
-        for n in "cat stack softmax_ chunk split gather scatter scatter_reduce index_select unsqueeze size topk sort argsort"
+        for n in "cat concat concatenate stack softmax_ chunk split gather scatter scatter_reduce index_select unsqueeze size topk sort argsort"
         " kthvalue median mode cosine_similarity normalize repeat_interleave unbind select tensor_split".split()
     }
     | {"__init__": "int"},
@@ -229,6 +229,9 @@ def result(owner, function, fallback):
     return RESULT_OF.get(f"{owner}.{function}") or RESULT.get(function) or fallback
 
 
+# Methods that are also called with a list: ``Tensor.cat([a, b])``.
+JOINED = ("cat", "concat", "concatenate", "stack")
+
 # Operators take what becomes a tensor.
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 
@@ -260,6 +263,8 @@ def native_function(owner, name, o, fallback, indent):
         if p.kind is p.POSITIONAL_ONLY and p.name != "self":
             pieces.append("/")
     static = "self" not in pieces and owner
+    if name in JOINED:
+        pieces[0] = "self: Tensor | Sequence[Tensor]"
     made = f"{indent}def {name}({', '.join(pieces)}) -> {result(owner, name, fallback)}: ..."
     return f"{indent}@staticmethod\n{made}" if static else made
 

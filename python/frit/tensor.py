@@ -91,6 +91,6 @@ def _hash(self):
     raise NotImplementedError("hash: use keccak() or blake3(), which are what other programs compute too")
 
 
-Tensor.shard = Tensor.shard_ = _shard
+Tensor.shard = Tensor.shard_ = Tensor.shard_like = _shard
 Tensor.custom_kernel = _custom_kernel
 Tensor.hash = _hash

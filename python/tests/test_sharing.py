@@ -61,6 +61,21 @@ def test_torch_tensors_are_accepted_where_tensors_are():
     assert torch.tensor(t.numpy()).tolist() == [3.0, 4.0]
 
 
+def test_dlpack_with_jax():
+    jnp = pytest.importorskip("jax.numpy")
+    for dtype in (jnp.float32, jnp.bfloat16, jnp.int32, jnp.uint8, jnp.float16, jnp.bool_):
+        a = jnp.arange(6).reshape(2, 3).astype(dtype)
+        t = Tensor.from_dlpack(a)
+        back = jnp.from_dlpack(t)
+        assert t.tolist() == a.tolist() == back.tolist() == Tensor(a).tolist() and back.dtype == a.dtype
+    x = Tensor([1.0, 2.0] * 64).realize()
+    a = jnp.from_dlpack(x)
+    assert a.unsafe_buffer_pointer() == x.numpy().ctypes.data == Tensor.from_dlpack(a).numpy().ctypes.data
+    x += 1
+    assert x.realize().tolist()[:2] == [2.0, 3.0] and a[:2].tolist() == [1.0, 2.0]
+    assert (Tensor([1.0, 2.0]) + jnp.array([3.0, 4.0])).tolist() == [4.0, 6.0]
+
+
 def test_a_capsule_that_no_one_takes_is_freed():
     t = Tensor([1.0])
     for version in (None, (1, 0)):
@@ -177,12 +192,15 @@ def test_ctrl_c_ends_a_search():
     program = """
 import _thread, threading, time
 from frit import Tensor
-threading.Timer(1.0, _thread.interrupt_main).start()
-begin = time.time()
+pressed = []
+def press():
+    pressed.append(time.time())
+    _thread.interrupt_main()
+threading.Timer(1.0, press).start()
 try:
     for n in range(64, 4096, 8): (Tensor.rand(n, n) @ Tensor.rand(n, n)).softmax().realize()
 except KeyboardInterrupt:
-    print("interrupted", time.time() - begin < 30)
+    print("interrupted", time.time() - pressed[0] < 30)
 """
     r = run(program, FRIT_BEAM="4", FRIT_CACHE="")
     assert r.stdout == "interrupted True\n", r
@@ -208,10 +226,12 @@ def test_importing_does_not_import_numpy():
 
 def test_large_arrays_are_not_copied():
     t = (Tensor.ones(64, 1024, 1024) + 1).realize()
-    begin = time.perf_counter()
-    a = t.numpy()
-    took = time.perf_counter() - begin
-    assert a.nbytes == 1 << 28 and a[3, 2, 1] == 2 and took < 0.05
+    took = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        a = t.numpy()
+        took.append(time.perf_counter() - begin)
+    assert a.nbytes == 1 << 28 and a[3, 2, 1] == 2 and min(took) < 0.02
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarm signal here")
