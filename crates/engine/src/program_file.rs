@@ -246,19 +246,24 @@ impl<R: Read> Reader<R> {
         let state = self.list(|r| r.below(held.len(), "kept memory"))?;
         let draws = self.list(|r| r.below(held.len(), "kept memory"))?;
         let views = self.list(Self::graph)?;
-        let same = self.list(|r| r.below(inputs, "input"))?;
+        let same = self.list(|r| r.below(views.len(), "input"))?;
         let notes = self.list(Self::number)?;
         let sum = self.sum.0;
         if self.number()? != sum || self.left != 0 {
             return Err("it is damaged: its checksum does not fit".into());
         }
-        if views.len() != inputs || same.len() != inputs {
+        // sizes that the function is called with stand behind its inputs
+        if views.len() < inputs || same.len() != views.len() {
             return Err(format!("it describes {} of {inputs} inputs", views.len()));
+        }
+        let (of_inputs, of_sizes) = views.split_at(inputs);
+        if of_sizes.iter().any(|s| s.dtype != DType::Index) {
+            return Err("a size is not one".into());
         }
         let counts = [inputs, outputs.len(), held.len()];
         let places = launches.iter().flat_map(|l| &l.1).chain(outputs.iter().map(|o| &o.from));
         places.copied().try_for_each(|p| check(p, counts, arena))?;
-        check_views(&outputs, &views)?;
+        check_views(&outputs, of_inputs)?;
         let all: Vec<UOp> = launches.iter().map(|l| asts[l.0].clone()).collect();
         let kernels = load_kernels(&all, &device).map_err(|e| e.to_string())?;
         let launches = launches.into_iter().zip(kernels).map(|((_, args, bound, frozen), kernel)| {

@@ -238,7 +238,8 @@ fn slice(
             (Some(b), Some(e)) => UOp::index((e - b).max(0)),
             _ => dim_sub(&e, &b),
         };
-        if b.bounds.0 < 0 || size.bounds.0 < 0 || (e != *n && e.bounds.1 > n.bounds.0) {
+        let beyond = e != *n && e.bounds.1 > n.bounds.0 && dim_sub(n, &e).bounds.0 < 0;
+        if b.bounds.0 < 0 || size.bounds.0 < 0 || beyond {
             return fail!(op, "slice {}..{} may leave size {}", show(&b), show(&e), show(n));
         }
         return Ok(cut(x, axis, &b, &size));
