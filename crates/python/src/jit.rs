@@ -370,14 +370,10 @@ impl PyJit {
         }
         let Parts { tensors, sizes, .. } = parts;
         // sizes among the results follow those of the arguments
-        let results = recording.results.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        let bound = match &results {
-            Some(r) if !r.sizes.is_empty() => {
-                let shapes: Vec<frit::Shape> = tensors.iter().map(Tensor::shape).collect();
-                sizes.iter().chain(shapes.iter().flat_map(|s| s.as_slice())).cloned().collect()
-            }
-            _ => vec![],
-        };
+        let shapes: Vec<frit::Shape> = tensors.iter().map(Tensor::shape).collect();
+        let varying = shapes.iter().flat_map(|s| s.as_slice()).filter(|d| d.as_int().is_none());
+        let bound: Vec<Dim> = sizes.iter().chain(varying).cloned().collect();
+        drop(shapes);
         // other threads may wait for this Jit: they must not hold the interpreter meanwhile
         let ran = py.detach(|| crate::device::within(None, || recording.jit.call_with(tensors, &sizes)));
         let call = self.function.as_ref().and_then(|_| CALLS.with_borrow_mut(Vec::pop));
@@ -392,6 +388,7 @@ impl PyJit {
             None => {}
         }
         let tensors = ran?.map_err(failed)?;
+        let results = recording.results.lock().unwrap_or_else(|e| e.into_inner()).clone();
         let results = results.ok_or_else(|| JitError::new_err("nothing was recorded"))?;
         let sizes: Vec<Dim> = results.sizes.iter().map(|d| d.rebound(&bound)).collect();
         Joiner { shape: results.shape.iter(), tensors: tensors.into_iter(), sizes: sizes.into_iter() }
