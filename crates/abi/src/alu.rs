@@ -42,7 +42,6 @@ pub enum Alu {
     Min,
     Pow,
     Atan2,
-    Ldexp,
     Lt,
     Eq,
     Ne,
@@ -58,12 +57,12 @@ pub enum Alu {
 
 impl Alu {
     /// All of them, in order of their numbers.
-    pub const ALL: [Alu; 49] = {
+    pub const ALL: [Alu; 48] = {
         use Alu::*;
         [
             Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin,
             Acos, Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round, Add, Sub, Mul, Fdiv, Idiv, Mod,
-            Tdiv, Max, Min, Pow, Atan2, Ldexp, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry, Where, MulAcc,
+            Tdiv, Max, Min, Pow, Atan2, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry, Where, MulAcc,
         ]
     };
     /// How many operands it takes.

@@ -2,24 +2,6 @@
 
 use std::f64::consts as c;
 
-/// `x * 2^n` rounded once, for a whole number n. Machines may differ where n is beyond twice the bias of the type's
-/// exponents: no function needs it.
-pub fn ldexp(x: f64, n: f64) -> f64 {
-    let power = |e: f64| f64::from_bits(((e + 1023.0) as u64) << 52);
-    let (mut x, mut n) = (x, n.clamp(-2200.0, 2200.0));
-    if n.is_nan() {
-        return n;
-    }
-    while n > 1023.0 {
-        (x, n) = (x * power(1023.0), n - 1023.0);
-    }
-    // 53 digits short of the least normal number, so that nothing is rounded before the last product
-    while n < -1022.0 {
-        (x, n) = (x * power(-969.0), n + 969.0);
-    }
-    x * power(n)
-}
-
 /// `1 / (1 + exp(-x))`, by the exponential that does not overflow.
 pub fn sigmoid(x: f64) -> f64 {
     let e = (-x.abs()).exp();
@@ -117,15 +99,6 @@ mod tests {
             (1.0, 2.0, true)
         );
         assert!(erf(f64::NAN).is_nan() && erfc(f64::NAN).is_nan());
-    }
-    #[test]
-    fn powers_of_two_scale_with_one_rounding() {
-        assert_eq!((ldexp(1.5, 10.0), ldexp(-3.0, -2.0), ldexp(0.0, 2000.0)), (1536.0, -0.75, 0.0));
-        assert_eq!((ldexp(1.0, -1074.0), ldexp(1.0, -1076.0)), (f64::from_bits(1), 0.0));
-        // 1 + 2^-52 at half of the least number rounds up, not first to 1 and then to even
-        assert_eq!(ldexp(1.0 + f64::EPSILON, -1075.0), f64::from_bits(1));
-        assert_eq!((ldexp(f64::from_bits(1), 2097.0), ldexp(1.0, 1024.0)), (2f64.powi(1023), f64::INFINITY));
-        assert!(ldexp(f64::NAN, 1.0).is_nan() && ldexp(1.0, f64::NAN).is_nan());
     }
     #[test]
     fn float_division_floors_the_exact_quotient() {

@@ -149,11 +149,7 @@ impl Target {
             storage: DTypeSet::of(&crate::dtype::ALL),
             arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
             converts: if isa == Isa::Sse2 { DTypeSet::default() } else { DTypeSet::of(&[F16]) },
-            float_ops: match isa {
-                Isa::Sse2 => BASIC_FLOAT.without(LATER),
-                Isa::Avx512 => BASIC_FLOAT.or(AluSet::of(&[Alu::Ldexp])),
-                _ => BASIC_FLOAT,
-            },
+            float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
             int_ops: BASIC_INT,
             isa,
             matrix: vec![],

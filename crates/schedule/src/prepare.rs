@@ -37,7 +37,7 @@ rules! { EMPTY;
 rules! { CONSTANTS;
     (Neg|Not|Recip|Sqrt|Rsqrt|Exp2|Log2|Exp|Log|Expm1|Log1p|Log10|Cast|Bitcast)(_) as n                  => fold_uniform(n);
     (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)(_) as n  => fold_uniform(n);
-    (Add|Sub|Mul|Fdiv|Idiv|Mod|Max|Min|Pow|Atan2|Ldexp|Lt|Eq|Ne|And|Or|Xor|Shl|Shr|Threefry)(_, _) as n => fold_uniform(n);
+    (Add|Sub|Mul|Fdiv|Idiv|Mod|Max|Min|Pow|Atan2|Lt|Eq|Ne|And|Or|Xor|Shl|Shr|Threefry)(_, _) as n => fold_uniform(n);
     (Where|MulAcc)(_, _, _) as n                                                            => fold_uniform(n);
 }
 

@@ -85,7 +85,7 @@ ops! {
     Cast, Bitcast,
     Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin, Acos,
     Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round,
-    Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Atan2, Ldexp, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry,
+    Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Atan2, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry,
     Where, MulAcc,
 }
 

@@ -101,7 +101,7 @@ const TABLE: &[Row] = {
         row(&[Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin, Acos,
                Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round],
                                          ALL,       |n| n.src.len() == 1 && keeps_dtype(n) && has_shape(n)),
-        row(&[Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Atan2, Ldexp, And, Or, Xor, Shl, Shr, Threefry],
+        row(&[Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Atan2, And, Or, Xor, Shl, Shr, Threefry],
                                          ALL,       |n| n.src.len() == 2 && same_dtype(n, 0) && has_shape(n)),
         row(&[Lt, Eq, Ne],               ALL,       |n| n.src.len() == 2 && n.dtype == DType::Bool && n.src[0].dtype == n.src[1].dtype && has_shape(n)),
         row(&[Where],                    ALL,       |n| n.src.len() == 3 && is_bool(&n.src[0]) && same_dtype(n, 1) && has_shape(n)),

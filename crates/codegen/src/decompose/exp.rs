@@ -11,13 +11,12 @@
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
-use frit_uop::{Alu, Op, UOp, rules};
+use frit_uop::{Alu, UOp, rules};
 
 rules! { pub EXP(target: Target) for float;
     Exp(x) as n   if lacks(target, n)  => exp(x);
     Exp2(x) as n  if lacks(target, n)  => exp2(x);
     Expm1(x) as n if lacks(target, n)  => expm1(x);
-    Ldexp(x, y) as n if lacks(target, n) => ldexp(x, y);
 }
 
 /// `exp(r) = 1 + r + r^2 (…)` for `|r| <= ln2 / 2`.
@@ -127,22 +126,10 @@ fn power_of_two(f: Real, t: &UOp) -> UOp {
 
 /// `p * 2^n`, where `t` is n plus the rounder for two factors.
 pub fn scale(f: Real, p: &UOp, t: &UOp) -> UOp {
-    p.bin(Alu::Ldexp, &(t - two_factors(f)))
-}
-
-/// `x * 2^n` for a whole number n within twice the bias.
-fn ldexp(x: &UOp, n: &UOp) -> Option<UOp> {
-    let f = Real::of(x)?;
-    let magic = two_factors(f);
-    let t = match n.op {
-        // it comes from such a sum
-        Op::Sub if n.src[1] == magic => n.src[0].clone(),
-        _ => clamp(f, n, 2.0 * f.bias as f64 - 4.0) + magic,
-    };
-    let bits = f.bits(&t);
+    let bits = f.bits(t);
     let half = bits.bin(Alu::Shr, &f.i(1));
     let power = |e: &UOp| f.float(&e.bin(Alu::Shl, &f.i(f.man)));
-    Some(x * power(&half) * power(&(bits - half)))
+    p * power(&half) * power(&(bits - half))
 }
 
 /// `x` between bounds beyond which the result is 0 or infinite anyway; NaN stays.
@@ -213,10 +200,13 @@ pub fn exp_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     (t, Pair::sum(&high, &(low + tail)))
 }
 
-/// [`exp_pair`] in two thirds of the steps: the second part has only a few digits right.
-pub fn exp_near_pair(f: Real, x: &UOp) -> (UOp, Pair) {
+/// `exp(x)` as a pair, for x from the least that gives more than zero up to 0. The second part
+/// has only a few digits right, which is two thirds of the steps of [`exp_pair`].
+pub fn exp_down(f: Real, x: &UOp) -> Pair {
+    // 2^n is this many powers of two too large, and then a normal number
+    let more = f.pick(64, 128);
     let (minus_hi, minus_lo) = minus_ln2(f);
-    let magic = two_factors(f);
+    let magic = rounder(f, f.bias + more);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
     let n = &t - magic;
     let whole = fma(&n, &minus_hi, x);
@@ -225,7 +215,8 @@ pub fn exp_near_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     let p = f.poly(&r, f.pick(&EXP_F32[2..], &EXP_F64[2..]));
     let Pair(high, low) = Pair::sum(&f.c(1.0), &fma(&(&r * &r), &p, &r));
     let low = fma(&lost, &high, &low);
-    (t, Pair(high, low))
+    let (power, back) = (power_of_two(f, &t), f.exp2(-more));
+    Pair(high * &power * &back, low * power * back)
 }
 
 fn expm1(x: &UOp) -> Option<UOp> {

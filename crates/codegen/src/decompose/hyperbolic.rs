@@ -7,7 +7,7 @@
 //! The exponential is a pair where its rounding would count. Odd functions are computed of the magnitude and given the
 //! sign, so that zeros keep theirs.
 
-use super::exp::{exp_near_pair, exp_pair, exp_within, scale};
+use super::exp::{exp_down, exp_pair, exp_within, scale};
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
@@ -115,8 +115,7 @@ fn sigmoid(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (one, minus_one) = (f.c(1.0), f.c(-1.0));
     let minus = f.minus_abs(x).bin(Alu::Max, &f.c(f.pick(-110.0, -760.0)));
-    let (t, Pair(high, low)) = exp_near_pair(f, &minus);
-    let (e, e_low) = (scale(f, &high, &t), scale(f, &low, &t));
+    let Pair(e, e_low) = exp_down(f, &minus);
     // the divisor negative, as the correction wants it
     let d = &minus_one - &e;
     let d_low = ((&minus_one - &d) - &e) - &e_low;

@@ -19,7 +19,7 @@ rules! { pub SMALL_FLOAT(target: Target);
         if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
     (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)(x) as n
         if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
-    (Add|Sub|Mul|Fdiv|Idiv|Mod|Tdiv|Max|Min|Pow|Atan2|Ldexp|Lt|Eq|Ne)(x, _) as n
+    (Add|Sub|Mul|Fdiv|Idiv|Mod|Tdiv|Max|Min|Pow|Atan2|Lt|Eq|Ne)(x, _) as n
         if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
     MulAcc(x, _, _) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
 }

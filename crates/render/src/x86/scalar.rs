@@ -20,7 +20,6 @@ pub fn float_row(alu: Alu) -> Option<[Row; 4]> {
         Alu::Sub  => [t::SUBSS,  t::SUBSD,  t::SUBPS,  t::SUBPD],
         Alu::Mul  => [t::MULSS,  t::MULSD,  t::MULPS,  t::MULPD],
         Alu::Fdiv => [t::DIVSS,  t::DIVSD,  t::DIVPS,  t::DIVPD],
-        Alu::Ldexp => [t::SCALEFSS, t::SCALEFSD, t::SCALEFPS, t::SCALEFPD],
         Alu::Max  => [t::MAXSS,  t::MAXSD,  t::MAXPS,  t::MAXPD],
         Alu::Min  => [t::MINSS,  t::MINSD,  t::MINPS,  t::MINPD],
         Alu::Sqrt => [t::SQRTSS, t::SQRTSD, t::SQRTPS, t::SQRTPD],
@@ -260,7 +259,7 @@ impl Select<'_> {
             _ => (self.scalar_operand(&n.src[0])?, Opd::Imm(0, Imm::Byte)),
         };
         Ok(match alu {
-            Alu::Add | Alu::Sub | Alu::Mul | Alu::Fdiv | Alu::Ldexp => {
+            Alu::Add | Alu::Sub | Alu::Mul | Alu::Fdiv => {
                 let Some(rows) = float_row(alu) else { return Err(self.unsupported(n)) };
                 self.v2_opd(pick(rows), Size::X, a, b, to)
             }

@@ -145,10 +145,6 @@ rows! {
     FMADD213SS = each(Code::INVALID, VEX_Vfmadd213ss_xmm_xmm_xmmm32, EVEX_Vfmadd213ss_xmm_k1z_xmm_xmmm32_er);
     FMADD213SD = each(Code::INVALID, VEX_Vfmadd213sd_xmm_xmm_xmmm64, EVEX_Vfmadd213sd_xmm_k1z_xmm_xmmm64_er);
     ROUNDPS = vex(VEX_Vroundps_xmm_xmmm128_imm8);   ROUNDPD = vex(VEX_Vroundpd_xmm_xmmm128_imm8);
-    SCALEFPS = evex(EVEX_Vscalefps_xmm_k1z_xmm_xmmm128b32);
-    SCALEFPD = evex(EVEX_Vscalefpd_xmm_k1z_xmm_xmmm128b64);
-    SCALEFSS = each(Code::INVALID, Code::INVALID, EVEX_Vscalefss_xmm_k1z_xmm_xmmm32_er);
-    SCALEFSD = each(Code::INVALID, Code::INVALID, EVEX_Vscalefsd_xmm_k1z_xmm_xmmm64_er);
     RNDSCALEPS = evex(EVEX_Vrndscaleps_xmm_k1z_xmmm128b32_imm8);
     RNDSCALEPD = evex(EVEX_Vrndscalepd_xmm_k1z_xmmm128b64_imm8);
     CMPPS = narrow(Cmpps_xmm_xmmm128_imm8);  CMPPD = narrow(Cmppd_xmm_xmmm128_imm8);

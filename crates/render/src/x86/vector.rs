@@ -123,7 +123,7 @@ impl Select<'_> {
             let to = want.as_ref().and_then(|w| w.parts.get(k).copied());
             parts.push(match alu {
                 Alu::MulAcc => self.multiply_add(n, d, size, k, lanes, step, to)?,
-                Alu::Add | Alu::Sub | Alu::Mul | Alu::Fdiv | Alu::Ldexp => {
+                Alu::Add | Alu::Sub | Alu::Mul | Alu::Fdiv => {
                     let (a, b) = self.in_order(n, alu, k, d, lanes)?;
                     let Some(rows) = float_row(alu) else { return Err(self.unsupported(n)) };
                     self.v2_opd(rows[2 + (d == DType::F64) as usize], size, a, b, to)

@@ -151,7 +151,6 @@ fn on_floats(op: Alu, [x, y, z]: [f64; 3]) -> Value {
         Alu::Asin => x.asin(),
         Alu::Acos => x.acos(),
         Alu::Atan2 => x.atan2(y),
-        Alu::Ldexp => frit_abi::elementary::ldexp(x, y),
         Alu::Sinh => x.sinh(),
         Alu::Cosh => x.cosh(),
         Alu::Tanh => x.tanh(),

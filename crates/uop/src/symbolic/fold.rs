@@ -11,7 +11,7 @@ rules! {
     pub CONSTANTS;
     (Neg|Not|Recip|Sqrt|Rsqrt|Exp2|Log2|Exp|Log|Expm1|Log1p|Log10|Cast|Bitcast)((Const|Stack)(..)) as n   => constant(n);
     (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)((Const|Stack)(..)) as n     => constant(n);
-    (Add|Sub|Mul|Fdiv|Idiv|Mod|Tdiv|Max|Min|Pow|Atan2|Ldexp)((Const|Stack)(..), (Const|Stack)(..)) as n         => constant(n);
+    (Add|Sub|Mul|Fdiv|Idiv|Mod|Tdiv|Max|Min|Pow|Atan2)((Const|Stack)(..), (Const|Stack)(..)) as n         => constant(n);
     (Lt|Eq|Ne|And|Or|Xor|Shl|Shr|Threefry)((Const|Stack)(..), (Const|Stack)(..)) as n                    => constant(n);
     MulAcc((Const|Stack)(..), (Const|Stack)(..), (Const|Stack)(..)) as n                                 => constant(n);
     Where(Const() as c, x, y)             => if c.as_int() == Some(0) { y } else { x };
