@@ -124,9 +124,8 @@ pub fn search(ast: &UOp, device: &Arc<str>, width: usize) -> Result<Tuned, Error
     // what is close is measured once more, side by side with the heuristic
     best.sort_by_key(|c| c.time);
     best.truncate(4);
-    let mut last: Vec<Vec<Opt>> = best.into_iter().map(|c| c.opts).collect();
-    last.push(heuristic.clone());
-    last.dedup();
+    let others = best.into_iter().map(|c| c.opts).filter(|o| *o != heuristic);
+    let last = [heuristic.clone()].into_iter().chain(others).collect();
     let last = bench.round(last, None)?;
     let winner = last.iter().min_by_key(|c| c.time);
     let before = last.iter().find(|c| c.opts == heuristic).map_or(before, |c| c.time);
@@ -203,7 +202,8 @@ impl<'a> Bench<'a> {
         Ok(Bench { ast, dev, render, bindings, tried: 0 })
     }
 
-    /// Compile lists of opts and time those that work.
+    /// Compile lists of opts and time those that work; those that are much slower than the leader are left out. Without
+    /// a leader the first list is what the others are compared with, and stays.
     fn round(&mut self, lists: Vec<Vec<Opt>>, leader: Option<Duration>) -> Result<Vec<Candidate>, Error> {
         let lower = |opts: &Vec<Opt>| {
             let linear = frit_codegen::lower(self.ast, self.dev.target(), Opts::List(opts)).ok()?;
@@ -238,7 +238,8 @@ impl<'a> Bench<'a> {
             }
         }
         let hopeful = |t: Duration| t.as_secs_f64() <= best.as_secs_f64() * HOPELESS;
-        ready.retain(|(.., t)| *t != Duration::MAX && hopeful(*t));
+        let first = lists.first().filter(|_| leader.is_none());
+        ready.retain(|(o, _, t)| *t != Duration::MAX && (hopeful(*t) || Some(o) == first));
         // in turns, as often as fits in a little while
         let rounds = (Duration::from_millis(20).as_nanos() / best.as_nanos().max(1)).clamp(3, 40);
         for _ in 0..rounds {
