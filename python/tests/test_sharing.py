@@ -188,10 +188,11 @@ print("end")
     assert r.returncode == 0 and r.stdout == "end\n", r
 
 
-def test_ctrl_c_ends_a_search():
+def test_ctrl_c_ends_a_search(tmp_path):
     program = """
-import _thread, threading, time
+import _thread, faulthandler, threading, time
 from frit import Tensor
+faulthandler.dump_traceback_later(60, exit=True)
 pressed = []
 def press():
     pressed.append(time.time())
@@ -202,7 +203,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", time.time() - pressed[0] < 30)
 """
-    r = run(program, FRIT_BEAM="4", FRIT_CACHE="")
+    r = run(program, FRIT_BEAM="4", FRIT_CACHE=str(tmp_path))
     assert r.stdout == "interrupted True\n", r
 
 

@@ -18,8 +18,11 @@ fn is_interrupted() -> bool {
 /// The line of the Python program that is running: the nearest one outside this package.
 fn line() -> Option<(String, u32)> {
     Python::try_attach(|py| {
-        let package = py.import("frit").and_then(|m| m.getattr("__path__")?.get_item(0)?.extract::<String>());
-        let mut frame = py.import("sys").ok()?.call_method1("_getframe", (0,)).ok()?;
+        // nothing here runs Python code: a signal would be handled in it, and what its handler raises be lost
+        let sys = py.import("sys").ok()?;
+        let frit = sys.getattr("modules").and_then(|m| m.get_item("frit"));
+        let package = frit.and_then(|m| m.getattr("__path__")?.get_item(0)?.extract::<String>());
+        let mut frame = sys.call_method1("_getframe", (0,)).ok()?;
         loop {
             let file: String = frame.getattr("f_code").ok()?.getattr("co_filename").ok()?.extract().ok()?;
             let back = frame.getattr("f_back").ok()?;
