@@ -116,8 +116,11 @@ fn files_that_are_not_there_and_shapes_that_do_not_fit_are_errors() {
     let e = Tensor::from_file("/no/such/file").check().unwrap_err().to_string();
     assert!(e.starts_with("from_file: /no/such/file: ") && e.contains("memory.rs"), "{e}");
     let blob = Blob::new(bytes(6));
-    for dims in [vec![1], vec![2, 1], vec![usize::MAX >> 1, 4], vec![]] {
-        let e = Tensor::from_blob(DType::F32, &blob, dims).check().unwrap_err().to_string();
+    let error = |dims: &[usize]| Tensor::from_blob(DType::F32, &blob, dims).check().unwrap_err().to_string();
+    for dims in [&[1][..], &[2, 1], &[]] {
+        let e = error(dims);
         assert!(e.contains("6 bytes are not the float32 elements of shape"), "{e}");
     }
+    let e = error(&[usize::MAX >> 1, 4]);
+    assert!(e.contains("shape [9223372036854775807, 4] has more elements than can be counted"), "{e}");
 }
