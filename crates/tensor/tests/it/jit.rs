@@ -1,6 +1,7 @@
 //! A function recorded and replayed gives what it gives when it is called.
 
 use frit_tensor::{Device, Jit, Result, Tensor, Variable, manual_seed};
+use std::time::Duration;
 
 fn floats(t: &Tensor) -> Vec<f32> {
     t.to_vec().unwrap()
@@ -259,9 +260,19 @@ fn captures_that_are_dropped_leave_nothing() {
         calls(&jit, 4);
     };
     round();
-    let before = live();
-    (0..20).for_each(|_| round());
-    assert!(live() <= before + 8, "{} nodes, {before} before", live());
+    // other tests make nodes in the same process meanwhile: they end, a leak does not
+    let grown = || {
+        let before = live();
+        (0..20).for_each(|_| round());
+        live().saturating_sub(before)
+    };
+    let quiet = (0..50).any(|_| {
+        grown() <= 8 || {
+            std::thread::sleep(Duration::from_millis(100));
+            false
+        }
+    });
+    assert!(quiet, "{} nodes more after each 20 captures", grown());
 }
 
 type Step = Jit<(Tensor, Tensor), (Tensor, Vec<Tensor>)>;
