@@ -13,7 +13,7 @@
 use crate::access::{address, coefficient, slot, substitute_open};
 use crate::ranges::{self, closed};
 use crate::{Ctx, Error};
-use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
+use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Work for each element from which it is kept, where an addition is 1: to store and to load again are about 3.
@@ -114,19 +114,9 @@ fn weight(value: &UOp, id: u32) -> Option<u32> {
         sum += match n.op {
             Op::Reduce | Op::Scan | Op::Stage | Op::After => return None,
             Op::Load if n.arg != Arg::None => return None,
-            _ => n.op.alu().filter(|_| n.dtype.is_float()).map_or(0, work),
+            _ if n.dtype.is_float() => n.op.weight(),
+            _ => 0,
         };
     }
     Some(sum)
-}
-
-/// About how many additions an operation costs.
-fn work(alu: Alu) -> u32 {
-    use Alu::*;
-    match alu {
-        Fdiv | Recip | Sqrt | Rsqrt | Mod | Idiv => 4,
-        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p => 12,
-        Sin | Cos | Tan | Asin | Acos | Sinh | Cosh | Tanh | Sigmoid | Erf | Erfc | Pow | Atan2 => 20,
-        _ => 1,
-    }
 }

@@ -17,20 +17,6 @@ pub struct Cost {
     pub work: u64,
 }
 
-/// What an op costs compared with an addition.
-fn weight(op: Op) -> u32 {
-    match op {
-        Op::Cast | Op::Bitcast => 0,
-        Op::Fdiv | Op::Recip | Op::Sqrt | Op::Rsqrt | Op::Idiv | Op::Mod => 4,
-        Op::Exp | Op::Exp2 | Op::Log | Op::Log2 => 16,
-        Op::Expm1 | Op::Log1p | Op::Log10 | Op::Asin | Op::Acos | Op::Tanh | Op::Sigmoid | Op::Erf => 24,
-        Op::Sin | Op::Cos | Op::Tan | Op::Sinh | Op::Cosh | Op::Erfc | Op::Pow | Op::Atan2 => 32,
-        Op::Threefry => 64,
-        o if o.is_elementwise() => 1,
-        _ => 0,
-    }
-}
-
 /// What a product of two values reads that are each repeated many times, as in a matrix product or a convolution:
 /// its sum is worth a kernel that is walked for it alone.
 pub fn product_bytes(x: &UOp) -> Option<u64> {
@@ -89,7 +75,7 @@ pub fn costs(
             Op::Expand => Cost { expensive: false, work, ..of(0) },
             o if o.is_movement() => Cost { work: work.max(of(0).work), ..of(0) },
             o if o.is_elementwise() => {
-                let mut c = Cost { ops: weight(o), work, ..Cost::default() };
+                let mut c = Cost { ops: o.weight(), work, ..Cost::default() };
                 let mut reading = 0;
                 for (k, s) in n.src.iter().enumerate() {
                     let f = of(k);

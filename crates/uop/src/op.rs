@@ -111,6 +111,20 @@ impl Op {
     pub const fn is_movement(self) -> bool {
         self as u8 >= Op::Reshape as u8 && self as u8 <= Op::Flip as u8
     }
+    /// What computing it costs, compared with an addition.
+    pub const fn weight(self) -> u32 {
+        use Op::*;
+        match self {
+            Cast | Bitcast => 0,
+            Fdiv | Recip | Sqrt | Rsqrt | Idiv | Mod => 4,
+            Exp | Exp2 | Log | Log2 => 16,
+            Expm1 | Log1p | Log10 | Asin | Acos | Tanh | Sigmoid | Erf => 24,
+            Sin | Cos | Tan | Sinh | Cosh | Erfc | Pow | Atan2 => 32,
+            Threefry => 64,
+            o if o.is_elementwise() => 1,
+            _ => 0,
+        }
+    }
     /// Operand order does not matter.
     pub const fn is_commutative(self) -> bool {
         matches!(self, Op::Add | Op::Mul | Op::Max | Op::Min | Op::And | Op::Or | Op::Xor | Op::Eq | Op::Ne)

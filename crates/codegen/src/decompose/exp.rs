@@ -93,20 +93,10 @@ const EXPM1_F64: [f64; 12] = [
 ];
 
 /// ln2 in two parts; the first has few enough bits that its product with any exponent is exact.
-fn ln2_parts(f: Real) -> (f64, f64) {
-    f.pick((0.693115234375, 3.194618329871446e-05), (0.6931471805601177, -1.7239444525614835e-13))
-}
-
-/// ln2 as a sum of two.
 pub fn ln2(f: Real) -> (UOp, UOp) {
-    let (hi, lo) = ln2_parts(f);
+    let (hi, lo) =
+        f.pick((0.693115234375, 3.194618329871446e-05), (0.6931471805601177, -1.7239444525614835e-13));
     (f.c(hi), f.c(lo))
-}
-
-/// -ln2 as a sum of two.
-fn minus_ln2(f: Real) -> (UOp, UOp) {
-    let (hi, lo) = ln2_parts(f);
-    (f.c(-hi), f.c(-lo))
 }
 
 /// The constant that rounds to an integer when added, and leaves it plus `offset` in the low bits.
@@ -140,11 +130,11 @@ fn clamp(f: Real, x: &UOp, bound: f64) -> UOp {
 fn exp(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let x = clamp(f, x, bound(f));
-    let (minus_hi, minus_lo) = minus_ln2(f);
+    let (ln2_hi, ln2_lo) = ln2(f);
     let magic = two_factors(f);
     let t = fma(&x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = &t - magic;
-    let r = fma(&n, &minus_lo, &fma(&n, &minus_hi, &x));
+    let n = magic - &t; // minus n
+    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, &x));
     let p = f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..]));
     Some(scale(f, &p, &t))
 }
@@ -166,20 +156,20 @@ fn exp2(x: &UOp) -> Option<UOp> {
 
 /// `exp(x)` for x so small, of either sign, that the result is a normal number.
 pub fn exp_within(f: Real, x: &UOp) -> UOp {
-    let (minus_hi, minus_lo) = minus_ln2(f);
+    let (ln2_hi, ln2_lo) = ln2(f);
     let magic = rounder(f, f.bias);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = &t - magic;
-    let r = fma(&n, &minus_lo, &fma(&n, &minus_hi, x));
+    let n = magic - &t; // minus n
+    let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, x));
     f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..])) * power_of_two(f, &t)
 }
 
 /// x as n ln2 + r: n plus the rounder, r, and `exp(r) - 1 - r`, with what rounding r lost in it.
 fn reduce(f: Real, x: &UOp, magic: &UOp) -> (UOp, UOp, UOp) {
-    let (minus_hi, minus_lo) = minus_ln2(f);
+    let (ln2_hi, ln2_lo) = ln2(f);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), magic);
-    let n = &t - magic;
-    let Pair(r, low) = Pair::sum(&fma(&n, &minus_hi, x), &(n * minus_lo));
+    let n = magic - &t; // minus n
+    let Pair(r, low) = Pair::sum(&fma(&n, &ln2_hi, x), &(n * ln2_lo));
     let p = f.poly(&r, f.pick(&EXPM1_F32[..], &EXPM1_F64[..]));
     let tail = fma(&(&r * &r), &p, &fma(&low, &r, &low));
     (t, r, tail)
@@ -200,18 +190,18 @@ pub fn exp_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     (t, Pair::sum(&high, &(low + tail)))
 }
 
-/// `exp(x)` as a pair, for x from the least that gives more than zero up to 0. The second part
-/// has only a few digits right, which is two thirds of the steps of [`exp_pair`].
+/// `exp(x)` as a pair, for x from the least that gives more than zero up to 0. The second part has only a few digits
+/// right, which takes two thirds of the steps of [`exp_pair`].
 pub fn exp_down(f: Real, x: &UOp) -> Pair {
     // 2^n is this many powers of two too large, and then a normal number
     let more = f.pick(64, 128);
-    let (minus_hi, minus_lo) = minus_ln2(f);
+    let (ln2_hi, ln2_lo) = ln2(f);
     let magic = rounder(f, f.bias + more);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
-    let n = &t - magic;
-    let whole = fma(&n, &minus_hi, x);
-    let r = fma(&n, &minus_lo, &whole);
-    let lost = fma(&n, &minus_lo, &(whole - &r));
+    let n = magic - &t; // minus n
+    let whole = fma(&n, &ln2_hi, x);
+    let r = fma(&n, &ln2_lo, &whole);
+    let lost = fma(&n, &ln2_lo, &(whole - &r));
     let p = f.poly(&r, f.pick(&EXP_F32[2..], &EXP_F64[2..]));
     let Pair(high, low) = Pair::sum(&f.c(1.0), &fma(&(&r * &r), &p, &r));
     let low = fma(&lost, &high, &low);
