@@ -39,7 +39,17 @@ class MultiheadAttention:
 class _Layer:
     """What encoder and decoder layers share: attention to itself, then two linear layers."""
 
-    def __init__(self, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first):
+    def __init__(
+        self,
+        d_model,
+        nhead,
+        dim_feedforward=2048,
+        dropout=0.1,
+        activation="relu",
+        layer_norm_eps=1e-5,
+        batch_first=True,
+        norm_first=False,
+    ):
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first)
         self.linear1, self.linear2 = Linear(d_model, dim_feedforward), Linear(dim_feedforward, d_model)
         self.norm1, self.norm2 = LayerNorm(d_model, layer_norm_eps), LayerNorm(d_model, layer_norm_eps)
@@ -56,19 +66,6 @@ class _Layer:
 
 class TransformerEncoderLayer(_Layer):
     """Self-attention and two linear layers: (N, L, d_model) -> the same."""
-
-    def __init__(
-        self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation="relu",
-        layer_norm_eps=1e-5,
-        batch_first=True,
-        norm_first=False,
-    ):
-        super().__init__(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
 
     def __call__(self, src, src_mask=None, is_causal=False):
         x = self._add(src, self.norm1, lambda t: self.self_attn(t, attn_mask=src_mask, is_causal=is_causal))
