@@ -22,6 +22,7 @@ pub mod linearise;
 pub mod matrix;
 pub mod opt;
 mod pad;
+mod prefetch;
 pub mod ranges;
 pub mod reduce;
 pub mod shuffle;

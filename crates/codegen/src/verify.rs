@@ -33,6 +33,9 @@ pub fn verify(linear: &Linear, target: &Target) -> Result<(), Error> {
                 }
                 _ => return fail(r, "is closed but not the innermost open range"),
             },
+            Step::Prefetch(at, _) => {
+                available(at, &scope, &effects).or_else(|n| fail(&n, "is not there for a prefetch"))?;
+            }
             Step::Do(n) => {
                 for s in &n.src {
                     available(s, &scope, &effects)

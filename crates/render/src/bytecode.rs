@@ -24,6 +24,7 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
             Step::Do(node) => writer.perform(node)?,
             Step::Open(range) => writer.open(range)?,
             Step::Close(range) => writer.close(range)?,
+            Step::Prefetch(..) => {}
         }
     }
     let program = writer.finish()?;

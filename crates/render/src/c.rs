@@ -55,6 +55,7 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
                 w.depth = w.depth.saturating_sub(1).max(1);
                 w.line("}");
             }
+            Step::Prefetch(at, ahead) => w.prefetch(at, *ahead)?,
         }
     }
     w.prelude.ty(DType::I64, 1);
@@ -109,6 +110,7 @@ fn inlinable(linear: &Linear) -> FxHashSet<UOp> {
                 current += 1;
             }
             Step::Close(_) => current += 1,
+            Step::Prefetch(at, _) => seen.push(at),
         }
         block[at] = current;
         while let Some(s) = seen.pop() {
@@ -296,6 +298,15 @@ impl Writer<'_> {
             return Err(self.malformed(format!("{m:?} is not among the parameters or defines")));
         };
         Ok((base.parts[0].clone(), index.src[1].clone()))
+    }
+    /// Ask for the line that is `ahead` bytes after an address.
+    fn prefetch(&mut self, at: &UOp, ahead: i32) -> Result<(), Error> {
+        let (base, idx) = self.address(at)?;
+        let i = self.operand(&idx)?;
+        // as a number: a pointer may not leave its array
+        let place = format!("(__UINTPTR_TYPE__)({}) + {ahead}", Self::pointer(&base, &i, 0));
+        self.line(&format!("__builtin_prefetch((void *)({place}));"));
+        Ok(())
     }
     /// `p + i`, `p` for index 0.
     fn pointer(base: &str, idx: &Val, offset: usize) -> String {

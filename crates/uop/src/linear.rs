@@ -13,6 +13,9 @@ pub enum Step {
     Open(UOp),
     /// End it.
     Close(UOp),
+    /// The memory so many bytes after an address will be wanted soon. A hint: it changes no value, and what it names need
+    /// not be in a buffer.
+    Prefetch(UOp, i32),
 }
 
 /// A kernel as a list of steps, each after what it needs.

@@ -7,7 +7,7 @@
 //! The exponential is a pair where its rounding would count. Odd functions are computed of the magnitude and given the
 //! sign, so that zeros keep theirs.
 
-use super::exp::{exp_down, exp_pair, exp_within, scale};
+use super::exp::{exp_pair, exp_within, minus_exp_down, scale};
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
@@ -110,19 +110,20 @@ fn tanh(x: &UOp) -> Option<UOp> {
     Some(f.with_sign_of(&abs.lt(&one).select(&near, &far), x))
 }
 
-/// `1 / (1 + e)` or `e / (1 + e)` with `e = exp(-|x|)`, by one division and a correction of what it left.
+/// `e / (1 + e)` with `e = exp(-|x|)`, by one division and a correction of what it left; for positive x what is left to
+/// 1. Signs are such that every step is a multiplication with an addition.
 fn sigmoid(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
-    let (one, minus_one) = (f.c(1.0), f.c(-1.0));
-    let minus = f.minus_abs(x).bin(Alu::Max, &f.c(f.pick(-110.0, -760.0)));
-    let Pair(e, e_low) = exp_down(f, &minus);
-    // the divisor negative, as the correction wants it
-    let d = &minus_one - &e;
-    let d_low = ((&minus_one - &d) - &e) - &e_low;
-    let negative = x.lt(&f.c(0.0));
-    let (over, over_low) = (negative.select(&e, &one), negative.select(&e_low, &f.c(0.0)));
-    let inverse = minus_one.bin(Alu::Fdiv, &d);
-    let q = &over * &inverse;
-    let rest = fma(&q, &d, &over) + fma(&q, &d_low, &over_low);
-    Some(fma(&rest, &inverse, &q))
+    let one = f.c(1.0);
+    let minus_abs = f.minus_abs(x).bin(Alu::Max, &f.c(f.pick(-110.0, -760.0)));
+    let (Pair(large, low), more) = minus_exp_down(f, &minus_abs);
+    let (back, minus_back) = (f.exp2(-more), f.c(-(-more as f64).exp2()));
+    let e = &large * &back;
+    let inverse = f.c(-1.0).bin(Alu::Fdiv, &(&e - &one));
+    let q = &large * &inverse;
+    // large - q is exact, as q is between a half of it and all of it
+    let rest = fma(&q, &e, &(&large - &q));
+    let q = fma(&fma(&low, &inverse, &rest), &inverse, &q);
+    let (below, above) = (&q * minus_back, fma(&q, &back, &one));
+    Some(x.lt(&f.c(0.0)).select(&below, &above))
 }

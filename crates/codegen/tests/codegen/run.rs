@@ -183,6 +183,7 @@ pub fn show(linear: &Linear) -> String {
                 depth -= 1;
                 (depth, "end".into())
             }
+            Step::Prefetch(at, ahead) => (depth, format!("prefetch {} + {ahead}", expr(at, &names))),
             Step::Do(n) => {
                 let src: Vec<String> = n.src.iter().map(|s| expr(s, &names)).collect();
                 names.insert(n.clone(), format!("v{i}"));

@@ -349,6 +349,13 @@ impl Select<'_> {
         }
     }
 
+    /// Ask for the line that is `ahead` bytes after an address.
+    pub fn prefetch(&mut self, at: &UOp, ahead: i32) -> Result<(), Error> {
+        let m = self.address(at)?.plus(ahead);
+        self.emit(Kind::Plain(Code::Prefetcht0_m8), Def::Nothing, smallvec![Opd::Mem(m)]);
+        Ok(())
+    }
+
     /// A store.
     pub fn store(&mut self, n: &UOp) -> Result<(), Error> {
         let value = n.src[1].clone();

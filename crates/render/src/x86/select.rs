@@ -146,6 +146,7 @@ pub fn select(linear: &Linear, target: &Target) -> Result<(Program, usize), Erro
             Step::Do(n) => s.perform(n, at)?,
             Step::Open(range) => s.open(range, at)?,
             Step::Close(range) => s.close(range)?,
+            Step::Prefetch(at, ahead) => s.prefetch(at, *ahead)?,
         }
     }
     s.release_tiles();

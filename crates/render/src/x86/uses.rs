@@ -83,7 +83,7 @@ impl Uses {
                     }
                     self.block[at] = open.last().map_or(0, |o| o.0);
                 }
-                Step::Do(_) => self.block[at] = open.last().map_or(0, |o| o.0),
+                Step::Do(_) | Step::Prefetch(..) => self.block[at] = open.last().map_or(0, |o| o.0),
             }
         }
         ends
@@ -97,6 +97,7 @@ impl Uses {
                     seen.extend(n.src.iter());
                 }
                 Step::Open(r) => seen.extend(r.src.iter()),
+                Step::Prefetch(at, _) => seen.push(at),
                 Step::Close(_) => {}
             }
             while let Some(s) = seen.pop() {

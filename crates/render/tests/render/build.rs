@@ -54,7 +54,7 @@ pub fn linear(steps: Vec<Step>) -> Linear {
     let roots: Vec<UOp> = steps
         .iter()
         .map(|s| match s {
-            Step::Do(n) | Step::Open(n) | Step::Close(n) => n.clone(),
+            Step::Do(n) | Step::Open(n) | Step::Close(n) | Step::Prefetch(n, _) => n.clone(),
         })
         .collect();
     let all = toposort(&roots);
