@@ -24,79 +24,95 @@ struct Inner<'a> {
     /// The loops that are open in it, itself last.
     open: Vec<&'a UOp>,
     /// Where its steps are.
-    from: usize,
-    to: usize,
+    steps: std::ops::Range<usize>,
 }
 
-/// Lines that a loop reads in each round, far apart or in a row, that no other round of any loop reads.
+impl Inner<'_> {
+    /// Whether two loops are in the same loops, or are one.
+    fn is_beside(&self, o: &Inner) -> bool {
+        self.open[..self.open.len() - 1] == o.open[..o.open.len() - 1]
+    }
+}
+
+/// Lines of a parameter that a loop reads in each round, and that no other round of it or of the loops around it reads.
 struct Run<'a> {
-    /// The addresses to ask at, one a line, and the steps that read there.
-    lines: Vec<(usize, &'a UOp)>,
-    /// The parameter.
+    of: &'a Inner<'a>,
     buf: &'a UOp,
-    /// The loop.
-    of: usize,
-    /// Bytes from one round of the loop to the next, of one of the loop around it, and read by all rounds together.
+    /// The steps that read them, and the addresses: one a line.
+    lines: Vec<(usize, &'a UOp)>,
+    /// Bytes from one round of the loop to the next.
     step: i64,
+    /// Bytes from one round of the loop around it to the next.
     row: Option<i64>,
-    total: Option<i64>,
+}
+
+impl Run<'_> {
+    /// Bytes that one round reads, and all of them.
+    fn read(&self) -> (i64, Option<i64>) {
+        let once = self.lines.len() as i64 * LINE;
+        let rounds = self.of.open.last().and_then(|r| r.src[0].as_int());
+        (once, rounds.and_then(|n| n.checked_mul(once)))
+    }
+    /// Whether another loop reads the same rows.
+    fn is_over(&self, o: &Run) -> bool {
+        self.buf == o.buf && self.row == o.row && self.of.is_beside(o.of)
+    }
+    /// The work for each byte.
+    fn work(&self) -> usize {
+        self.of.steps.len() * 1024 / self.lines.len()
+    }
 }
 
 /// The steps, with such requests among them.
 pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
     let loops = inner_loops(&steps);
     let far = target.caches[1].max(1 << 20) as i64;
-    let runs: Vec<Run> = loops.iter().enumerate().flat_map(|(i, l)| runs(&steps, i, l, far)).collect();
-    let mut wanted: Vec<(usize, UOp, i32)> = vec![];
-    for (i, run) in runs.iter().enumerate() {
-        let again = |r: &&Run| r.buf == run.buf && r.row == run.row && is_beside(&loops, r.of, run.of);
-        let work = |r: &Run| (loops[r.of].to - loops[r.of].from) as i64 * r.total.unwrap_or(0) / r.step;
-        let is_alone = runs.iter().filter(again).count() == 1;
-        let bytes = if is_alone && run.total.is_none_or(|t| t > 2 * AHEAD) {
-            let read = run.lines.len() as i64 * LINE;
-            Some((AHEAD + read - 1) / read * run.step)
-        } else {
-            // one of the loops over this row asks for the next, the one with the most work
-            let first =
-                runs.iter().enumerate().filter(|r| again(&r.1)).max_by_key(|(k, r)| (work(r), -(*k as i64)));
-            run.row.filter(|_| first.is_some_and(|f| f.0 == i) && run.total.is_some_and(|t| t <= far / 4))
-        };
-        let Some(bytes) = bytes.and_then(|b| i32::try_from(b).ok()).filter(|b| b.abs() < 1 << 24) else {
-            continue;
-        };
-        wanted.extend(run.lines.iter().map(|(at, index)| (*at, (*index).clone(), bytes)));
+    let runs: Vec<Run> = loops.iter().flat_map(|l| runs(&steps, l, far)).collect();
+    let mut wanted: Vec<(usize, Step)> = vec![];
+    for run in &runs {
+        let Some(bytes) = ahead(run, &runs, far).and_then(|b| i32::try_from(b).ok()) else { continue };
+        wanted.extend(run.lines.iter().map(|(at, index)| (*at, Step::Prefetch((*index).clone(), bytes))));
     }
-    drop(runs);
     if wanted.is_empty() {
         return steps;
     }
     wanted.sort_by_key(|w| w.0);
-    let (mut out, mut wanted) =
-        (Vec::with_capacity(steps.len() + wanted.len()), wanted.into_iter().peekable());
+    let mut out = Vec::with_capacity(steps.len() + wanted.len());
+    let mut wanted = wanted.into_iter().peekable();
     for (i, step) in steps.into_iter().enumerate() {
-        while let Some((_, index, bytes)) = wanted.next_if(|w| w.0 == i) {
-            out.push(Step::Prefetch(index, bytes));
+        while let Some((_, request)) = wanted.next_if(|w| w.0 == i) {
+            out.push(request);
         }
         out.push(step);
     }
     out
 }
 
+/// How many bytes after its addresses a run asks, if it does.
+fn ahead(run: &Run, runs: &[Run], far: i64) -> Option<i64> {
+    let (once, all) = run.read();
+    let is_alone = runs.iter().filter(|r| r.is_over(run)).count() == 1;
+    if is_alone && all.is_none_or(|n| n > 2 * AHEAD) {
+        return (AHEAD + once - 1).checked_div(once)?.checked_mul(run.step);
+    }
+    // one of the loops over this row asks for the next row, the one with the most work
+    let first = runs.iter().filter(|r| r.is_over(run)).reduce(|a, b| if b.work() > a.work() { b } else { a });
+    run.row.filter(|_| first.is_some_and(|f| std::ptr::eq(f, run)) && all.is_some_and(|n| n <= far / 4))
+}
+
 fn inner_loops(steps: &[Step]) -> Vec<Inner<'_>> {
-    let (mut open, mut last, mut loops): (Vec<&UOp>, usize, Vec<Inner>) = (vec![], 0, vec![]);
-    let mut is_inner = false;
+    let (mut open, mut loops): (Vec<&UOp>, Vec<Inner>) = (vec![], vec![]);
+    // where the last loop begins, while no other has begun or ended in it
+    let mut begin = None;
     for (i, step) in steps.iter().enumerate() {
         match step {
             Step::Open(r) => {
                 open.push(r);
-                (last, is_inner) = (i + 1, true);
+                begin = Some(i + 1);
             }
             Step::Close(_) => {
-                if is_inner {
-                    loops.push(Inner { open: open.clone(), from: last, to: i });
-                }
+                loops.extend(begin.take().map(|b| Inner { open: open.clone(), steps: b..i }));
                 open.pop();
-                is_inner = false;
             }
             _ => {}
         }
@@ -104,46 +120,29 @@ fn inner_loops(steps: &[Step]) -> Vec<Inner<'_>> {
     loops
 }
 
-/// Whether two loops are in the same loops, or are one.
-fn is_beside(loops: &[Inner], a: usize, b: usize) -> bool {
-    let (a, b) = (&loops[a].open, &loops[b].open);
-    a[..a.len() - 1] == b[..b.len() - 1]
-}
-
 /// What a loop reads from parameters that are too large to be near.
-fn runs<'a>(steps: &'a [Step], of: usize, l: &Inner<'a>, far: i64) -> Vec<Run<'a>> {
+fn runs<'a>(steps: &'a [Step], of: &'a Inner<'a>, far: i64) -> Vec<Run<'a>> {
     let mut out: Vec<Run> = vec![];
     let mut seen: FxHashSet<(&UOp, Vec<Option<i64>>, i64)> = FxHashSet::default();
-    for (at, step) in (l.from..l.to).zip(&steps[l.from..l.to]) {
-        let Step::Do(load) = step else { continue };
-        let Some((buf, idx)) = address(load).filter(|a| load.op == Op::Load && a.0.op == Op::Param) else {
-            continue;
-        };
+    for at in of.steps.clone() {
+        let Step::Do(load) = &steps[at] else { continue };
+        let plain = |a: &(&UOp, &UOp)| load.op == Op::Load && a.0.op == Op::Param && a.1.lanes() == 1;
+        let Some((buf, idx)) = address(load).filter(plain) else { continue };
         let size = load.dtype.size() as i64;
-        let is_far =
-            buf.shape().first().and_then(|n| n.as_int()).is_none_or(|n| n.saturating_mul(size) > far);
-        if !is_far || idx.lanes() > 1 {
-            continue;
-        }
-        let moves: Vec<Option<i64>> = l.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
-        let Some(Some(step)) = moves.last().map(|c| Some(c.as_ref()?.checked_mul(size)?)) else { continue };
-        if step.abs() < LINE || moves.iter().any(|c| *c == Some(0)) {
-            continue;
-        }
+        let len = buf.shape().first().and_then(|n| n.as_int());
+        let moves: Vec<Option<i64>> = of.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
+        let bytes = |back: usize| moves[moves.len().checked_sub(back)?]?.checked_mul(size);
+        let Some(step) = bytes(1).filter(|b| b.abs() >= LINE) else { continue };
+        let is_far = len.is_none_or(|n| n.saturating_mul(size) > far);
         let line = offset(idx).saturating_mul(size).div_euclid(LINE);
-        if !seen.insert((buf, moves.clone(), line)) {
+        if !is_far || moves.contains(&Some(0)) || !seen.insert((buf, moves.clone(), line)) {
             continue;
         }
-        let row = moves.len().checked_sub(2).and_then(|i| moves[i]?.checked_mul(size));
-        let index = &load.src[0];
+        let row = bytes(2);
         match out.iter_mut().find(|r| r.buf == buf && r.step == step && r.row == row) {
-            Some(r) => r.lines.push((at, index)),
-            None => out.push(Run { lines: vec![(at, index)], buf, of, step, row, total: None }),
+            Some(r) => r.lines.push((at, &load.src[0])),
+            None => out.push(Run { of, buf, lines: vec![(at, &load.src[0])], step, row }),
         }
-    }
-    let rounds = l.open.last().and_then(|r| r.src[0].as_int());
-    for r in &mut out {
-        r.total = rounds.and_then(|n| n.checked_mul(r.lines.len() as i64 * LINE));
     }
     out
 }

@@ -305,7 +305,7 @@ impl Writer<'_> {
         let i = self.operand(&idx)?;
         // as a number: a pointer may not leave its array
         let place = format!("(__UINTPTR_TYPE__)({}) + {ahead}", Self::pointer(&base, &i, 0));
-        self.line(&format!("__builtin_prefetch((void *)({place}));"));
+        self.line(format!("__builtin_prefetch((void *)({place}));"));
         Ok(())
     }
     /// `p + i`, `p` for index 0.
