@@ -7,7 +7,7 @@
 //! Load(p[i*4 + l])   ->  Load(p[i*4] x4)                     contiguous: one vector
 //! Load(p[l*9 + i])   ->  Load(p[i] 4x1 by 9)                 a constant distance apart: one vector
 //! Load(p[q[l]])      ->  Stack(Load(p[q[0]]), Load(p[q[1]]), …) each lane for itself
-//! Reduce(x, l)       ->  x.0 + x.1 + …
+//! Reduce(x, l)       ->  the halves of x added, and the halves of that, …
 //! ```
 //!
 //! Where several accesses are side by side and their lanes are not, all of them together are rows that are contiguous:
@@ -17,7 +17,7 @@
 use crate::access::{address, behind_after, coefficient, substitute_open};
 use crate::squares::{self, Squares};
 use crate::{Ctx, Error, shuffle};
-use frit_uop::{Arg, AxisKind, Op, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -113,10 +113,7 @@ impl Vectoriser {
                     return Err(Error::Kernel(format!("{n:?} combines nothing")));
                 };
                 let w = self.widths[&r.range_arg().map_or(0, |a| a.id)];
-                let x = &src[0];
-                let each = (0..w).map(|i| if x.lanes() > 1 { x.lane(i) } else { x.clone() }).collect();
-                Ok(crate::expand::combine(alu, each)
-                    .reduce(alu, others.iter().map(|r| self.done[*r].clone())))
+                Ok(across(alu, &src[0], w).reduce(alu, others.iter().map(|r| self.done[*r].clone())))
             }
             (Op::End | Op::After, _) => {
                 // lane ranges end with the vector
@@ -203,4 +200,14 @@ impl Vectoriser {
             _ => UOp::sink(each),
         })
     }
+}
+
+/// All `w` lanes combined: the halves of the vector, as long as there are halves.
+fn across(alu: Alu, x: &UOp, w: u32) -> UOp {
+    if x.lanes() > 2 && x.lanes().is_multiple_of(2) && x.dtype != DType::Bool {
+        let half = (w / 2) as u8;
+        let [low, high] = [0, half].map(|from| x.shuffle(x, &(from..from + half).collect::<Vec<u8>>()));
+        return across(alu, &low.bin(alu, &high), w / 2);
+    }
+    crate::expand::combine(alu, (0..w).map(|i| if x.lanes() > 1 { x.lane(i) } else { x.clone() }).collect())
 }

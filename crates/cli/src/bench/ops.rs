@@ -25,16 +25,16 @@ fn gemm(m: usize, k: usize, n: usize, dtype: DType) -> Result<Line> {
     Ok(line.with("gflops", gflops))
 }
 
-/// Memory-bound work that must move `bytes`.
+/// Memory-bound work that must move `bytes`, beside copies before and after it: what memory gives changes by the minute.
 fn moving<I: Bundle + Clone>(
     bytes: f64,
     inputs: I,
     f: impl Fn(I) -> Tensor + Send + 'static,
 ) -> Result<Line> {
-    let copy = copy_gbps()?;
+    let before = copy_gbps()?;
     let line = captured(inputs, move |inputs| Ok(f(inputs)))?;
-    let gbps = bytes / line.ms / 1e6;
-    Ok(line.with("gbps", gbps).with("of_copy", gbps / copy))
+    let (gbps, after) = (bytes / line.ms / 1e6, copy_gbps()?);
+    Ok(line.with("gbps", gbps).with("of_copy", 2.0 * gbps / (before + after)))
 }
 
 /// The list.
