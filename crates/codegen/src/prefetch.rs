@@ -25,6 +25,8 @@ struct Inner<'a> {
     open: Vec<&'a UOp>,
     /// Where its steps are.
     steps: std::ops::Range<usize>,
+    /// How many of them are arithmetic on floats or touch memory.
+    work: usize,
 }
 
 impl Inner<'_> {
@@ -59,7 +61,7 @@ impl Run<'_> {
     }
     /// The work for each byte.
     fn work(&self) -> usize {
-        self.of.steps.len() * 1024 / self.lines.len()
+        self.of.work * 1024 / self.lines.len()
     }
 }
 
@@ -111,13 +113,18 @@ fn inner_loops(steps: &[Step]) -> Vec<Inner<'_>> {
                 begin = Some(i + 1);
             }
             Step::Close(_) => {
-                loops.extend(begin.take().map(|b| Inner { open: open.clone(), steps: b..i }));
+                let work = |b: usize| steps[b..i].iter().filter(|s| is_work(s)).count();
+                loops.extend(begin.take().map(|b| Inner { open: open.clone(), steps: b..i, work: work(b) }));
                 open.pop();
             }
             _ => {}
         }
     }
     loops
+}
+
+fn is_work(step: &Step) -> bool {
+    matches!(step, Step::Do(n) if address(n).is_some() || n.op.is_elementwise() && n.dtype.is_float())
 }
 
 /// What a loop reads from parameters that are too large to be near.
