@@ -12,6 +12,8 @@ frit: a deep-learning compiler
 usage:
   frit devices                 devices this machine has, and what is known of them
   frit bench [NAME...]         run the benchmarks whose names contain one of NAME (all without); a JSON line each
+  frit bench --search[=WIDTH] NAME...
+                               search for the best way to run the kernels of each, and measure both ways in turns
   frit bench --list            list the names
   frit accuracy [--help]       how exact every function and reduction is; fails where a bound is broken
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
@@ -72,11 +74,14 @@ fn main() -> ExitCode {
 }
 
 fn tune(file: &str, width: &str) -> Result<(), String> {
-    let width: usize = width.parse().map_err(|_| format!("{width} is not a number of states"))?;
-    frit::engine::search::tune(file.as_ref(), width, |i, n, name, tuned| {
-        println!("{i:4}/{n} {name:40} {tuned}")
-    })
-    .map_err(|e| e.to_string())
+    use frit::engine::search::{Effort, tune};
+    let width = width.parse().map_err(|_| format!("{width} is not a number of states"))?;
+    let told = |i, n, name: &str, tuned: &_| println!("{i:4}/{n} {name:40} {tuned}");
+    let all = Effort::of_width(width).and_then(|effort| tune(file.as_ref(), &effort, told));
+    let all = all.map_err(|e| e.to_string())?;
+    let ([before, after], n) = ([all.before, all.after].map(|d| d.as_secs_f64() * 1e3), all.kernels);
+    println!("{after:.3} ms, was {before:.3} ms; {} of {n} kernels run another way", all.changed);
+    Ok(())
 }
 
 fn devices() {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Every variable read here, with what it accepts and does: for help texts.
-pub const FLAGS: [(&str, &str, &str); 5] = [
+pub const FLAGS: [(&str, &str, &str); 6] = [
     ("FRIT_DEVICE", "a device name, such as CPU or INTERP", "the device tensors are made on; CPU by default"),
     ("FRIT_DEBUG", "0 to 6", "1 totals, 2 a line a kernel, 3 schedule, 4 source, 5 UOps, 6 disassembly"),
     (
@@ -13,6 +13,7 @@ pub const FLAGS: [(&str, &str, &str); 5] = [
         "0 to 64",
         "search for the best opts of each kernel, so many states wide; found ones are kept",
     ),
+    ("FRIT_BEAM_SECONDS", "1 to 255", "how long a search may take for each kernel; 10 by default"),
     ("FRIT_BEAM_CHECK", "0 or 1", "1 compares what a search found with the kernel as it came"),
     ("FRIT_SPEC", "0, 1 or 2", "1 checks every graph against its spec, 2 also the text form's round trip"),
 ];
@@ -45,11 +46,12 @@ impl Setting {
 
 static DEBUG: Setting = Setting::new("FRIT_DEBUG", 6);
 static BEAM: Setting = Setting::new("FRIT_BEAM", 64);
+static BEAM_SECONDS: Setting = Setting::new("FRIT_BEAM_SECONDS", 255);
 static BEAM_CHECK: Setting = Setting::new("FRIT_BEAM_CHECK", 1);
 static SPEC: Setting = Setting::new("FRIT_SPEC", 2);
 
 /// Settings that can change while the program runs.
-static SETTINGS: [&Setting; 4] = [&DEBUG, &BEAM, &BEAM_CHECK, &SPEC];
+static SETTINGS: [&Setting; 5] = [&DEBUG, &BEAM, &BEAM_SECONDS, &BEAM_CHECK, &SPEC];
 
 fn setting(name: &str) -> Result<&'static Setting, Error> {
     let known = SETTINGS.into_iter().find(|s| s.name == name);
@@ -87,6 +89,14 @@ pub fn debug() -> Result<u8, Error> {
 /// How wide to search; 0 not at all.
 pub fn beam() -> Result<u8, Error> {
     BEAM.get()
+}
+
+/// Seconds that a search may take for each kernel.
+pub fn beam_seconds() -> Result<u64, Error> {
+    Ok(match BEAM_SECONDS.get()? {
+        0 => 10,
+        seconds => seconds.into(),
+    })
 }
 
 /// Whether what a search finds is compared with the kernel as it came.

@@ -253,12 +253,18 @@ fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choic
             (Some(seed), _) => Choice::Random(seed),
             (None, Some(opts)) => Choice::List(opts),
             (None, None) if width > 0 => {
-                let tuned = search::search(ast, device, width)?;
-                search::remember(ast, target, &tuned.opts);
-                if config::debug()? >= 1 || std::io::stderr().is_terminal() {
-                    eprintln!("search {} of {}: {tuned}", i + 1, asts.len());
+                match search::search(ast, device, &search::Effort::of_width(width)?) {
+                    Ok(tuned) => {
+                        search::remember(ast, target, &tuned.opts);
+                        if config::debug()? >= 1 || std::io::stderr().is_terminal() {
+                            eprintln!("search {} of {}: {tuned}", i + 1, asts.len());
+                        }
+                        Choice::List(tuned.opts)
+                    }
+                    Err(e @ (Error::Interrupted | Error::Env(_))) => return Err(e),
+                    // one that does not run on data that is made up
+                    Err(_) => Choice::Heuristic,
                 }
-                Choice::List(tuned.opts)
             }
             (None, None) => Choice::Heuristic,
         });

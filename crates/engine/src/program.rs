@@ -71,7 +71,7 @@ pub(crate) struct Parts {
 pub struct Program {
     pub(crate) parts: Parts,
     dev: Arc<dyn Device>,
-    steps: Vec<Bound>,
+    pub(crate) steps: Vec<Bound>,
     /// Holders of each kept allocation that belong to the program itself.
     own: Vec<usize>,
     /// Keeps the intermediates' memory.
@@ -114,6 +114,10 @@ impl Program {
         Ok(Program { parts, dev, steps, own, arena, patches, varying, cost })
     }
 
+    /// Where it runs.
+    pub(crate) fn dev(&self) -> &dyn Device {
+        &*self.dev
+    }
     /// How many kernels a replay launches.
     pub fn kernels(&self) -> usize {
         self.steps.len()

@@ -1,8 +1,10 @@
 //! Graphs built by hand, through every room, on every device.
 
+use frit_engine::search::Effort;
 use frit_engine::stats::stats;
 use frit_engine::{from_bytes, read, realize};
 use frit_uop::{Alu, DType, UOp};
+use std::time::Duration;
 
 const DEVICES: [&str; 3] = ["INTERP", "INTERP:GPU", "CPU"];
 
@@ -157,8 +159,15 @@ fn a_search_finds_legal_opts_that_compute_the_same() {
     let c = (&a * &b).reduce_axes(Alu::Add, &[2]).reshape(&dims(&[16, 16]));
     let schedule = frit_engine::measure::schedule(std::slice::from_ref(&c)).unwrap();
     let ast = &schedule.kernels[0].ast;
-    let tuned = frit_engine::search::search(ast, &device, 1).unwrap();
+    let effort = Effort { width: 1, time: Duration::from_secs(5) };
+    let tuned = frit_engine::search::search(ast, &device, &effort).unwrap();
     assert!(tuned.tried > 8 && tuned.after <= tuned.before, "{tuned}");
     let target = frit_runtime::device("INTERP").unwrap().target().clone();
     assert!(frit_codegen::plan(ast, &target, &tuned.opts).is_ok());
+    // without time nothing is tried, and the heuristic's way stays
+    let none = Effort { width: 4, time: Duration::ZERO };
+    let tuned = frit_engine::search::search(ast, &device, &none).unwrap();
+    let (_, heuristic) =
+        frit_codegen::lower_and_watch(ast, &target, frit_codegen::Opts::Heuristic, &mut |_, _| {}).unwrap();
+    assert_eq!((tuned.opts, tuned.tried), (heuristic, 1));
 }

@@ -136,6 +136,7 @@ use crate::tensor::{Inner, Tensor};
 use frit_engine::capture::{self, Refusal};
 use frit_engine::program::{Program, Saved, Signature};
 use frit_engine::program_file;
+use frit_engine::search::{self, Effort, Tuned, TunedProgram};
 use frit_uop::{Op, UOp};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -388,6 +389,44 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let entry = Entry { key: (signature, form), tries: TRIES, ready: Some(ready) };
         let recorded = Mutex::new(Recorded { function: None, entries: vec![entry] });
         Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
+    }
+
+    /// Search for the fastest way to run each kernel of the recording, `width` states at a time, on these inputs; from then
+    /// on it is replayed that way. What is found is remembered (`FRIT_CACHE`), so another search goes on where one ended.
+    /// `told` hears of each kernel that was searched: its number, how many there are, its name and what was found. Tensors
+    /// that the function assigns to are what one call makes of them.
+    ///
+    /// ```no_run
+    /// # use frit_tensor::{Jit, Tensor};
+    /// let f = Jit::new(|(a, b): (Tensor, Tensor)| Ok(a.matmul(&b)));
+    /// let inputs = || (Tensor::ones([512, 512]), Tensor::ones([512, 512]));
+    /// for _ in 0..2 {
+    ///     f.call(inputs())?;
+    /// }
+    /// let tuned = f.tune(inputs(), 4, |i, n, name, found| println!("{i}/{n} {name} {found}"))?;
+    /// println!("{:?}, was {:?}", tuned.after, tuned.before);
+    /// # Ok::<(), frit_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn tune(
+        &self,
+        inputs: I,
+        width: usize,
+        told: impl FnMut(usize, usize, &str, &Tuned),
+    ) -> Result<TunedProgram> {
+        let _c = call("jit");
+        // which also puts the inputs in their places
+        self.call(inputs)?;
+        let mut recorded = self.lock();
+        let mut ready = recorded.entries.iter_mut().filter_map(|e| e.ready.as_mut());
+        let (Some(ready), None) = (ready.next(), ready.next()) else {
+            return fail!(
+                "jit",
+                "there is not exactly one recording to search for; it is made by the second call"
+            );
+        };
+        let effort = engine(Effort::of_width(width))?;
+        engine(search::tune_program(&mut ready.program, &effort, told))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded<I, O>> {

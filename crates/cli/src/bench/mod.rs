@@ -7,6 +7,7 @@ mod ops;
 mod train;
 
 use frit::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a benchmark does.
@@ -79,6 +80,15 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
         all.iter().for_each(|b| println!("{}", b.name));
         return Ok(());
     }
+    let (options, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|n| n.starts_with("--"));
+    for option in options {
+        let width = match option.strip_prefix("--search").map(|w| w.strip_prefix('=').unwrap_or(w)) {
+            Some("") => Some(4),
+            Some(width) => width.parse().ok().filter(|w| *w > 0),
+            None => return Err(format!("there is no option {option}; see frit --help")),
+        };
+        SEARCH.store(width.ok_or(format!("{option}: expected a number of states"))?, Ordering::Relaxed);
+    }
     let device = frit::engine::default_device().map_err(|e| e.to_string())?;
     let exact = |b: &&Bench| names.iter().any(|n| b.name == *n);
     let near = |b: &&Bench| names.is_empty() || names.iter().any(|n| b.name.contains(n));
@@ -120,14 +130,44 @@ fn time(mut step: impl FnMut() -> Result<()>) -> Result<Line> {
     Ok(Line::new(times[times.len() / 2].as_secs_f64() * 1e3).with("first_s", first.as_secs_f64()))
 }
 
+/// How wide to search for the kernels of a benchmark; 0: not at all.
+static SEARCH: AtomicUsize = AtomicUsize::new(0);
+
 /// Time `f` as programs run it that do it often: recorded as a Jit by the second call, replayed from the third on.
-fn captured<I, O>(inputs: I, f: impl FnMut(I) -> Result<O> + Send + 'static) -> Result<Line>
+fn recorded<I, O>(inputs: I, f: impl FnMut(I) -> Result<O> + Send + 'static) -> Result<(Jit<I, O>, Line)>
 where
     I: Bundle + Clone,
     O: Bundle,
 {
     let step = Jit::new(f);
-    time(|| step.call(inputs.clone()).map(|_| ()))
+    let line = time(|| step.call(inputs.clone()).map(|_| ()))?;
+    Ok((step, line))
+}
+
+/// The same for what the benchmark is about: searched, if that is asked for.
+fn captured<I, O>(inputs: I, f: impl FnMut(I) -> Result<O> + Send + 'static) -> Result<Line>
+where
+    I: Bundle + Clone,
+    O: Bundle,
+{
+    let (step, line) = recorded(inputs.clone(), f)?;
+    searched(&step, inputs, line)
+}
+
+/// Search for what a Jit recorded, if that is asked for: `ms` as it was and `searched_ms` as it is, in turns.
+fn searched<I: Bundle, O: Bundle>(step: &Jit<I, O>, inputs: I, line: Line) -> Result<Line> {
+    let width = SEARCH.load(Ordering::Relaxed);
+    if width == 0 {
+        return Ok(line);
+    }
+    let begun = Instant::now();
+    let told = |i, n, name: &str, tuned: &_| eprintln!("{i:4}/{n} {name:40} {tuned}");
+    let tuned = step.tune(inputs, width, told)?;
+    let line = Line { ms: tuned.before.as_secs_f64() * 1e3, ..line };
+    Ok(line
+        .with("searched_ms", tuned.after.as_secs_f64() * 1e3)
+        .with("search_s", begun.elapsed().as_secs_f64())
+        .with("changed", tuned.changed as f64))
 }
 
 /// Peak megabytes the device's allocator handed out while `f` ran.

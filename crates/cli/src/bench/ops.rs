@@ -1,6 +1,6 @@
 //! Single operations.
 
-use super::{Bench, Line, captured};
+use super::{Bench, Line, captured, recorded};
 use frit::*;
 
 /// A tensor of random floats in memory.
@@ -13,7 +13,7 @@ fn randn(dims: &[usize]) -> Result<Tensor> {
 /// Bytes per second of a copy of 64 Mi bytes, measured now, to compare memory-bound work with.
 fn copy_gbps() -> Result<f64> {
     let x = randn(&[16 << 20])?;
-    let line = captured(x, |x| Ok(x + 0.0))?;
+    let (_, line) = recorded(x, |x| Ok(x + 0.0))?;
     Ok(2.0 * 4.0 * (16 << 20) as f64 / line.ms / 1e6)
 }
 

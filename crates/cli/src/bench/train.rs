@@ -1,18 +1,21 @@
 //! Whole models: inference and training steps.
 
 use super::models::{GPT2, Mnist, Resnet50, Transformer};
-use super::{Bench, captured, peak_mb, time};
+use super::{Bench, captured, peak_mb, searched, time};
 use frit::nn::*;
 use frit::*;
 
+/// Images and their digits.
+type Batch = (Tensor, Tensor);
+
 /// One training step of the digit network, as a Jit: recorded by the second call, replayed from the third on.
-fn mnist_step() -> Result<impl FnMut() -> Result<()>> {
+fn mnist_step() -> Result<(Jit<Batch, Tensor>, Batch)> {
     let model = Mnist::new();
     let mut opt = Adam::new(&model, 1e-3)?;
     let x = Tensor::randn([512, 1, 28, 28]);
     let y = Tensor::randint(0, 10, [512]);
     Tensor::realize_all(&[&x, &y])?;
-    let step = Jit::new(move |(x, y): (Tensor, Tensor)| {
+    let step = Jit::new(move |(x, y): Batch| {
         training(true, || {
             let loss = model.forward(&x).cross_entropy(&y);
             loss.backward()?;
@@ -20,7 +23,7 @@ fn mnist_step() -> Result<impl FnMut() -> Result<()>> {
             Ok(loss)
         })
     });
-    Ok(move || step.call((x.clone(), y.clone())).map(|_| ()))
+    Ok((step, (x, y)))
 }
 
 fn forward(model: impl Fn(&Tensor) -> Tensor + Send + 'static, dims: &[usize]) -> Result<super::Line> {
@@ -35,13 +38,15 @@ pub fn benches() -> Vec<Bench> {
         Bench::new("mnist_train_bs512", || {
             // from nothing: initial weights, their optimiser's state, and the first step
             let start = std::time::Instant::now();
-            let mut step = mnist_step()?;
-            step()?;
+            let (step, inputs) = mnist_step()?;
+            let call = || step.call(inputs.clone()).map(|_| ());
+            call()?;
             let first = start.elapsed();
-            step()?;
+            call()?;
             let recorded = start.elapsed() - first;
-            let line = time(step)?.with("first_s", first.as_secs_f64());
-            Ok(line.with("record_s", recorded.as_secs_f64()).with("peak_mb", peak_mb(0)?))
+            let line = time(call)?.with("first_s", first.as_secs_f64());
+            let line = line.with("record_s", recorded.as_secs_f64()).with("peak_mb", peak_mb(0)?);
+            searched(&step, inputs, line)
         }),
         Bench::new("gpt2_prefill_128", || {
             let model = Transformer::new(GPT2, false);
