@@ -29,6 +29,7 @@ pub mod shuffle;
 pub mod squares;
 pub mod stage;
 mod tiles;
+mod turns;
 pub mod verify;
 pub mod widths;
 
