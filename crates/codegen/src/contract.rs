@@ -12,7 +12,7 @@
 //! Which axis, which tile, which order: by an estimate in cycles from how loads move with axes, nothing else.
 
 use crate::access::{address, coefficient};
-use crate::opt::{Axis, Opt, Plan};
+use crate::opt::{Axis, Layout, Opt, Plan};
 use crate::ranges::closed;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use smallvec::SmallVec;
@@ -452,7 +452,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             tiles.extend(self.fit(operand, between, inside).map(|at| (operand, at)));
         }
         for (operand, at) in tiles {
-            _ = self.take(Opt::Stage { operand, at, space: Space::Local });
+            _ = self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
         }
         Some(())
     }

@@ -5,7 +5,7 @@
 //! grid: lanes along what is contiguous, or across a reduce where there are few results.
 
 use crate::access::{address, coefficient};
-use crate::opt::{Opt, Plan};
+use crate::opt::{Layout, Opt, Plan};
 use crate::ranges::closed;
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 use smallvec::{SmallVec, smallvec};
@@ -507,7 +507,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
         }
         let large = load.src[0].src[0].shape()[0].as_int().is_some_and(|n| n > 1 << 14);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
-            self.take(Opt::Stage { operand, at, space: Space::Local });
+            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
         }
     }
 

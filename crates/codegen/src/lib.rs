@@ -34,7 +34,7 @@ pub mod verify;
 pub mod widths;
 
 pub use error::Error;
-pub use opt::{Opt, Plan};
+pub use opt::{Layout, Opt, Plan};
 
 use frit_abi::Target;
 use frit_uop::spec::{self, Spec};

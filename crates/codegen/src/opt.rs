@@ -19,6 +19,16 @@ use frit_abi::matrix::Home;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// How a staged tile lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Layout {
+    /// As the kernel walks it: loops in their order, then copies, of those the contiguous one last.
+    Walked,
+    /// The same, but what was one vector in memory stays together, though a loop inside takes it in parts; filled as
+    /// memory lies, a few vectors of a row at once.
+    Lines,
+}
+
 /// One decision about how a kernel is walked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Opt {
@@ -49,6 +59,8 @@ pub enum Opt {
         at: usize,
         /// Where the tile lives.
         space: Space,
+        /// How it lies there.
+        layout: Layout,
     },
     /// Round the extent of an axis that is not split yet up to a multiple of `n`; what is beyond neither loads, nor
     /// stores, nor counts in a reduce.
@@ -85,7 +97,9 @@ impl std::fmt::Display for Opt {
                 f.write_str("reorder")?;
                 order.iter().try_for_each(|a| write!(f, " {a}"))
             }
-            Opt::Stage { operand, at, space } => write!(f, "stage {operand} {at} {space:?}"),
+            Opt::Stage { operand, at, space, layout } => {
+                write!(f, "stage {operand} {at} {space:?} {layout:?}")
+            }
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
             Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
             Opt::Matrix { unit, axes: [m, n, k] } => write!(f, "matrix {unit} {m} {n} {k}"),
@@ -113,8 +127,10 @@ impl std::str::FromStr for Opt {
             "reorder" => Opt::Reorder { order: (1..words.len()).map(number).collect::<Result<_, _>>()? },
             "stage" => {
                 let spaces = [Space::Global, Space::Local, Space::Reg];
-                let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3));
-                Opt::Stage { operand: number(1)?, at: number(2)?, space: space.ok_or_else(wrong)? }
+                let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3)).ok_or_else(wrong)?;
+                let layouts = [Layout::Walked, Layout::Lines];
+                let layout = layouts.into_iter().find(|l| format!("{l:?}") == word(4)).ok_or_else(wrong)?;
+                Opt::Stage { operand: number(1)?, at: number(2)?, space, layout }
             }
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
             "swap" => Opt::Swap { a: number(1)?, b: number(2)? },
@@ -277,7 +293,7 @@ impl<'a> Plan<'a> {
                 }
             }
             Opt::Pad { axis, n } => self.pad(*axis, *n),
-            Opt::Stage { operand, at, space } => self.stage(*operand, *at, *space),
+            Opt::Stage { operand, at, space, layout } => self.stage(*operand, *at, *space, *layout),
             Opt::Matrix { unit, axes } => self.apply_matrix(unit, *axes),
         };
         result.map_err(|why| Error::Opt { opt: format!("{opt:?}"), why })
@@ -511,7 +527,9 @@ impl<'a> Plan<'a> {
             all.push(Opt::Reorder { order: [n - 1].into_iter().chain(0..n - 1).collect() });
         }
         for operand in 0..self.operands.len() {
-            all.extend((0..n).map(|at| Opt::Stage { operand, at, space: Space::Local }));
+            for layout in [Layout::Walked, Layout::Lines] {
+                all.extend((0..n).map(|at| Opt::Stage { operand, at, space: Space::Local, layout }));
+            }
         }
         all.extend(self.matrix_opts());
         all.retain(|o| self.clone().apply(o).is_ok());

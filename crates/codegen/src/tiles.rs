@@ -4,10 +4,13 @@
 //! as zeros; a copy that lies across is filled in runs of memory.
 
 use crate::access::{address, coefficient, slot, substitute_open};
-use crate::opt::{Axis, Plan};
+use crate::opt::{Axis, Layout, Plan};
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
+
+/// Vectors of a row that a fill copies at once, at most.
+const AT_ONCE: i64 = 8;
 
 #[derive(Clone)]
 pub(crate) struct Tile {
@@ -15,6 +18,7 @@ pub(crate) struct Tile {
     /// Outermost first.
     pub dims: Vec<Dim>,
     pub space: Space,
+    layout: Layout,
 }
 
 /// A dimension of a tile: `sum of step * axis + offset`. Axes that read overlapping windows share one, so that a tile
@@ -30,7 +34,13 @@ pub(crate) struct Dim {
 }
 
 impl Plan<'_> {
-    pub(crate) fn stage(&mut self, operand: usize, at: usize, space: Space) -> Result<(), String> {
+    pub(crate) fn stage(
+        &mut self,
+        operand: usize,
+        at: usize,
+        space: Space,
+        layout: Layout,
+    ) -> Result<(), String> {
         use AxisKind::*;
         if space != Space::Local {
             return Err("registers hold what is loaded already, global memory is where it comes from".into());
@@ -74,7 +84,11 @@ impl Plan<'_> {
         if load.src[0].src[1].any(|n| n.op == Op::Reduce) {
             return Err("its index comes from a reduce".into());
         }
-        let dims = self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?;
+        let dims = match layout {
+            Layout::Walked => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
+            _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
+            Layout::Lines => self.lines(load, tile)?,
+        };
         let bytes = dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size();
         let limit = match &self.target.grid {
             Some(g) => g.local_bytes,
@@ -83,14 +97,14 @@ impl Plan<'_> {
         if bytes > limit {
             return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
         }
-        self.tiles.push(Tile { operand, dims, space });
+        self.tiles.push(Tile { operand, dims, space, layout });
         Ok(())
     }
 
     /// How large the copy of a load would be that is made at an axis.
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
-        staged.stage(operand, at, Space::Local).ok()?;
+        staged.stage(operand, at, Space::Local, Layout::Walked).ok()?;
         let dims = &staged.tiles.last()?.dims;
         Some(dims.iter().map(|d| d.extent as usize).product::<usize>() * self.operands[operand].dtype.size())
     }
@@ -110,6 +124,49 @@ impl Plan<'_> {
     /// How much an index grows with a step of an axis.
     fn stride(&self, idx: &UOp, a: &Axis) -> Option<i64> {
         coefficient(idx, a.origin)?.checked_mul(coefficient(&self.parts.get(&a.origin)?.value, a.id())?)
+    }
+
+    /// The dimensions of a tile of whole vectors, those that are walked as parts of one again one.
+    fn lines(&self, load: &UOp, mut tile: Vec<&Axis>) -> Result<Vec<Dim>, String> {
+        let line = self.line(load, &tile).ok_or("it is not read in vectors as they lie")?;
+        tile.retain(|a| !line.axes[1..].iter().any(|p| p.0 == a.id()));
+        let mut dims = self.dims(load, &tile, false).ok_or("its size is not known")?;
+        let copies = dims.iter_mut().find(|d| d.axes[..] == line.axes[..1]);
+        *copies.ok_or("its vectors are not there")? = line;
+        let origin = |d: &Dim| self.axes.iter().find(|a| a.id() == d.axes[0].0).map(|a| a.origin);
+        let mut at = 1;
+        while let [outer, inner] = &dims[at - 1..=at.min(dims.len() - 1)] {
+            let whole = inner.stride.and_then(|s| s.checked_mul(inner.extent));
+            if origin(outer) == origin(inner) && whole.is_some() && outer.stride == whole {
+                let mut axes = inner.axes.clone();
+                axes.extend(outer.axes.iter().map(|(a, step)| (*a, step * inner.extent)));
+                let extent = inner.extent * outer.extent;
+                dims[at] = Dim { axes, offset: 0, extent, stride: inner.stride };
+                dims.remove(at - 1);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(dims)
+    }
+
+    /// A vector of what a load reads: copies of which memory is contiguous, and where those are parts of it, loops whose
+    /// steps are as long as what is there so far.
+    fn line(&self, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
+        let (idx, lanes) = (&load.src[0].src[1], self.target.lanes(load.dtype) as i64);
+        let next = |extent: i64, origin: Option<u32>| {
+            let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && a.kind != AxisKind::Upcast);
+            let is_next = |a: &&&Axis| of_line(a) && self.stride(idx, a) == Some(extent);
+            tile.iter().find(is_next).and_then(|a| Some((*a, i64::try_from(a.size()?).ok()?)))
+        };
+        let (copies, mut extent) = next(1, None).filter(|(a, _)| a.kind == AxisKind::Upcast)?;
+        let mut axes: SmallVec<[(u32, i64); 2]> = smallvec![(copies.id(), 1)];
+        while extent < lanes {
+            let (part, n) = next(extent, Some(copies.origin))?;
+            axes.push((part.id(), extent));
+            extent *= n;
+        }
+        (extent == lanes).then_some(Dim { axes, offset: 0, extent, stride: Some(1) })
     }
 
     /// The dimensions of a tile over some axes. Those whose steps are shorter than what others walk read windows that
@@ -237,7 +294,8 @@ impl Plan<'_> {
                     && self.target.vector_bytes > 0
                     && (coefficient(&load.src[0].src[1], id(*axis)) == Some(1)
                         || !across.is_empty() && at_dim + 1 == t.dims.len());
-                let kind = if vector { AxisKind::Upcast } else { AxisKind::Loop };
+                let at_once = t.layout == Layout::Lines && d.stride == Some(lanes) && d.extent <= AT_ONCE;
+                let kind = if vector || at_once { AxisKind::Upcast } else { AxisKind::Loop };
                 fill.insert(id(*axis), range(d.extent, kind));
                 continue;
             }
@@ -264,7 +322,8 @@ impl Plan<'_> {
             with[0] = address;
             value = value.with_src(with);
         }
-        if !self.ast.any(|n| n.op == Op::Reduce) && self.target.grid.is_none() {
+        let packed = self.ast.any(|n| n.op == Op::Reduce) && t.layout == Layout::Walked;
+        if !packed && self.target.grid.is_none() {
             value = in_order_of_memory(value, &mut src);
         }
         src.insert(0, value);

@@ -2,15 +2,24 @@
 //!
 //! A square of both axes is walked at once, so that each line of memory is used up while it is near and vectors can be
 //! turned round in registers. Where the memory is large, what is read across is first copied row by row to a block that
-//! stays near: rows are then read as long runs, and lines of many pages are never wanted at once.
+//! stays near: rows are then read as long runs, and lines of many pages are never wanted at once. From there a few rows
+//! of the result are written by turns, each as a long run.
 
 use super::Chooser;
 use crate::access::coefficient;
-use crate::opt::{Opt, Plan};
+use crate::opt::{Layout, Opt, Plan};
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 
 /// Bytes of each row of a block: long enough to run through. As many rows as a part of the second cache holds.
-const ROW_BYTES: usize = 512;
+const ROW_BYTES: usize = 256;
+/// The part of the second cache that a block takes: the rest is for what comes next and what is written.
+const PART: usize = 8;
+/// Rows that are written by turns from a block, at most. Rows that are pages apart have their lines in the same few
+/// places of the first cache, and a line that is not complete yet must find one.
+const TURNS: usize = 8;
+
+/// A range along which some access is contiguous, how it is walked, and the bytes of an element.
+type Line = (u32, AxisKind, usize);
 
 impl Chooser<'_, '_> {
     /// Whether an access is contiguous along another axis than this, with which it moves: a square of both can be turned
@@ -38,23 +47,37 @@ impl Chooser<'_, '_> {
             c.accesses.iter().filter(line).map(|a| a.node.src[0].dtype.size()).max()
         };
         let axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
-        let axes: Vec<_> = axes.into_iter().filter_map(|(o, k)| Some((o, k, along(self, o)?))).collect();
+        let axes: Vec<Line> = axes.into_iter().filter_map(|(o, k)| Some((o, k, along(self, o)?))).collect();
         // an axis that is lanes as a whole is walked at once already
         let whole = lanes.iter().filter(|l| !axes.iter().any(|a| a.0 == **l) && along(self, **l).is_some());
         if axes.len() + whole.count() < 2 {
             return;
         }
-        for (origin, kind, bytes) in axes.into_iter().filter(|(o, ..)| !lanes.contains(o)) {
+        let axes: Vec<Line> = axes.into_iter().filter(|(o, ..)| !lanes.contains(o)).collect();
+        if let [lane] = lanes
+            && let Some((load, along)) = self.far(*lane)
+        {
+            let before = (self.plan.clone(), self.applied.clone());
+            self.side_by_side(&axes, true, Some(along));
+            if self.bring_near(*lane, &load, along) {
+                return;
+            }
+            (*self.plan, self.applied) = before;
+        }
+        self.side_by_side(&axes, !lanes.is_empty(), None);
+    }
+
+    /// Walk vectors of axes at once; fewer of one from which blocks are brought near.
+    fn side_by_side(&mut self, axes: &[Line], vectors: bool, near: Option<u32>) {
+        for &(origin, kind, bytes) in axes {
             let w = self.plan.target.vector_bytes / bytes.max(4);
+            let w = if near == Some(origin) { w.min(TURNS) } else { w };
             let Some(axis) = self.find(origin, kind) else { continue };
-            let whole = w > 1 && !lanes.is_empty() && self.plan.axes[axis].extent.bounds.1 >= w as i128;
+            let whole = w > 1 && vectors && self.plan.axes[axis].extent.bounds.1 >= w as i128;
             if whole && (self.split(axis, w, AxisKind::Upcast) || self.round_up(axis, w)) {
                 continue;
             }
             _ = [8, 4, 2].into_iter().find(|n| self.split(axis, *n, AxisKind::Upcast));
-        }
-        if let [lane] = lanes {
-            self.bring_near(*lane);
         }
     }
     fn round_up(&mut self, axis: usize, n: usize) -> bool {
@@ -85,8 +108,8 @@ impl Chooser<'_, '_> {
         true
     }
 
-    /// Copy blocks of what is read across to near memory, if there is more of it than that holds.
-    fn bring_near(&mut self, lane: u32) {
+    /// What is read across, if there is more of it than near memory holds, and the range along which it is contiguous.
+    fn far(&self, lane: u32) -> Option<(UOp, u32)> {
         let across = |l: &&UOp| {
             let idx = &l.src[0].src[1];
             l.src.len() == 1
@@ -95,16 +118,19 @@ impl Chooser<'_, '_> {
                 && coefficient(idx, lane).is_some_and(|c| c.unsigned_abs() > 64)
         };
         let mut loads = self.plan.operands.iter().filter(across);
-        let (Some(load), None) = (loads.next().cloned(), loads.next()) else { return };
+        let (Some(load), None) = (loads.next().cloned(), loads.next()) else { return None };
         let (idx, bytes) = (&load.src[0].src[1], load.dtype.size());
         let row = |x: &crate::opt::Axis| {
             matches!(x.kind, AxisKind::Global | AxisKind::Loop) && coefficient(idx, x.origin) == Some(1)
         };
         let large = load.src[0].src[0].shape()[0].as_int().unwrap_or(i64::MAX) as usize * bytes;
-        let Some(along) = self.plan.axes.iter().find(|x| row(x)).map(|x| x.origin) else { return };
-        if along == lane || large <= self.plan.target.caches[1] / 2 || !self.reduces.is_empty() {
-            return;
-        }
+        let along = self.plan.axes.iter().find(|x| row(x)).map(|x| x.origin)?;
+        let is_far = along != lane && large > self.plan.target.caches[1] / 2 && self.reduces.is_empty();
+        is_far.then_some((load, along))
+    }
+
+    /// Copy blocks of what is read across to near memory.
+    fn bring_near(&mut self, lane: u32, load: &UOp, along: u32) -> bool {
         // what is walked at once already
         let taken = |c: &Self, o: u32| -> usize {
             let copies = |x: &&crate::opt::Axis| x.origin == o && x.kind == AxisKind::Upcast;
@@ -112,13 +138,15 @@ impl Chooser<'_, '_> {
         };
         // blocks of about the same size, rounded up where there is an edge
         let (mut parts, mut pads) = (vec![], vec![]);
-        let rows = self.plan.target.caches[1].max(1 << 20) / 4 / ROW_BYTES;
-        for (origin, most) in [(along, ROW_BYTES / bytes), (lane, rows)] {
-            let Some(n) = self.size(origin, AxisKind::Global) else { return };
+        let rows = self.plan.target.caches[1].max(1 << 20) / PART / ROW_BYTES;
+        // a vector of a row is copied whole, though it is taken in parts
+        let whole = (self.plan.target.lanes(load.dtype) / taken(self, along).max(1)).max(1);
+        for (origin, most, whole) in [(along, ROW_BYTES / load.dtype.size(), whole), (lane, rows, 1)] {
+            let Some(n) = self.size(origin, AxisKind::Global) else { return false };
             let copies = taken(self, origin).max(1);
-            let part = n.div_ceil(n.div_ceil((most / copies).max(1)));
-            if part < 2 || part == n {
-                return;
+            let part = n.div_ceil(n.div_ceil((most / copies).max(1))).next_multiple_of(whole);
+            if part < 2 || part >= n {
+                return false;
             }
             parts.push((origin, part));
             if !n.is_multiple_of(part) {
@@ -126,12 +154,16 @@ impl Chooser<'_, '_> {
             }
         }
         if !pads.is_empty() && !self.pad_first(pads) {
-            return;
+            return false;
         }
         for (origin, part) in parts {
-            let Some(axis) = self.find(origin, AxisKind::Global) else { return };
-            if !self.split(axis, part, AxisKind::Loop) {
-                return;
+            let Some(axis) = self.find(origin, AxisKind::Global) else { return false };
+            if !self.split(axis, part, AxisKind::Loop)
+                || origin == along
+                    && (2..part).contains(&whole)
+                    && !self.split(axis + 1, whole, AxisKind::Loop)
+            {
+                return false;
             }
         }
         // blocks outside, what is in a block inside, copies last
@@ -144,13 +176,12 @@ impl Chooser<'_, '_> {
         let mut order: Vec<usize> = (0..self.plan.axes.len()).collect();
         order.sort_by_key(|i| place(&self.plan.axes[*i]));
         if order.iter().enumerate().any(|(i, o)| i != *o) && !self.take(Opt::Reorder { order }) {
-            return;
+            return false;
         }
         let at = self.plan.axes.iter().position(|x| place(x) == 1);
-        let operand = self.plan.operands.iter().position(|l| *l == load);
-        if let (Some(at), Some(operand)) = (at, operand) {
-            self.take(Opt::Stage { operand, at, space: Space::Local });
-        }
+        let operand = self.plan.operands.iter().position(|l| l == load);
+        let (Some(at), Some(operand)) = (at, operand) else { return false };
+        self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Lines })
     }
 }
 

@@ -11,7 +11,7 @@
 use super::{Chosen, Product};
 use crate::Opt;
 use crate::access::{address, coefficient};
-use crate::opt::{Axis, Plan};
+use crate::opt::{Axis, Layout, Plan};
 use frit_abi::MatrixUnit;
 use frit_abi::matrix::{Dim, Home};
 use frit_uop::{AxisKind, Op, Space, UOp};
@@ -206,10 +206,20 @@ impl Ways {
         };
         let packed = at(done, 3);
         // what is too much to pack beforehand the operation packs for itself
-        _ = done.take(Opt::Stage { operand: chosen.operands[1], at: packed, space: Space::Local });
+        _ = done.take(Opt::Stage {
+            operand: chosen.operands[1],
+            at: packed,
+            space: Space::Local,
+            layout: Layout::Walked,
+        });
         if !is_direct(done.plan, &chosen) {
             let packed = at(done, 4);
-            _ = done.take(Opt::Stage { operand: chosen.operands[0], at: packed, space: Space::Local });
+            _ = done.take(Opt::Stage {
+                operand: chosen.operands[0],
+                at: packed,
+                space: Space::Local,
+                layout: Layout::Walked,
+            });
         }
         Some(())
     }

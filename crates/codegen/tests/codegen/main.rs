@@ -3,6 +3,7 @@
 mod evaluate;
 mod files;
 mod kernels;
+mod lines;
 mod matrix;
 mod run;
 mod shape;

@@ -4,7 +4,7 @@ use crate::kernels::{Case, range};
 use crate::run::{check, cpu, run};
 use frit_abi::Target;
 use frit_abi::matrix::{AMX_BF16, MMA_SYNC};
-use frit_codegen::{Opt, Opts, lower, lower_and_watch, plan, random_opts};
+use frit_codegen::{Layout, Opt, Opts, lower, lower_and_watch, plan, random_opts};
 use frit_uop::{Alu, AxisKind, DType, Op, Space, Step, UOp};
 
 /// How the second factor lies in memory.
@@ -104,14 +104,15 @@ fn padded(cpu: &Target) {
     for operand in 0..loads {
         for at in 0..4 {
             let mut staged = opts.clone();
-            staged.push(Opt::Stage { operand, at, space: Space::Local });
+            staged.push(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
             if plan(&c.sink, cpu, &staged).is_ok() {
                 check(&c, cpu, &staged);
             }
         }
     }
-    let both: Vec<Opt> =
-        (0..loads).map(|operand| Opt::Stage { operand, at: 1, space: Space::Local }).collect();
+    let both: Vec<Opt> = (0..loads)
+        .map(|operand| Opt::Stage { operand, at: 1, space: Space::Local, layout: Layout::Walked })
+        .collect();
     let mut staged = opts.clone();
     staged.extend(
         both.into_iter().filter(|s| plan(&c.sink, cpu, &[opts.clone(), vec![s.clone()]].concat()).is_ok()),

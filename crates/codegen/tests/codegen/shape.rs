@@ -3,7 +3,7 @@
 use crate::kernels::{cases, conv, matmul, softmax};
 use crate::run::show;
 use frit_abi::Target;
-use frit_codegen::{Error, Opt, Opts, PASSES, lower, lower_and_watch};
+use frit_codegen::{Error, Layout, Opt, Opts, PASSES, lower, lower_and_watch};
 use frit_uop::{Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
 
 fn case(name: &str) -> UOp {
@@ -147,8 +147,18 @@ fn an_illegal_opt_says_why() {
     check(&m, &cpu, Opt::Swap { a: 1, b: 2 }, "a reduce would be outside a loop it depends on");
     check(&m, &cpu, Opt::Reorder { order: vec![0, 0, 1] }, "not a permutation of 3 axes");
     check(&m, &cpu, Opt::Pad { axis: 0, n: 4 }, "a multiple of 4 already");
-    check(&m, &cpu, Opt::Stage { operand: 9, at: 0, space: Space::Local }, "there are 2 loads");
-    check(&m, &cpu, Opt::Stage { operand: 0, at: 0, space: Space::Reg }, "registers hold");
+    check(
+        &m,
+        &cpu,
+        Opt::Stage { operand: 9, at: 0, space: Space::Local, layout: Layout::Walked },
+        "there are 2 loads",
+    );
+    check(
+        &m,
+        &cpu,
+        Opt::Stage { operand: 0, at: 0, space: Space::Reg, layout: Layout::Walked },
+        "registers hold",
+    );
     check(&matmul(256, 8, 8), &gpu, split(0, 256, Local), "lanes of [256]");
     check(&matmul(64, 64, 8), &gpu, split(0, 1, Local), "at least two");
     check(&case("cumsum of columns"), &cpu, split(1, 3, Reduce), "Ordered cannot become Reduce");
@@ -175,9 +185,18 @@ fn an_opt_is_a_line_that_parses_back() {
             assert_eq!(opt.to_string().parse::<Opt>(), Ok(opt));
         }
     }
-    for line in
-        ["", "split", "split 0 4 Sideways inner", "split 0 4 Upcast", "reorder x", "stage 0", "tile 1 2"]
-    {
+    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::Lines };
+    assert_eq!(lines.to_string().parse::<Opt>(), Ok(lines));
+    for line in [
+        "",
+        "split",
+        "split 0 4 Sideways inner",
+        "split 0 4 Upcast",
+        "reorder x",
+        "stage 0",
+        "stage 0 1 Local",
+        "tile 1 2",
+    ] {
         assert!(line.parse::<Opt>().is_err(), "{line}");
     }
 }

@@ -42,9 +42,14 @@ fn changed(opts: &[Opt]) -> Vec<Vec<Opt>> {
                     all.push(with(&[split]));
                 }
             }
-            Opt::Stage { operand, at, space } => {
+            Opt::Stage { operand, at, space, layout } => {
                 for to in [at.checked_sub(1), Some(at + 1)].into_iter().flatten() {
-                    all.push(with(&[Opt::Stage { operand: *operand, at: to, space: *space }]));
+                    all.push(with(&[Opt::Stage {
+                        operand: *operand,
+                        at: to,
+                        space: *space,
+                        layout: *layout,
+                    }]));
                 }
             }
             _ => {}
