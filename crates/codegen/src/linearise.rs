@@ -7,7 +7,6 @@
 use crate::access::{behind_after, slot};
 use crate::interleave::interleave;
 use crate::prefetch::prefetch;
-use crate::turns::turns;
 use crate::{Ctx, Error};
 use frit_uop::{Arg, Linear, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -70,7 +69,7 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     order.emit(ROOT)?;
     let mut steps = std::mem::take(&mut order.steps);
     if ctx.target.grid.is_none() && ctx.target.vector_bytes > 0 {
-        steps = turns(prefetch(interleave(steps, ctx.target.registers), ctx.target), ctx.target);
+        steps = prefetch(interleave(steps, ctx.target.registers), ctx.target);
     }
     describe(sink, &nodes, steps, ctx)
 }

@@ -10,6 +10,7 @@
 //! around moves: memory that is read again comes from near anyway.
 
 use crate::access::{address, coefficient};
+use crate::turns;
 use frit_abi::Target;
 use frit_uop::{Op, Step, UOp};
 use rustc_hash::FxHashSet;
@@ -20,11 +21,11 @@ const LINE: i64 = 64;
 const AHEAD: i64 = 2048;
 
 /// A loop with no other in it.
-struct Inner<'a> {
+pub struct Inner<'a> {
     /// The loops that are open in it, itself last.
-    open: Vec<&'a UOp>,
+    pub open: Vec<&'a UOp>,
     /// Where its steps are.
-    steps: std::ops::Range<usize>,
+    pub steps: std::ops::Range<usize>,
     /// How many of them are arithmetic on floats or touch memory.
     work: usize,
 }
@@ -70,7 +71,7 @@ pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
     let loops = inner_loops(&steps);
     let far = target.caches[1].max(1 << 20) as i64;
     let runs: Vec<Run> = loops.iter().flat_map(|l| runs(&steps, l, far)).collect();
-    let mut wanted: Vec<(usize, Step)> = vec![];
+    let mut wanted: Vec<(usize, Step)> = loops.iter().flat_map(|l| turns::rows(&steps, l, far)).collect();
     for run in &runs {
         let Some(bytes) = ahead(run, &runs, far).and_then(|b| i32::try_from(b).ok()) else { continue };
         wanted.extend(run.lines.iter().map(|(at, index)| (*at, Step::Prefetch((*index).clone(), bytes))));

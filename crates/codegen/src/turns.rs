@@ -7,7 +7,7 @@
 //! waited for.
 
 use crate::access::{address, behind_after, coefficient};
-use frit_abi::Target;
+use crate::prefetch::Inner;
 use frit_uop::{Op, Step, UOp};
 
 /// Rounds of the loop ahead.
@@ -17,38 +17,11 @@ const ROWS: usize = 4;
 /// Bytes within which a machine sees that memory is walked.
 const PAGE: u64 = 4096;
 
-/// The steps, with requests for what their innermost loops write by turns.
-pub fn turns(steps: Vec<Step>, target: &Target) -> Vec<Step> {
-    let far = target.caches[1].max(1 << 20) as i64;
-    // where the last loop begins, while no other has begun or ended in it
-    let (mut inner, mut wanted) = (None, vec![]);
-    for (i, step) in steps.iter().enumerate() {
-        match step {
-            Step::Open(range) => inner = Some((i + 1, range)),
-            Step::Close(_) => {
-                let found = inner.take().map(|(from, range)| rows(&steps, from..i, range, far));
-                wanted.extend(found.into_iter().flatten());
-            }
-            _ => {}
-        }
-    }
-    if wanted.is_empty() {
-        return steps;
-    }
-    let mut out = Vec::with_capacity(steps.len() + wanted.len());
-    let mut wanted = wanted.into_iter().peekable();
-    for (i, step) in steps.into_iter().enumerate() {
-        out.extend(wanted.next_if(|w| w.0 == i).map(|w| w.1));
-        out.push(step);
-    }
-    out
-}
-
 /// Requests for the rows far from each other that a loop stores to, with the places of the stores.
-fn rows(steps: &[Step], of: std::ops::Range<usize>, range: &UOp, far: i64) -> Vec<(usize, Step)> {
-    let Some(id) = range.range_arg().map(|a| a.id) else { return vec![] };
+pub fn rows(steps: &[Step], of: &Inner, far: i64) -> Vec<(usize, Step)> {
+    let Some(id) = of.open.last().and_then(|r| r.range_arg()).map(|a| a.id) else { return vec![] };
     let (mut found, mut last) = (vec![], None);
-    for i in of {
+    for i in of.steps.clone() {
         let Step::Do(store) = &steps[i] else { continue };
         let Some((buf, idx)) = address(store).filter(|a| store.op == Op::Store && a.1.lanes() == 1) else {
             continue;
@@ -75,6 +48,8 @@ fn rows(steps: &[Step], of: std::ops::Range<usize>, range: &UOp, far: i64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prefetch::prefetch;
+    use frit_abi::Target;
     use frit_abi::target::Isa;
     use frit_uop::{AxisKind, DType};
 
@@ -87,7 +62,7 @@ mod tests {
         let stores = (0..rows).map(|k| Step::Do(p.at(&(&r * 16 + k * apart)).store(&zero)));
         let steps: Vec<Step> =
             [Step::Open(r.clone())].into_iter().chain(stores).chain([Step::Close(r.clone())]).collect();
-        let new = turns(steps.clone(), &target);
+        let new = prefetch(steps.clone(), &target);
         let is_request = |s: &&Step| matches!(s, Step::Prefetch(_, 128));
         let kept: Vec<Step> = new.iter().filter(|s| !is_request(s)).cloned().collect();
         assert_eq!(kept, steps);
