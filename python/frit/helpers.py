@@ -11,7 +11,7 @@ from frit.device import Device
 __all__ = ["Context", "ContextVar", "GlobalCounters", "Timing", "colored", "fetch", "getenv", "prod", "tqdm", "trange"]
 
 # Flags that change while a program runs, by the names people write, and the engine's.
-_ENGINE = {name: f"FRIT_{name}" for name in ("DEBUG", "BEAM", "BEAM_CHECK", "SPEC")}
+_ENGINE = {name: f"FRIT_{name}" for name in ("DEBUG", "BEAM", "BEAM_SECONDS", "BEAM_CHECK", "SPEC")}
 # Flags that are read when a device is opened.
 _FIXED = ("THREADS", "CPU", "ISA", "MATRIX", "CC", "CACHE", "INTERP_SEED", "GUARD", "DATA")
 # Knobs of tinygrad that choose between ways to the same values: they can be set, and choose nothing here.
@@ -111,8 +111,8 @@ def _flag(name):
 class Context:
     """``with Context(DEBUG=2, BEAM=4):`` sets flags, and puts them back; also a decorator.
 
-    Every flag of the environment has its name here, with or without ``FRIT_``: DEBUG, BEAM, BEAM_CHECK, SPEC, DEVICE;
-    and TRAINING is ``Tensor.training``. Flags are those of the process, whichever thread sets them.
+    Every flag of the environment has its name here, with or without ``FRIT_``: DEBUG, BEAM, BEAM_SECONDS, BEAM_CHECK, SPEC,
+    DEVICE; and TRAINING is ``Tensor.training``. Flags are those of the process, whichever thread sets them.
     """
 
     def __init__(self, **flags):

@@ -1,9 +1,9 @@
 //! The second time, nothing is scheduled and nothing is compiled.
 
-use crate::support::on;
+use crate::support::{child, is_child, on};
 use frit::engine::stats::stats;
 use frit::nn::{Adam, Dropout, Linear, Module, Optimizer, training};
-use frit::{Tensor, manual_seed};
+use frit::{Jit, Tensor, manual_seed};
 
 #[derive(Module)]
 struct Net {
@@ -72,4 +72,43 @@ fn reading_and_plain_steps_hit_the_caches_too() {
         let did = stats() - settled;
         assert_eq!((did.schedules, did.compiles), (0, 0), "{did:?}");
     });
+}
+
+#[test]
+fn child_tune() {
+    if !is_child() {
+        return;
+    }
+    let (w, total) = (Tensor::eye(64) * 2.0, Tensor::zeros([1]).contiguous());
+    let held = total.clone();
+    let step = Jit::new(move |x: Tensor| {
+        let y = x.matmul(&w);
+        held.assign(&held + y.sum(..));
+        Ok(y)
+    });
+    let x = || Tensor::ones([64, 64]);
+    (0..2).for_each(|_| _ = step.call(x()).unwrap());
+    let mut searched = vec![];
+    let tuned = step.tune(x(), 2, |_, _, name, _| searched.push(name.to_string())).unwrap();
+    assert!(
+        !searched.is_empty() && tuned.changed <= tuned.kernels && tuned.after <= tuned.before,
+        "{tuned:?}"
+    );
+    // three calls so far, however often its kernels ran
+    assert_eq!(total.to_vec::<f32>().unwrap(), [3.0 * 8192.0]);
+    assert_eq!(step.call(x()).unwrap().to_vec::<f32>().unwrap(), [2.0; 64 * 64]);
+    assert_eq!(total.to_vec::<f32>().unwrap(), [4.0 * 8192.0]);
+    // what was found is remembered, kernel by kernel
+    step.tune(x(), 2, |_, _, name, _| assert!(!searched.iter().any(|s| s == name), "{name}")).unwrap();
+}
+
+#[test]
+fn a_recording_goes_on_the_same_after_a_search() {
+    let dir = std::env::temp_dir().join(format!("frit-suite-tune-{}", std::process::id()));
+    let cache = dir.to_str().unwrap();
+    child(
+        "caches::child_tune",
+        &[("FRIT_CACHE", cache), ("FRIT_BEAM_SECONDS", "1"), ("FRIT_BEAM_CHECK", "1")],
+    );
+    std::fs::remove_dir_all(dir).unwrap();
 }
