@@ -98,6 +98,22 @@ pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
     }
 }
 
+/// Other lists of opts for a kernel of this kind, those that should be fastest first: places for a search to start from.
+pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
+    let mut all: Vec<(f64, Choice)> = vec![];
+    if let Some(c) = Contraction::new(&mut plan.clone()) {
+        c.each(true, |cost, choice| all.push((cost, choice)));
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let list = |(_, choice): &(f64, Choice)| {
+        let mut plan = plan.clone();
+        let mut c = Contraction::new(&mut plan)?;
+        c.apply(choice)?;
+        Some(c.applied)
+    };
+    all.iter().filter_map(list).take(most).collect()
+}
+
 impl<'p, 'a> Contraction<'p, 'a> {
     fn new(plan: &'p mut Plan<'a>) -> Option<Self> {
         let order = plan.ast.toposort();
@@ -157,6 +173,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     fn best(&self) -> Option<Choice> {
         let mut best: Option<(f64, Choice)> = None;
+        self.each(false, |cost, choice| {
+            if best.as_ref().is_none_or(|b| cost < b.0 * 0.999) {
+                best = Some((cost, choice));
+            }
+        });
+        let (_, choice) = best?;
+        let results = choice.vectors * choice.tile.iter().map(|t| t.1).product::<usize>();
+        (results >= 6).then_some(choice)
+    }
+
+    /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
+    fn each(&self, uneven: bool, mut told: impl FnMut(f64, Choice)) {
         for &(lane, n) in &self.outputs {
             let vectors = n.div_ceil(self.lanes);
             let (wide, narrow) = (|o: &&Operand| o.moves_with(lane), |o: &&Operand| !o.moves_with(lane));
@@ -167,28 +195,23 @@ impl<'p, 'a> Contraction<'p, 'a> {
             {
                 continue;
             }
-            let tiles = self.tiles(lane);
+            let tiles = self.tiles(lane, uneven);
             for v in (1..=vectors.min(8)).filter(|v| vectors.div_ceil(*v) * v * 9 <= vectors * 10) {
                 let fits = |t: &&Vec<(u32, usize)>| {
                     v * t.iter().map(|t| t.1).product::<usize>() + 2 <= self.plan.target.registers
                 };
                 for tile in tiles.iter().filter(fits) {
                     let choice = Choice { lane, vectors: v, tile: tile.clone() };
-                    if let Some(cost) = self.estimate(&choice)
-                        && best.as_ref().is_none_or(|b| cost < b.0 * 0.999)
-                    {
-                        best = Some((cost, choice));
+                    if let Some(cost) = self.estimate(&choice) {
+                        told(cost, choice);
                     }
                 }
             }
         }
-        let (_, choice) = best?;
-        let results = choice.vectors * choice.tile.iter().map(|t| t.1).product::<usize>();
-        (results >= 6).then_some(choice)
     }
 
     /// Copies along at most two axes other than the lane axis.
-    fn tiles(&self, lane: u32) -> Vec<Vec<(u32, usize)>> {
+    fn tiles(&self, lane: u32, uneven: bool) -> Vec<Vec<(u32, usize)>> {
         // where only a prime or two divides, rows are read again
         let rows = |o: u32| {
             let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
@@ -197,6 +220,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let factors = |(o, n): (u32, usize)| -> Vec<usize> {
             let exact: Vec<usize> = (2..=n.min(LONGEST)).filter(|f| n.is_multiple_of(*f)).collect();
             match exact.last() {
+                _ if uneven && n > LONGEST && rows(o) => (2..=LONGEST).collect(),
                 Some(4..) => exact,
                 _ if n > LONGEST && rows(o) => exact.into_iter().chain(5..=8).collect(),
                 _ => exact,

@@ -165,6 +165,12 @@ pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>,
     Ok(plan)
 }
 
+/// Lists of opts besides the heuristic's that look good for a kernel, the best looking first: places for a search to
+/// start from.
+pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
+    if plan.target.grid.is_some() { vec![] } else { contract::alternatives(plan, most) }
+}
+
 /// Every opt that is legal as the first one.
 pub fn legal_opts(ast: &UOp, target: &Target) -> Result<Vec<Opt>, Error> {
     Ok(plan(ast, target, &[])?.legal())

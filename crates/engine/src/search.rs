@@ -33,6 +33,8 @@ const ROUNDS: usize = 24;
 /// A round must make the kernel faster by this part to count; so many that do not end a search.
 const WORTH: f64 = 0.01;
 const PATIENCE: usize = 2;
+/// Lists that look good besides the heuristic's, to start from.
+const ALTERNATIVES: usize = 24;
 /// How many are compared with the heuristic's list in the end.
 const FINALISTS: usize = 4;
 
@@ -91,6 +93,7 @@ fn search_on(ast: &UOp, device: &Arc<str>, effort: &Effort, launch: Option<Args>
     let mut seen: FxHashSet<Vec<Opt>> = FxHashSet::default();
     seen.insert(heuristic.clone());
     let mut next: Vec<Vec<Opt>> = (0..heuristic.len()).rev().map(|n| heuristic[..n].to_vec()).collect();
+    next.extend(frit_codegen::alternatives(&untouched, ALTERNATIVES));
     next.extend(moves::moves(&untouched, &heuristic, 0));
     let mut idle = 0;
     for round in 1..=ROUNDS {

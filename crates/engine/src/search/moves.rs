@@ -144,6 +144,18 @@ mod tests {
     }
 
     #[test]
+    fn a_search_starts_from_several_tiles() {
+        let target = Target::native(frit_abi::target::Isa::Avx512, 2, [32 << 10, 1 << 20, 8 << 20]);
+        let ast = product(256);
+        let start = frit_codegen::plan(&ast, &target, &[]).unwrap();
+        let lists = frit_codegen::alternatives(&start, 24);
+        assert_eq!(lists.len(), 24);
+        assert!(lists.iter().all(|l| apply(&start, l).is_some_and(|p| is_sane(&p))));
+        let uneven = |l: &&Vec<Opt>| l.iter().any(|o| matches!(o, Opt::Pad { .. }));
+        assert!(lists.iter().any(|l| uneven(&l)), "tiles that do not divide are worth a try too");
+    }
+
+    #[test]
     fn vectors_are_less_work_than_elements() {
         let target = Target::native(frit_abi::target::Isa::Avx512, 2, [32 << 10, 1 << 20, 8 << 20]);
         let ast = product(64);
