@@ -1,6 +1,7 @@
 //! From one list of opts to others: one more opt, one less, or another size of one.
 
 use frit_abi::{DType, Target};
+use frit_codegen::opt::Layout;
 use frit_codegen::{Opt, Plan};
 use frit_uop::{AxisKind, Linear, Step, UOp};
 
@@ -43,14 +44,11 @@ fn changed(opts: &[Opt]) -> Vec<Vec<Opt>> {
                 }
             }
             Opt::Stage { operand, at, space, layout } => {
-                for to in [at.checked_sub(1), Some(at + 1)].into_iter().flatten() {
-                    all.push(with(&[Opt::Stage {
-                        operand: *operand,
-                        at: to,
-                        space: *space,
-                        layout: *layout,
-                    }]));
-                }
+                let stage = |at, layout| Opt::Stage { operand: *operand, at, space: *space, layout };
+                let places = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
+                all.extend(places.map(|to| with(&[stage(to, *layout)])));
+                let layouts = [Layout::Walked, Layout::Lines].into_iter().filter(|l| l != layout);
+                all.extend(layouts.map(|other| with(&[stage(*at, other)])));
             }
             _ => {}
         }
