@@ -6,10 +6,11 @@
 //!           for i { … exp(x[row, i]) … } }                   for i { prefetch x[row + 1, i]; … exp(x[row, i]) … } }
 //! ```
 //! Machines see by themselves that a run of memory is read, but not far ahead while they are busy with long chains of
-//! arithmetic, and not what the next row will be while they work on this one. What is asked for is what every loop
-//! around moves: memory that is read again comes from near anyway.
+//! arithmetic, and not what the next row will be while they work on this one. Rows that are written are asked for too,
+//! in the loop that writes them first. What is asked for is what every loop around moves: memory that is touched again
+//! comes from near anyway.
 
-use crate::access::{address, coefficient};
+use crate::access::{address, behind_after, coefficient};
 use crate::turns;
 use frit_abi::Target;
 use frit_uop::{Op, Step, UOp};
@@ -37,11 +38,12 @@ impl Inner<'_> {
     }
 }
 
-/// Lines of a parameter that a loop reads in each round, and that no other round of it or of the loops around it reads.
+/// Lines of a parameter that a loop reads or writes in each round, and no other round of it or of the loops around it.
 struct Run<'a> {
     of: &'a Inner<'a>,
+    op: Op,
     buf: &'a UOp,
-    /// The steps that read them, and the addresses: one a line.
+    /// The steps that touch them, and the addresses: one a line.
     lines: Vec<(usize, &'a UOp)>,
     /// Bytes from one round of the loop to the next.
     step: i64,
@@ -50,15 +52,15 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Bytes that one round reads, and all of them.
-    fn read(&self) -> (i64, Option<i64>) {
+    /// Bytes that one round touches, and all of them.
+    fn bytes(&self) -> (i64, Option<i64>) {
         let once = self.lines.len() as i64 * LINE;
         let rounds = self.of.open.last().and_then(|r| r.src[0].as_int());
         (once, rounds.and_then(|n| n.checked_mul(once)))
     }
-    /// Whether another loop reads the same rows.
+    /// Whether it does the same to the same rows.
     fn is_over(&self, o: &Run) -> bool {
-        self.buf == o.buf && self.row == o.row && self.of.is_beside(o.of)
+        (self.op, self.buf, self.row) == (o.op, o.buf, o.row) && self.of.is_beside(o.of)
     }
     /// The work for each byte.
     fn work(&self) -> usize {
@@ -73,7 +75,9 @@ pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
     let runs: Vec<Run> = loops.iter().flat_map(|l| runs(&steps, l, far)).collect();
     let mut wanted: Vec<(usize, Step)> = loops.iter().flat_map(|l| turns::rows(&steps, l, far)).collect();
     for run in &runs {
-        let Some(bytes) = ahead(run, &runs, far).and_then(|b| i32::try_from(b).ok()) else { continue };
+        let Some(bytes) = ahead(run, &runs, &loops, far).and_then(|b| i32::try_from(b).ok()) else {
+            continue;
+        };
         wanted.extend(run.lines.iter().map(|(at, index)| (*at, Step::Prefetch((*index).clone(), bytes))));
     }
     if wanted.is_empty() {
@@ -92,11 +96,16 @@ pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
 }
 
 /// How many bytes after its addresses a run asks, if it does.
-fn ahead(run: &Run, runs: &[Run], far: i64) -> Option<i64> {
-    let (once, all) = run.read();
-    let is_alone = runs.iter().filter(|r| r.is_over(run)).count() == 1;
-    if is_alone && all.is_none_or(|n| n > 2 * AHEAD) {
-        return (AHEAD + once - 1).checked_div(once)?.checked_mul(run.step);
+fn ahead(run: &Run, runs: &[Run], loops: &[Inner], far: i64) -> Option<i64> {
+    let ((once, all), mut same) = (run.bytes(), runs.iter().filter(|r| r.is_over(run)));
+    let along = || (AHEAD + once - 1).checked_div(once)?.checked_mul(run.step);
+    if run.op == Op::Store {
+        // a machine follows what is written, but not where every row begins anew
+        let in_rows = loops.iter().filter(|l| l.is_beside(run.of)).count() > 1;
+        return along().filter(|_| in_rows && same.next().is_some_and(|r| std::ptr::eq(r, run)));
+    }
+    if same.count() == 1 && all.is_none_or(|n| n > 2 * AHEAD) {
+        return along();
     }
     // one of the loops over this row asks for the next row, the one with the most work
     let first = runs.iter().filter(|r| r.is_over(run)).reduce(|a, b| if b.work() > a.work() { b } else { a });
@@ -128,28 +137,32 @@ fn is_work(step: &Step) -> bool {
     matches!(step, Step::Do(n) if address(n).is_some() || n.op.is_elementwise() && n.dtype.is_float())
 }
 
-/// What a loop reads from parameters that are too large to be near.
+/// What a loop reads and writes of parameters that are too large to be near.
 fn runs<'a>(steps: &'a [Step], of: &'a Inner<'a>, far: i64) -> Vec<Run<'a>> {
     let mut out: Vec<Run> = vec![];
-    let mut seen: FxHashSet<(&UOp, Vec<Option<i64>>, i64)> = FxHashSet::default();
+    let mut seen: FxHashSet<(Op, &UOp, Vec<Option<i64>>, i64)> = FxHashSet::default();
     for at in of.steps.clone() {
-        let Step::Do(load) = &steps[at] else { continue };
-        let plain = |a: &(&UOp, &UOp)| load.op == Op::Load && a.0.op == Op::Param && a.1.lanes() == 1;
-        let Some((buf, idx)) = address(load).filter(plain) else { continue };
-        let size = load.dtype.size() as i64;
+        let Step::Do(access) = &steps[at] else { continue };
+        let Some((buf, idx)) = address(access).filter(|a| a.1.lanes() == 1) else { continue };
+        // what is read after it was written is near
+        let buf = if access.op == Op::Store { behind_after(buf) } else { buf };
+        if buf.op != Op::Param {
+            continue;
+        }
+        let size = buf.dtype.size() as i64;
         let len = buf.shape().first().and_then(|n| n.as_int());
         let moves: Vec<Option<i64>> = of.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
         let bytes = |back: usize| moves[moves.len().checked_sub(back)?]?.checked_mul(size);
         let Some(step) = bytes(1).filter(|b| b.abs() >= LINE) else { continue };
         let is_far = len.is_none_or(|n| n.saturating_mul(size) > far);
         let line = offset(idx).saturating_mul(size).div_euclid(LINE);
-        if !is_far || moves.contains(&Some(0)) || !seen.insert((buf, moves.clone(), line)) {
+        if !is_far || moves.contains(&Some(0)) || !seen.insert((access.op, buf, moves.clone(), line)) {
             continue;
         }
-        let row = bytes(2);
-        match out.iter_mut().find(|r| r.buf == buf && r.step == step && r.row == row) {
-            Some(r) => r.lines.push((at, &load.src[0])),
-            None => out.push(Run { of, buf, lines: vec![(at, &load.src[0])], step, row }),
+        let (op, row, index) = (access.op, bytes(2), &access.src[0]);
+        match out.iter_mut().find(|r| r.op == op && r.buf == buf && r.step == step && r.row == row) {
+            Some(r) => r.lines.push((at, index)),
+            None => out.push(Run { of, op, buf, lines: vec![(at, index)], step, row }),
         }
     }
     out
@@ -212,6 +225,20 @@ mod tests {
         let root = read(2).un(Alu::Sqrt);
         let long = around(&range(256, 2), vec![Step::Do(read(2)), Step::Do(root)]);
         assert_eq!(asked(around(&rows, [short, long].concat())), [(5, 4096 * 4)]);
+    }
+
+    #[test]
+    fn rows_are_asked_for_where_they_are_written_first() {
+        let (x, rows) = (UOp::param(0, 1 << 20, DType::F32), range(256, 0));
+        let store = |id: u32| {
+            let at = &rows * 4096 + range(256, id) * 16;
+            let zeros = UOp::stack((0..16).map(|_| UOp::float(0.0, DType::F32)));
+            let index = UOp::new(Op::Index, x.dtype, [x.clone(), at], Arg::Lanes(16));
+            around(&range(256, id), vec![Step::Do(index.store(&zeros))])
+        };
+        assert_eq!(asked(around(&rows, [store(1), store(2)].concat())), [(2, 2048)]);
+        // one long run is followed by the machine
+        assert_eq!(asked(around(&rows, store(1))), []);
     }
 
     #[test]
