@@ -1,6 +1,7 @@
 //! The second time, nothing is scheduled and nothing is compiled.
 
 use crate::support::{child, is_child, on};
+use frit::engine::search::{Effort, tune};
 use frit::engine::stats::stats;
 use frit::nn::{Adam, Dropout, Linear, Module, Optimizer, training};
 use frit::{Jit, Tensor, manual_seed};
@@ -99,7 +100,15 @@ fn child_tune() {
     assert_eq!(step.call(x()).unwrap().to_vec::<f32>().unwrap(), [2.0; 64 * 64]);
     assert_eq!(total.to_vec::<f32>().unwrap(), [4.0 * 8192.0]);
     // what was found is remembered, kernel by kernel
-    step.tune(x(), 2, |_, _, name, _| assert!(!searched.iter().any(|s| s == name), "{name}")).unwrap();
+    let known = |name: &str| assert!(!searched.iter().any(|s| s == name), "{name}");
+    step.tune(x(), 2, |_, _, name, _| known(name)).unwrap();
+    // for the same recording from a file too
+    let file = std::env::temp_dir().join(format!("frit-suite-tune-{}.jit", std::process::id()));
+    step.save(&file).unwrap();
+    let effort = Effort::of_width(2).unwrap();
+    let saved = tune(&file, &effort, |_, _, name, _| known(name)).unwrap();
+    assert_eq!(saved.kernels, tuned.kernels);
+    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
