@@ -84,6 +84,13 @@ struct Choice {
     tile: Vec<(u32, usize)>,
 }
 
+impl Choice {
+    /// Vectors of results that are held at once.
+    fn results(&self) -> usize {
+        self.vectors * self.tile.iter().map(|t| t.1).product::<usize>()
+    }
+}
+
 /// Choose and apply opts if the kernel is of this kind and a tile of results pays; otherwise change nothing.
 pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
     let before = plan.clone();
@@ -173,14 +180,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     fn best(&self) -> Option<Choice> {
         let mut best: Option<(f64, Choice)> = None;
-        self.each(false, |cost, choice| {
-            if best.as_ref().is_none_or(|b| cost < b.0 * 0.999) {
-                best = Some((cost, choice));
+        // tiles that do not divide have edges to take care of: only where the others leave registers unused
+        for uneven in [false, true] {
+            if uneven && best.as_ref().is_some_and(|b| b.1.results() * 4 > self.plan.target.registers * 3) {
+                break;
             }
-        });
-        let (_, choice) = best?;
-        let results = choice.vectors * choice.tile.iter().map(|t| t.1).product::<usize>();
-        (results >= 6).then_some(choice)
+            self.each(uneven, |cost, choice| {
+                if best.as_ref().is_none_or(|b| cost < b.0 * 0.999) {
+                    best = Some((cost, choice));
+                }
+            });
+        }
+        best.map(|b| b.1).filter(|c| c.results() >= 6)
     }
 
     /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
@@ -219,11 +230,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
         };
         let factors = |(o, n): (u32, usize)| -> Vec<usize> {
             let exact: Vec<usize> = (2..=n.min(LONGEST)).filter(|f| n.is_multiple_of(*f)).collect();
-            match exact.last() {
-                _ if uneven && n > LONGEST && rows(o) => (2..=LONGEST).collect(),
-                Some(4..) => exact,
-                _ if n > LONGEST && rows(o) => exact.into_iter().chain(5..=8).collect(),
-                _ => exact,
+            let few = uneven || exact.last().is_none_or(|f| *f < 4);
+            match few && n > LONGEST && rows(o) {
+                true => exact.iter().copied().filter(|f| *f < 5).chain(5..=8).collect(),
+                false => exact,
             }
         };
         let axes: Vec<_> = (self.outputs.iter())
@@ -275,7 +285,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// Cycles of one thread, roughly; `None` where the tile does not fit in registers.
     fn estimate(&self, c: &Choice) -> Option<f64> {
         let lanes = self.lanes;
-        let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
+        let results = c.results();
         let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
             self.operands.iter().partition(|o| o.moves_with(c.lane));
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
@@ -374,7 +384,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Write out a few steps of the innermost reduce axis.
     fn unroll(&mut self, c: &Choice) -> Option<()> {
-        let results = c.vectors * c.tile.iter().map(|t| t.1).product::<usize>();
+        let results = c.results();
         let &(origin, n) = self.reduced.last()?;
         // steps of a window read what its neighbours read: those values would all have to be kept
         let step = |o: &Operand, axis: u32| o.steps.step(axis).map(i64::abs);
