@@ -223,7 +223,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Copies along at most two axes other than the lane axis.
     fn tiles(&self, lane: u32, uneven: bool) -> Vec<Vec<(u32, usize)>> {
-        // where only a prime or two divides, rows are read again
+        // where hardly a size divides, or others are asked for too, some that do not: rows are read again
         let rows = |o: u32| {
             let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
             moving.all(|x| !x.is_gated && x.steps.step(o).is_some_and(|s| s.abs() > 8))
