@@ -134,7 +134,7 @@ pub fn ranges(op: Op, src: &[UOp], arg: &Arg) -> SmallVec<[u32; 6]> {
     for s in src {
         if out.is_empty() {
             out.extend_from_slice(&s.ranges);
-        } else {
+        } else if out != s.ranges {
             for &r in &s.ranges {
                 if let Err(at) = out.binary_search(&r) {
                     out.insert(at, r);

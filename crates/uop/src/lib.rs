@@ -13,6 +13,7 @@ pub mod linear;
 pub mod loops;
 pub mod node;
 pub mod op;
+mod place;
 pub mod promote;
 pub mod rewrite;
 pub mod rules;

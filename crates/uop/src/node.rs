@@ -1,26 +1,27 @@
 //! Nodes: immutable, hash-consed, freed when no one holds them.
 //!
 //! Two equal nodes are one node, so equality is a pointer compare. The table of live nodes is split in shards, each
-//! behind a lock held for one probe; it holds weak references, so it keeps nothing alive. A node's hash is structural
-//! (the same in every process), which also gives a deterministic order.
+//! behind a lock held for one probe; it holds places that are not counted, so it keeps nothing alive. A node's hash is
+//! structural (the same in every process), which also gives a deterministic order.
 
 use crate::arg::Arg;
 use crate::infer;
 use crate::op::{Op, OpSet};
+use crate::place::{Held, Place};
 use frit_abi::DType;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
 
-/// What a [`UOp`] points at. In the order written: what a probe compares lies together, next to the reference counts.
+/// What a [`UOp`] points at. In the order written: what a probe compares lies together, next to the count of handles.
 #[repr(C)]
 pub struct Node {
     /// What it does.
@@ -47,10 +48,10 @@ pub struct Node {
 
 /// A handle to a node. Cloning counts a reference; equality is identity.
 #[derive(Clone)]
-pub struct UOp(Arc<Node>);
+pub struct UOp(Held);
 
 const SHARDS: usize = 64;
-type Table = HashTable<(u64, Weak<Node>)>;
+type Table = HashTable<(u64, &'static Place)>;
 
 /// A part of the table, on cache lines of its own: two threads that use two shards do not disturb each other.
 #[repr(align(128))]
@@ -86,44 +87,36 @@ fn is_same(n: &Node, op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg) 
         && n.arg == *arg
 }
 
-/// The live node that is the `same`. Nodes that only share the hash go to `others`: dropping the last reference to one
-/// takes the lock, so that must happen after the lock is released.
-fn find(
-    table: &Table,
-    hash: u64,
-    same: impl Fn(&Node) -> bool,
-    others: &mut SmallVec<[Arc<Node>; 2]>,
-) -> Option<Arc<Node>> {
+/// The live node that is the `same`.
+fn find(table: &Table, hash: u64, same: impl Fn(&Node) -> bool) -> Option<Held> {
     let mut found = None;
     table.find(hash, |e| {
-        let Some(n) = (e.0 == hash).then(|| e.1.upgrade()).flatten() else { return false };
-        if same(&n) {
-            found = Some(n);
-            return true;
+        // SAFETY: the place is in the table, and whoever has it has the lock
+        if e.0 == hash && same(unsafe { e.1.node() }) {
+            // none where the last handle is gone and the node is about to be
+            found = e.1.held();
         }
-        others.push(n);
-        false
+        found.is_some()
     });
     found
 }
 
 /// Sets of two nodes each in a thread's memory of the nodes it met again last.
 const RECENT: usize = 4096;
-type Recent = Vec<[(u64, Weak<Node>); 2]>;
+type Recent = Vec<[(u64, Option<&'static Place>); 2]>;
 
 thread_local! {
     /// The nodes this thread met again last. A hit here takes no lock and writes nothing that other threads read, so threads
-    /// that work on graphs of their own do not slow each other. Weak, so it keeps no node alive, only the bytes of a
-    /// few dead ones.
+    /// that work on graphs of their own do not slow each other. Places are not counted, so it keeps no node alive.
     static MET: RefCell<Recent> = const { RefCell::new(Vec::new()) };
 }
 
 #[inline]
-fn recall(hash: u64, same: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
+fn recall(hash: u64, same: impl Fn(&Node) -> bool) -> Option<Held> {
     let met = MET.try_with(|m| {
         let m = m.borrow();
         let set = m.get(hash as usize % RECENT)?;
-        set.iter().find(|e| e.0 == hash)?.1.upgrade()
+        set.iter().find(|e| e.0 == hash)?.1?.held()
     });
     met.ok().flatten().filter(|n| same(n))
 }
@@ -132,23 +125,11 @@ fn remember(n: &UOp) {
     let _ = MET.try_with(|m| {
         let mut m = m.borrow_mut();
         if m.is_empty() {
-            m.resize_with(RECENT, || [(0, Weak::new()), (0, Weak::new())]);
+            m.resize_with(RECENT, || [(0, None); 2]);
         }
         let set = &mut m[n.0.hash as usize % RECENT];
         set.swap(0, 1);
-        set[0] = (n.0.hash, Arc::downgrade(&n.0));
-    });
-}
-
-/// Let go of the bytes of a node that is gone, so that the next one is made of them while they are near.
-fn forget(hash: u64, node: *const Node) {
-    let _ = MET.try_with(|m| {
-        // busy only while an entry of this very table is replaced
-        let Ok(mut m) = m.try_borrow_mut() else { return };
-        let Some(set) = m.get_mut(hash as usize % RECENT) else { return };
-        if let Some(e) = set.iter_mut().find(|e| std::ptr::eq(e.1.as_ptr(), node)) {
-            *e = (0, Weak::new());
-        }
+        set[0] = (n.0.hash, Some(n.0.place()));
     });
 }
 
@@ -160,50 +141,35 @@ impl UOp {
     /// As [`UOp::new`], for sources in a list of their own, which becomes the node's where it does not exist yet.
     pub fn with(op: Op, dtype: DType, src: SmallVec<[UOp; 4]>, arg: Arg) -> UOp {
         let hash = hash_of(op, dtype, &src, &arg);
-        UOp::find(op, dtype, &src, &arg, hash)
-            .unwrap_or_else(|others| UOp::insert(op, dtype, src, arg, hash, others))
+        UOp::find(op, dtype, &src, &arg, hash).unwrap_or_else(|| UOp::insert(op, dtype, src, arg, hash))
     }
     /// As [`UOp::new`], for sources that are held elsewhere: where the node exists, no reference is counted but its own.
     pub fn of(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: Arg) -> UOp {
         let hash = hash_of(op, dtype, src, &arg);
-        UOp::find(op, dtype, src, &arg, hash).unwrap_or_else(|others| {
-            UOp::insert(op, dtype, src.iter().map(|s| s.borrow().clone()).collect(), arg, hash, others)
+        UOp::find(op, dtype, src, &arg, hash).unwrap_or_else(|| {
+            UOp::insert(op, dtype, src.iter().map(|s| s.borrow().clone()).collect(), arg, hash)
         })
     }
-    /// The node with these parts, if it exists; else nodes that only share the hash, see [`find`].
+    /// The node with these parts, if it exists.
     #[inline]
-    fn find(
-        op: Op,
-        dtype: DType,
-        src: &[impl Borrow<UOp>],
-        arg: &Arg,
-        hash: u64,
-    ) -> Result<UOp, SmallVec<[Arc<Node>; 2]>> {
+    fn find(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg, hash: u64) -> Option<UOp> {
         let same = |n: &Node| is_same(n, op, dtype, src, arg);
         if let Some(n) = recall(hash, same) {
-            return Ok(UOp(n));
+            return Some(UOp(n));
         }
-        let mut others = SmallVec::new();
-        let found = find(&shard(hash), hash, same, &mut others);
-        found.map(UOp).inspect(remember).ok_or(others)
+        let found = find(&shard(hash), hash, same);
+        found.map(UOp).inspect(remember)
     }
     /// A node that was not there a moment ago.
     #[inline(never)]
-    fn insert(
-        op: Op,
-        dtype: DType,
-        src: SmallVec<[UOp; 4]>,
-        arg: Arg,
-        hash: u64,
-        mut others: SmallVec<[Arc<Node>; 2]>,
-    ) -> UOp {
+    fn insert(op: Op, dtype: DType, src: SmallVec<[UOp; 4]>, arg: Arg, hash: u64) -> UOp {
         // outside the lock: inference reads sources, and another thread may insert the same node meanwhile
         let src_ops = OpSet(src.iter().fold(0, |m, s| m | 1 << s.op as u32));
         let shape = infer::shape(op, &src, &arg);
         let ranges = infer::ranges(op, &src, &arg);
         let bounds = infer::bounds(op, dtype, &src, &arg);
         let device = infer::device(&src, &arg);
-        let node = Arc::new(Node {
+        let node = Held::put(Node {
             op,
             dtype,
             src,
@@ -219,11 +185,11 @@ impl UOp {
         });
         let mut table = shard(hash);
         let same = |n: &Node| is_same(n, node.op, node.dtype, &node.src, &node.arg);
-        if let Some(n) = find(&table, hash, same, &mut others) {
+        if let Some(n) = find(&table, hash, same) {
             drop(table); // before `node`, whose drop takes the lock
             return UOp(n);
         }
-        table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
+        table.insert_unique(hash, (hash, node.place()), |e| e.0);
         drop(table);
         // not remembered: most nodes are never asked for again, and would displace those that are
         UOp(node)
@@ -259,11 +225,11 @@ impl UOp {
     }
     /// How many handles there are.
     pub fn ref_count(&self) -> usize {
-        Arc::strong_count(&self.0)
+        self.0.count()
     }
     /// A number that identifies the node while it lives.
     pub fn address(&self) -> usize {
-        Arc::as_ptr(&self.0) as usize
+        std::ptr::from_ref(self.0.place()) as usize
     }
 }
 
@@ -272,39 +238,10 @@ pub fn live_nodes() -> usize {
     TABLE.iter().map(|s| s.0.lock().unwrap_or_else(|e| e.into_inner()).len()).sum()
 }
 
-thread_local! {
-    static PENDING: RefCell<Vec<UOp>> = const { RefCell::new(Vec::new()) };
-    static DRAINING: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let me: *const Node = self;
-        if let Ok(e) = shard(self.hash).find_entry(self.hash, |e| std::ptr::eq(e.1.as_ptr(), me)) {
-            e.remove();
-        }
-        forget(self.hash, me);
-        // sources go to a list that the outermost drop empties, so a deep graph does not recurse
-        let src = std::mem::take(&mut self.src);
-        let shape = self.shape.take();
-        let realized = self.realized.take();
-        if src.is_empty() && realized.is_none() && shape.as_ref().is_none_or(|s| s.is_empty()) {
-            return;
-        }
-        // at thread exit the list may be gone: then dropping right here is all that is left
-        let _ = PENDING.try_with(|p| {
-            let mut p = p.borrow_mut();
-            p.extend(src);
-            p.extend(shape.into_iter().flatten());
-            p.extend(realized);
-        });
-        if DRAINING.try_with(|d| d.replace(true)) != Ok(false) {
-            return;
-        }
-        while let Ok(Some(n)) = PENDING.try_with(|p| p.borrow_mut().pop()) {
-            drop(n);
-        }
-        let _ = DRAINING.try_with(|d| d.set(false));
+/// A node that no one holds leaves the table. One that was made while another thread made the same is not in it.
+pub(crate) fn leave_table(n: &Node, place: &'static Place) {
+    if let Ok(e) = shard(n.hash).find_entry(n.hash, |e| std::ptr::eq(e.1, place)) {
+        e.remove();
     }
 }
 
@@ -318,7 +255,7 @@ impl std::ops::Deref for UOp {
 impl PartialEq for UOp {
     #[inline]
     fn eq(&self, o: &UOp) -> bool {
-        Arc::ptr_eq(&self.0, &o.0)
+        std::ptr::eq(self.0.place(), o.0.place())
     }
 }
 impl Eq for UOp {}
