@@ -74,6 +74,8 @@ struct Lives {
     from: Vec<u32>,
     to: Vec<u32>,
     weight: Vec<f32>,
+    /// How many instructions run before each, as often as loops make them.
+    run: Vec<f64>,
     /// A register that it would be good to share.
     hint: Vec<Option<Reg>>,
     /// The general registers that instructions take for themselves, and when.
@@ -87,11 +89,13 @@ impl Lives {
             from: vec![u32::MAX; n],
             to: vec![0; n],
             weight: vec![0.0; n],
+            run: Vec::with_capacity(program.insts.len() + 1),
             hint: vec![None; n],
             taken: vec![],
         };
         let loops = loops(&program.insts);
         let (mut open, mut next_loop): (Vec<(u32, u32)>, usize) = (vec![], 0);
+        let mut run = 0.0;
         for (i, inst) in program.insts.iter().enumerate() {
             let at = 2 * i as u32;
             match inst.kind {
@@ -106,6 +110,8 @@ impl Lives {
                 _ => {}
             }
             let often = 8f32.powi(open.len().min(8) as i32);
+            l.run.push(run);
+            run += often as f64;
             inst.each(|r, is_read| {
                 let (k, when) = (r.0 as usize, if is_read { at } else { at + 1 });
                 l.weight[k] += often;
@@ -125,6 +131,7 @@ impl Lives {
                 l.hint[from.0 as usize].get_or_insert(*to);
             }
         }
+        l.run.push(run);
         l
     }
 
@@ -155,7 +162,7 @@ impl Lives {
                 Some(n) => n,
                 None => {
                     // whoever is worth least among those in the way goes to memory
-                    let worth = |r: u32| self.worth(program, r);
+                    let worth = |r: u32| self.worth(program, r, self.from[k]);
                     let other = live
                         .iter()
                         .copied()
@@ -200,8 +207,8 @@ impl Lives {
         let liked = self.hint[k].map(|h| numbers[h.0 as usize]).filter(|&n| n != NONE && free >> n & 1 == 1);
         liked.or_else(|| (free != 0).then(|| free.trailing_zeros() as u8))
     }
-    /// What it would cost to have it in memory, for each moment it lives.
-    fn worth(&self, program: &Program, r: u32) -> f32 {
+    /// What it would cost to have it in memory, for each instruction that still runs while it lives.
+    fn worth(&self, program: &Program, r: u32, now: u32) -> f32 {
         let k = r as usize;
         let info = &program.regs[k];
         if info.pinned {
@@ -209,7 +216,8 @@ impl Lives {
         }
         // what is made again is most often an operand of the instruction that wants it
         let cheap = if info.remake.is_some() { 0.05 } else { 1.0 };
-        cheap * self.weight[k] / (self.to[k] - self.from[k] + 1) as f32
+        let left = self.run[self.to[k] as usize / 2 + 1] - self.run[now as usize / 2];
+        cheap * self.weight[k] / left as f32
     }
 }
 
@@ -402,12 +410,27 @@ fn fold(inst: &mut Inst, r: Reg, m: Opd) -> bool {
     if count != 1 || inst.ops.iter().any(|o| matches!(o, Opd::Mem(_) | Opd::Splat(_))) {
         return false;
     }
-    let last = inst.ops.iter().rposition(|o| matches!(o, Opd::Reg(..)));
-    let Some(at) = last.filter(|&at| at > 0 && matches!(inst.ops[at], Opd::Reg(x, _) if x == r)) else {
+    let is_it = |o: &Opd| matches!(o, Opd::Reg(x, _) if *x == r);
+    let Some(at) = inst.ops.iter().rposition(|o| matches!(o, Opd::Reg(..))).filter(|&at| at > 0) else {
         return false;
     };
+    // memory is the last operand; of two that can change places either can be
+    if !is_it(&inst.ops[at]) && at > 1 && is_it(&inst.ops[at - 1]) && commutes(inst) {
+        inst.ops.swap(at - 1, at);
+    }
+    if !is_it(&inst.ops[at]) {
+        return false;
+    }
     inst.ops[at] = m;
     true
+}
+
+/// Whether the last two operands can change places.
+fn commutes(inst: &Inst) -> bool {
+    use table::*;
+    let Kind::Row(row, _) = inst.kind else { return false };
+    let sums = [ADDPS, ADDPD, ADDSS, ADDSD, MULPS, MULPD, MULSS, MULSD];
+    sums.contains(&row) || [FMADD231PS, FMADD231PD, FMADD231SS, FMADD231SD].contains(&row)
 }
 
 fn rename(inst: &mut Inst, from: Reg, to: Reg) {
