@@ -20,8 +20,13 @@ use smallvec::SmallVec;
 /// Vectors that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
 const NEAR_BYTES: f64 = 24.0;
 const SCATTER: f64 = 1.4;
+/// Instructions that begin in a cycle on a core that someone shares.
+const ISSUE: f64 = 3.0;
+/// What a result costs that is turned round in registers, and a store of some of them.
+const TURN: f64 = 0.4;
+const PIECE: f64 = 2.5;
 /// Results in one tile along one axis, and updates written out in one loop body, at most.
-const LONGEST: usize = 14;
+const LONGEST: usize = 28;
 const BODY: usize = 112;
 
 /// How far an index moves with each range it moves with, where that is a constant.
@@ -119,6 +124,11 @@ pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
         Some(c.applied)
     };
     all.iter().filter_map(list).take(most).collect()
+}
+
+/// Into how many vectors of a power of two of elements so many fall.
+fn pieces(n: usize, lanes: usize) -> f64 {
+    (n / lanes + (n % lanes).count_ones() as usize) as f64
 }
 
 impl<'p, 'a> Contraction<'p, 'a> {
@@ -263,10 +273,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
         vectors * c.tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>()
     }
 
-    /// Whether a wide load is read from a packed copy: where it is no plain vector, or it would be fetched from far
-    /// many times.
+    /// Whether a wide load is read from a packed copy: where it is no vector, or it would be fetched from far or through
+    /// gates many times.
     fn is_packed(&self, o: &Operand, c: &Choice) -> bool {
-        let plain = o.steps.step(c.lane) == Some(1) && !o.is_gated;
         let again: f64 = self
             .outputs
             .iter()
@@ -274,7 +283,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
             .product();
         let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > 64));
-        !plain || strided && again >= 4.0 && self.can_be_packed(o)
+        let dear = o.is_gated || strided;
+        o.steps.step(c.lane) != Some(1) || dear && again >= 4.0 && self.can_be_packed(o)
     }
 
     /// Whether the size of a copy is known.
@@ -306,8 +316,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let panel = depth * (vectors * lanes * 4) as f64;
         let far =
             if panel > self.plan.target.caches[0] as f64 / 2.0 { (vectors * lanes * 4) as f64 } else { 0.0 };
-        let gates: usize =
-            narrow.iter().filter(|o| o.is_gated && !o.has_windows).map(|o| self.copies(o, c)).sum();
+        let is_bare =
+            |o: &&&Operand| if o.moves_with(c.lane) { !self.is_packed(o, c) } else { !o.has_windows };
+        let gated = wide.iter().chain(&narrow).filter(|o| o.is_gated).filter(is_bare);
+        let gates: usize = gated.map(|o| self.copies(o, c)).sum();
         // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
         // has lines of its own: a page apart they also get into each other's way
         let innermost = self.reduced.last().map_or(0, |r| r.0);
@@ -321,7 +333,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
             lines += mine * if stride >= 2048 && !staged { 2.0 } else { 0.05 };
             fresh += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
         }
-        let step = [results as f64 / 2.0, (vectors + values) as f64 / 2.0, (far + fresh) / NEAR_BYTES, 4.0];
+        let step = [
+            results as f64 / 2.0,
+            (vectors + values) as f64 / 2.0,
+            (results + self.loaded(&wide, c) + self.loaded(&narrow, c)) as f64 / ISSUE,
+            (far + fresh) / NEAR_BYTES,
+            4.0,
+        ];
         let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates as f64 + 0.5 + lines;
         // masks cost a little
         let ragged = if padded == self.size(c.lane) { 1.0 } else { 1.03 };
@@ -334,14 +352,26 @@ impl<'p, 'a> Contraction<'p, 'a> {
         }
         for steps in &self.once {
             let times: f64 = steps.0.iter().map(|(r, _)| self.size(*r) as f64).product();
+            let beside = c.tile.iter().find(|t| steps.step(t.0) == Some(1));
             cost += times
-                * match steps.step(c.lane) {
-                    Some(0) if !steps.moves_with(c.lane) => 0.5,
-                    Some(1) => 1.5 / lanes as f64,
+                * match (steps.step(c.lane), beside) {
+                    (Some(0), _) if !steps.moves_with(c.lane) => 0.5,
+                    (Some(1), _) => 1.5 / lanes as f64,
+                    (_, Some(t)) => TURN + PIECE * pieces(t.1, lanes) / t.1 as f64,
                     _ => SCATTER,
                 };
         }
         Some(cost)
+    }
+
+    /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
+    fn loaded(&self, operands: &[&Operand], c: &Choice) -> usize {
+        let copies = operands.iter().map(|o| self.copies(o, c));
+        copies.filter(|n| !(self.folds() && *n == c.results())).sum()
+    }
+    /// Whether an instruction takes one value in memory for all lanes, as AVX-512 does.
+    fn folds(&self) -> bool {
+        self.plan.target.vector_bytes >= 64
     }
 
     // ---- applying
@@ -386,11 +416,11 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn unroll(&mut self, c: &Choice) -> Option<()> {
         let results = c.results();
         let &(origin, n) = self.reduced.last()?;
-        // steps of a window read what its neighbours read: those values would all have to be kept
+        // steps of a window read what its neighbours read: those values must be kept, or be operands in memory
         let step = |o: &Operand, axis: u32| o.steps.step(axis).map(i64::abs);
         let overlaps =
             |o: &Operand| c.tile.iter().any(|t| o.moves_with(t.0) && step(o, t.0) == step(o, origin));
-        if self.operands.iter().any(overlaps) || !self.is_fixed(origin) {
+        if !self.folds() && self.operands.iter().any(overlaps) || !self.is_fixed(origin) {
             return Some(());
         }
         let most = (BODY / results).clamp(1, 8);
