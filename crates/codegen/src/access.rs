@@ -1,7 +1,8 @@
 //! How an index moves with a range: what the heuristic, the lane choice and coalescing look at.
 
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Arg, DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// How much the index grows for each step of range `id`: `idx = rest + c * range` exactly, with `rest` free of it.
 /// `None` where it is not of that form. A gate in the index (`Where(g, i, Invalid)`) does not count.
@@ -84,7 +85,7 @@ pub fn substitute_open(root: &UOp, map: &FxHashMap<u32, UOp>) -> UOp {
         } else if let Some(to) = n.range_arg().and_then(|a| map.get(&a.id)) {
             done.insert(n, to.clone());
         } else if expanded {
-            let new = fold(&n.with_src(n.src.iter().map(|s| done[s].clone()).collect()));
+            let new = fold_with(&n, n.src.iter().map(|s| done[s].clone()).collect());
             done.insert(n, new);
         } else {
             stack.push((n.clone(), true));
@@ -96,25 +97,34 @@ pub fn substitute_open(root: &UOp, map: &FxHashMap<u32, UOp>) -> UOp {
 
 /// The cheapest simplifications of index arithmetic, for nodes made by the thousand: a full simplification follows.
 pub fn fold(n: &UOp) -> UOp {
-    use frit_uop::{DType, Scalar};
+    folded(n, &n.src).unwrap_or_else(|| n.clone())
+}
+
+/// The node with other sources, [folded](fold).
+pub fn fold_with(n: &UOp, src: SmallVec<[UOp; 4]>) -> UOp {
+    folded(n, &src).unwrap_or_else(|| n.with_src(src))
+}
+
+/// What the node with these sources is without being made.
+fn folded(n: &UOp, src: &[UOp]) -> Option<UOp> {
     if n.dtype != DType::Index && n.dtype != DType::Bool {
-        return n.clone();
+        return None;
     }
-    let Some(alu) = n.op.alu() else { return n.clone() };
-    if n.src.iter().all(|s| s.op == Op::Const) {
-        let values: Vec<Scalar> = n.src.iter().filter_map(|s| s.as_scalar()).collect();
-        let operand = n.src[(n.op == Op::Where) as usize].dtype;
-        return UOp::constant(Scalar::alu(alu, operand, &values), n.dtype);
+    let alu = n.op.alu()?;
+    if src.iter().all(|s| s.op == Op::Const) {
+        let values: SmallVec<[Scalar; 3]> = src.iter().filter_map(|s| s.as_scalar()).collect();
+        let operand = src[(n.op == Op::Where) as usize].dtype;
+        return Some(UOp::constant(Scalar::alu(alu, operand, &values), n.dtype));
     }
-    let c = |i: usize| n.src.get(i).and_then(|s| s.as_int());
+    let c = |i: usize| src.get(i).and_then(|s| s.as_int());
     match (n.op, c(0), c(1)) {
-        (Op::Add, Some(0), _) => n.src[1].clone(),
-        (Op::Add | Op::Sub, _, Some(0)) => n.src[0].clone(),
-        (Op::Mul, Some(0), _) | (Op::Mul, _, Some(0)) => n.const_like(0),
-        (Op::Mul, Some(1), _) => n.src[1].clone(),
-        (Op::Mul | Op::Idiv, _, Some(1)) => n.src[0].clone(),
-        (Op::Where, Some(c), _) => n.src[if c != 0 { 1 } else { 2 }].clone(),
-        _ => n.clone(),
+        (Op::Add, Some(0), _) => Some(src[1].clone()),
+        (Op::Add | Op::Sub, _, Some(0)) => Some(src[0].clone()),
+        (Op::Mul, Some(0), _) | (Op::Mul, _, Some(0)) => Some(n.const_like(0)),
+        (Op::Mul, Some(1), _) => Some(src[1].clone()),
+        (Op::Mul | Op::Idiv, _, Some(1)) => Some(src[0].clone()),
+        (Op::Where, Some(c), _) => Some(src[if c != 0 { 1 } else { 2 }].clone()),
+        _ => None,
     }
 }
 

@@ -11,9 +11,10 @@
 //!                          ->  Reduce(x[r*2], r) + Reduce(x[r*2+1], r)  (upcast)
 //! ```
 
-use crate::access::{address, coefficient, fold};
+use crate::access::{address, coefficient, fold_with};
 use crate::{Ctx, Error};
 use frit_abi::Target;
+use frit_uop::graph::Numbered;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -26,12 +27,14 @@ struct Copies {
 
 struct Expander {
     extents: FxHashMap<u32, usize>,
-    copies: FxHashMap<UOp, Copies>,
+    /// By number of the node.
+    copies: Vec<Copies>,
 }
 
 /// The pass. Leaves no unroll range, and upcast ranges only as lanes.
 pub fn expand(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
-    let order = sink.toposort();
+    let graph = Numbered::of(sink);
+    let order = &graph.nodes;
     let kind = |n: &UOp| n.range_arg().map(|a| a.kind);
     let found: Vec<&UOp> =
         order.iter().filter(|n| matches!(kind(n), Some(AxisKind::Upcast | AxisKind::Unroll))).collect();
@@ -39,7 +42,7 @@ pub fn expand(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if found.is_empty() && !order.iter().any(is_group) {
         return Ok(sink.clone());
     }
-    let lanes = choose_lanes(&order, &found, ctx.target);
+    let lanes = choose_lanes(order, &found, ctx.target);
     let mut extents: FxHashMap<u32, usize> = FxHashMap::default();
     for r in found {
         let (Some(a), Some(n)) = (r.range_arg(), r.src[0].as_int()) else {
@@ -52,13 +55,12 @@ pub fn expand(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if extents.is_empty() && !order.iter().any(|n| n.op == Op::Reduce) {
         return Ok(sink.clone());
     }
-    let copies = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
-    let mut e = Expander { extents, copies };
-    for n in &order {
-        let c = e.copy(n, &lanes)?;
-        e.copies.insert(n.clone(), c);
+    let mut e = Expander { extents, copies: Vec::with_capacity(order.len()) };
+    for (i, n) in order.iter().enumerate() {
+        let c = e.copy(n, graph.src(i), &lanes)?;
+        e.copies.push(c);
     }
-    Ok(crate::simplify(&e.copies[sink].nodes[0]))
+    Ok(crate::simplify(e.copies.last().map_or(sink, |c| &c.nodes[0])))
 }
 
 impl Expander {
@@ -80,46 +82,46 @@ impl Expander {
         places
     }
 
-    fn copy(&self, n: &UOp, lanes: &[u32]) -> Result<Copies, Error> {
+    fn copy(&self, n: &UOp, src: &[u32], lanes: &[u32]) -> Result<Copies, Error> {
         let axes = self.axes_of(n);
         match n.op {
             Op::Range if axes.len() == 1 => {
                 let nodes = (0..self.extents[&axes[0]]).map(|i| UOp::index(i as i64)).collect();
                 return Ok(Copies { axes, nodes });
             }
-            Op::Reduce => return self.reduce(n, axes, lanes),
-            Op::End | Op::Stage => return self.end(n, axes),
+            Op::Reduce => return self.reduce(n, src, axes, lanes),
+            Op::End | Op::Stage => return self.end(n, src, axes),
             _ => {}
         }
-        if axes.is_empty() && n.src.iter().all(|s| self.copies[s].nodes[0] == *s) {
+        if axes.is_empty() && n.src.iter().zip(src).all(|(s, &i)| self.copies[i as usize].nodes[0] == *s) {
             return Ok(Copies { axes, nodes: vec![n.clone()] });
         }
-        let places: SmallVec<[(&[UOp], Vec<usize>); 4]> = n
-            .src
+        let places: SmallVec<[(&[UOp], Vec<usize>); 4]> = src
             .iter()
-            .map(|s| (&self.copies[s].nodes[..], self.places(&axes, &self.copies[s].axes)))
+            .map(|&s| &self.copies[s as usize])
+            .map(|c| (&c.nodes[..], self.places(&axes, &c.axes)))
             .collect();
         let nodes = (0..self.count(&axes))
-            .map(|i| fold(&n.with_src(places.iter().map(|(nodes, at)| nodes[at[i]].clone()).collect())))
+            .map(|i| fold_with(n, places.iter().map(|(nodes, at)| nodes[at[i]].clone()).collect()))
             .collect();
         Ok(Copies { axes, nodes })
     }
 
-    /// The ranges a node closes, apart: expanded, and the others.
-    fn closed<'n>(&self, n: &'n UOp) -> (SmallVec<[u32; 6]>, Vec<&'n UOp>) {
+    /// The ranges a node closes, apart: expanded, and the others with what became of them.
+    fn closed<'n>(&self, n: &'n UOp, src: &[u32]) -> (SmallVec<[u32; 6]>, Vec<(&'n UOp, UOp)>) {
         let (mut mine, mut others) = (SmallVec::new(), vec![]);
-        for r in &n.src[1..] {
+        for (r, &i) in n.src.iter().zip(src).skip(1) {
             match r.range_arg().filter(|a| self.extents.contains_key(&a.id)) {
                 Some(a) => mine.push(a.id),
-                None => others.push(r),
+                None => others.push((r, self.copies[i as usize].nodes[0].clone())),
             }
         }
         (mine, others)
     }
 
-    fn end(&self, n: &UOp, axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {
-        let (mine, others) = self.closed(n);
-        let x = &self.copies[&n.src[0]];
+    fn end(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {
+        let (mine, others) = self.closed(n, src);
+        let x = &self.copies[src[0] as usize];
         let nodes = (0..self.count(&axes)).map(|i| {
             let all: SmallVec<[u32; 6]> = axes.iter().chain(&mine).copied().collect();
             let inner = self.count(&mine);
@@ -127,15 +129,15 @@ impl Expander {
             at.dedup();
             let mut effects: SmallVec<[UOp; 4]> = at.iter().map(|&p| x.nodes[p].clone()).collect();
             let body = if effects.len() == 1 { effects.remove(0) } else { UOp::sink(effects) };
-            body.end(others.iter().map(|r| self.copies[*r].nodes[0].clone()))
+            body.end(others.iter().map(|(_, new)| new.clone()))
         });
         let nodes = nodes.collect();
         Ok(Copies { axes, nodes })
     }
 
-    fn reduce(&self, n: &UOp, axes: SmallVec<[u32; 6]>, lanes: &[u32]) -> Result<Copies, Error> {
+    fn reduce(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>, lanes: &[u32]) -> Result<Copies, Error> {
         let Arg::Alu(alu) = n.arg else { return Err(Error::Kernel(format!("{n:?} combines nothing"))) };
-        let (mine, others) = self.closed(n);
+        let (mine, others) = self.closed(n, src);
         let is_unroll = |id: &u32| {
             n.src[1..]
                 .iter()
@@ -144,15 +146,14 @@ impl Expander {
         let (unroll, upcast): (SmallVec<[u32; 6]>, SmallVec<[u32; 6]>) =
             mine.iter().copied().partition(is_unroll);
         let (mut loops, mut across, mut group): (Vec<UOp>, Vec<UOp>, Vec<UOp>) = (vec![], vec![], vec![]);
-        for r in others {
-            let new = self.copies[r].nodes[0].clone();
+        for (r, new) in others {
             match r.range_arg() {
                 Some(a) if lanes.contains(&a.id) => across.push(new),
                 Some(_) => loops.push(new),
                 None => group.push(new),
             }
         }
-        let x = &self.copies[&n.src[0]];
+        let x = &self.copies[src[0] as usize];
         let all: SmallVec<[u32; 6]> = axes.iter().chain(&upcast).chain(&unroll).copied().collect();
         let places = self.places(&all, &x.axes);
         let (u, c) = (self.count(&unroll), self.count(&upcast));

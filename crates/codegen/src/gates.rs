@@ -8,18 +8,17 @@
 
 use crate::access::address;
 use crate::{Ctx, Error};
+use frit_uop::graph::Numbered;
 use frit_uop::{Arg, Op, UOp};
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 /// The pass. Leaves no `Invalid` behind, and no site without a gate.
 pub fn gates(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
-    if !sink.any(|n| n.op == Op::Invalid || matches!(n.arg, Arg::Site(_))) {
+    let graph = Numbered::of(sink);
+    if !graph.nodes.iter().any(|n| n.op == Op::Invalid || matches!(n.arg, Arg::Site(_))) {
         return Ok(sink.clone());
     }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    frit_uop::graph::rebuild(sink, &mut done, |n| pull(&n));
-    let new = done[sink].clone();
+    let new = graph.map(|n, src| Ok(pull(&n.with_src(src))))?.pop().unwrap_or_else(|| sink.clone());
     match new.any(|n| n.op == Op::Invalid) {
         true => Err(Error::Kernel("an index that must not be accessed is used as a value".into())),
         false => Ok(new),

@@ -8,6 +8,7 @@ use crate::access::{behind_after, slot};
 use crate::interleave::interleave;
 use crate::prefetch::prefetch;
 use crate::{Ctx, Error};
+use frit_uop::graph::Numbered;
 use frit_uop::{Arg, Linear, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -28,6 +29,7 @@ struct Block {
 type Items = SmallVec<[usize; 4]>;
 
 struct Order<'a> {
+    graph: &'a Numbered,
     nodes: &'a [UOp],
     blocks: Vec<Block>,
     /// The block of each node.
@@ -36,6 +38,8 @@ struct Order<'a> {
     needs: Vec<Items>,
     /// What each item should come after, as long as that is no circle.
     wants: Vec<Items>,
+    /// Whether another item of its block needs it, once that is emitted.
+    needed: Vec<bool>,
     /// Shuffles of the same two vectors, which are done with once all of them are there.
     twins: FxHashMap<(UOp, UOp), Vec<usize>>,
     state: Vec<u8>,
@@ -44,10 +48,11 @@ struct Order<'a> {
 
 /// The steps of a program graph, and what the kernel needs.
 pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
-    let nodes = sink.toposort();
+    let graph = Numbered::of(sink);
+    let nodes = &graph.nodes[..];
     // thousands of nodes stand in a few sets of loops
     let sets: FxHashSet<&[u32]> = nodes.iter().map(|n| &n.ranges[..]).collect();
-    let blocks = loops(&nodes, &sets)?;
+    let blocks = loops(nodes, &sets)?;
     let by_id: FxHashMap<u32, usize> =
         blocks.iter().enumerate().filter_map(|(i, b)| Some((b.range.as_ref()?.range_arg()?.id, i))).collect();
     let innermost =
@@ -56,11 +61,13 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     let home: Vec<usize> = nodes.iter().map(|n| homes[&n.ranges[..]]).collect();
     let count = nodes.len() + blocks.len();
     let mut order = Order {
-        nodes: &nodes,
+        graph: &graph,
+        nodes,
         blocks,
         home,
         needs: vec![SmallVec::new(); count],
         wants: vec![SmallVec::new(); count],
+        needed: vec![false; count],
         twins: FxHashMap::default(),
         state: vec![0; count],
         steps: vec![],
@@ -71,7 +78,7 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     if ctx.target.grid.is_none() && ctx.target.vector_bytes > 0 {
         steps = prefetch(interleave(steps, ctx.target.registers), ctx.target);
     }
-    describe(sink, &nodes, steps, ctx)
+    describe(sink, nodes, steps, ctx)
 }
 
 /// The loops of the program, each in the innermost one it must be in; `sets` are the loops that values are in.
@@ -133,14 +140,13 @@ impl Order<'_> {
     }
 
     fn connect(&mut self) {
-        let place: FxHashMap<&UOp, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n, i)).collect();
         for (i, node) in self.nodes.iter().enumerate() {
             self.blocks[self.home[i]].items.push(i);
             if node.op == Op::Shuffle {
                 self.twins.entry((node.src[0].clone(), node.src[1].clone())).or_default().push(i);
             }
-            for s in &node.src {
-                let (from, to) = self.siblings(place[s], i);
+            for &s in self.graph.src(i) {
+                let (from, to) = self.siblings(s as usize, i);
                 if from != to {
                     self.needs[to].push(from);
                 }
@@ -172,7 +178,7 @@ impl Order<'_> {
                 wants.push(self.siblings(i, *w));
             }
         }
-        wants.extend(self.side_by_side(&place));
+        wants.extend(self.side_by_side());
         for (from, to) in wants {
             if from != to {
                 self.wants[to].push(from);
@@ -202,15 +208,16 @@ impl Order<'_> {
 
     /// Accumulators that a loop updates several times a round take turns: all of them once, then all once more. No
     /// update waits for the one before it, and what all of them use is done with before the next turn.
-    fn side_by_side(&self, place: &FxHashMap<&UOp, usize>) -> Vec<(usize, usize)> {
+    fn side_by_side(&self) -> Vec<(usize, usize)> {
         let mut chains: FxHashMap<usize, Vec<Vec<usize>>> = FxHashMap::default();
         for (i, store) in self.nodes.iter().enumerate().filter(|(_, n)| n.op == Op::Store) {
             let mut chain = vec![];
-            let mut n = &store.src[1];
-            while let Some(before) = updated(n).filter(|_| self.home[place[n]] == self.home[i]) {
-                chain.push(place[n]);
-                n = before;
+            let mut at = self.graph.src(i)[1] as usize;
+            while let Some(before) = updated(&self.nodes[at]).filter(|_| self.home[at] == self.home[i]) {
+                chain.push(at);
+                at = self.graph.src(at)[before] as usize;
             }
+            let n = &self.nodes[at];
             let of_register = n.op == Op::Load && behind_after(&n.src[0]).op == Op::Define;
             if of_register && behind_after(&n.src[0]) == behind_after(&store.src[0]) {
                 chain.reverse();
@@ -232,11 +239,16 @@ impl Order<'_> {
     /// what that left.
     fn emit(&mut self, block: usize) -> Result<(), Error> {
         let items = std::mem::take(&mut self.blocks[block].items);
-        let needed: FxHashSet<usize> = items.iter().flat_map(|&i| self.needs[i].iter().copied()).collect();
-        let (inner, last): (Vec<usize>, Vec<usize>) = items.into_iter().partition(|i| needed.contains(i));
+        for &i in &items {
+            for &d in &self.needs[i] {
+                self.needed[d] = true;
+            }
+        }
+        let (inner, last): (Vec<usize>, Vec<usize>) = items.into_iter().partition(|&i| self.needed[i]);
+        // (item, how far its wants and needs are done)
+        let mut stack = vec![];
         for item in last.into_iter().chain(inner) {
-            // (item, how far its wants and needs are done)
-            let mut stack = vec![(item, 0)];
+            stack.push((item, 0));
             while let Some((i, done)) = stack.pop() {
                 if self.state[i] == 2 {
                     continue;
@@ -303,11 +315,11 @@ pub(crate) fn is_step(op: Op) -> bool {
     op.is_elementwise() || matches!(op, Load | Store | Stack | Lane | Shuffle | Matrix | Barrier)
 }
 
-/// What an update of an accumulator adds to.
-fn updated(n: &UOp) -> Option<&UOp> {
+/// Which source an update of an accumulator adds to.
+fn updated(n: &UOp) -> Option<usize> {
     match n.op {
-        Op::MulAcc => n.src.get(2),
-        Op::Add | Op::Mul | Op::Max | Op::Min => n.src.first(),
+        Op::MulAcc => Some(2),
+        Op::Add | Op::Mul | Op::Max | Op::Min => Some(0),
         _ => None,
     }
 }

@@ -8,18 +8,20 @@
 
 use crate::{Ctx, Error, ranges};
 use frit_abi::Target;
+use frit_uop::graph::Numbered;
 use frit_uop::{Alu, Arg, Op, Scalar, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// The pass. Leaves no `Reduce` and no `Scan` behind.
 pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
-    let order = sink.toposort();
+    let graph = Numbered::of(sink);
+    let order = &graph.nodes;
     if !order.iter().any(|n| matches!(n.op, Op::Reduce | Op::Scan)) {
         return Ok(sink.clone());
     }
     let all: FxHashMap<u32, UOp> =
-        ranges::all(&order).into_iter().filter_map(|r| Some((r.range_arg()?.id, r))).collect();
+        ranges::all(order).into_iter().filter_map(|r| Some((r.range_arg()?.id, r))).collect();
     // copies of a reduce share its loops, so all stand where any of them must: one may have lost its body to a mask
     let mut around: FxHashMap<u32, SmallVec<[u32; 6]>> = FxHashMap::default();
     for n in order.iter().filter(|n| n.op == Op::Reduce) {
@@ -31,19 +33,14 @@ pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         }
     }
     // a scan begins anew in every round of the loops around its own, though it may not look at them
-    for (id, others) in ranges::around_scans(&order) {
+    for (id, others) in ranges::around_scans(order) {
         around.entry(id).or_default().extend(others);
     }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
-    for n in &order {
-        let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
-        let new = match n.op {
-            Op::Reduce | Op::Scan => to_accumulator(n, &src, &all, &around, ctx)?,
-            _ => n.with_src(src),
-        };
-        done.insert(n.clone(), new);
-    }
-    Ok(done[sink].clone())
+    let done = graph.map(|n, src| match n.op {
+        Op::Reduce | Op::Scan => to_accumulator(n, &src, &all, &around, ctx),
+        _ => Ok(n.with_src(src)),
+    })?;
+    Ok(done.last().unwrap_or(sink).clone())
 }
 
 fn to_accumulator(

@@ -1,37 +1,34 @@
 //! Decide the width of index arithmetic: 32 bits where every value fits, else 64.
 
 use crate::{Ctx, Error};
+use frit_uop::graph::Numbered;
 use frit_uop::{Arg, DType, Op, UOp};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// The pass. Leaves no value of type `Index` behind.
 pub fn widths(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
-    let order = sink.toposort();
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
     let mut wide = false;
-    for n in order {
-        let new = node(&n, &done);
+    let new = Numbered::of(sink).map(|n, src| {
+        let new = node(n, src);
         wide |= new.dtype == DType::I64 && n.dtype == DType::Index;
-        done.insert(n, new);
-    }
+        Ok(new)
+    })?;
     if wide && !ctx.target.int64 {
         return Err(Error::Target(format!("an index needs 64 bits, {} has none", ctx.target.name)));
     }
-    Ok(done[sink].clone())
+    Ok(new.last().unwrap_or(sink).clone())
 }
 
 fn fits(n: &UOp) -> bool {
     n.bounds.0 >= i32::MIN as i128 && n.bounds.1 <= i32::MAX as i128
 }
 
-fn node(n: &UOp, done: &FxHashMap<UOp, UOp>) -> UOp {
+fn node(n: &UOp, src: SmallVec<[UOp; 4]>) -> UOp {
     let is_index = n.dtype == DType::Index;
     let reads_index = n.src.iter().any(|s| s.dtype == DType::Index);
     if !is_index && !reads_index {
-        return n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+        return n.with_src(src);
     }
-    let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
     let wide_source = n.src.iter().zip(&src).any(|(o, s)| o.dtype == DType::Index && s.dtype == DType::I64);
     let width = if (fits(n) || !is_index) && !wide_source { DType::I32 } else { DType::I64 };
     match n.op {

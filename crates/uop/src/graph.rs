@@ -74,28 +74,87 @@ const FEW: usize = 128;
 
 /// Every node below the roots, sources before users, in a deterministic order.
 pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
-    sort_by(roots, |n| &n.src)
+    Numbered::by::<false>(roots, |n| &n.src).nodes
 }
 
 /// As [`toposort`], without the bodies of loops.
 pub fn toposort_outside(roots: &[UOp]) -> Vec<UOp> {
-    sort_by(roots, UOp::inputs)
+    Numbered::by::<false>(roots, UOp::inputs).nodes
 }
 
-fn sort_by(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
-    // by address: a table that grows need not look at its nodes again
-    let mut seen: FxHashSet<usize> = FxHashSet::with_capacity_and_hasher(FEW, Default::default());
-    let mut order = Vec::with_capacity(FEW);
-    let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
-    while let Some((n, expanded)) = stack.pop() {
-        if expanded {
-            order.push(n.clone());
-        } else if seen.insert(n.address()) {
-            stack.push((n, true));
-            stack.extend(below(n).iter().rev().filter(|s| !seen.contains(&s.address())).map(|s| (s, false)));
-        }
+/// A graph as a list, sources before users, where sources are known by number: what a pass finds out about nodes needs
+/// no table but a list beside it.
+pub struct Numbered {
+    /// The nodes, as [`toposort`] has them.
+    pub nodes: Vec<UOp>,
+    /// Numbers of sources, those of one node after those of another; and where each node's end.
+    src: Vec<u32>,
+    ends: Vec<u32>,
+}
+
+impl Numbered {
+    /// Everything below and including a node.
+    pub fn of(root: &UOp) -> Numbered {
+        Numbered::by::<true>(std::slice::from_ref(root), |n| &n.src)
     }
-    order
+    /// The numbers of a node's sources.
+    #[inline]
+    pub fn src(&self, number: usize) -> &[u32] {
+        let from = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.src[from as usize..self.ends[number] as usize]
+    }
+    /// For each node what `f` makes of it and of what it made of the sources.
+    pub fn map<E>(
+        &self,
+        mut f: impl FnMut(&UOp, SmallVec<[UOp; 4]>) -> Result<UOp, E>,
+    ) -> Result<Vec<UOp>, E> {
+        let mut done: Vec<UOp> = Vec::with_capacity(self.nodes.len());
+        for (i, n) in self.nodes.iter().enumerate() {
+            let src = self.src(i).iter().map(|&s| done[s as usize].clone()).collect();
+            done.push(f(n, src)?);
+        }
+        Ok(done)
+    }
+
+    /// Sources are only numbered where that is asked for.
+    fn by<const NUMBERED: bool>(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Numbered {
+        let mut list = Numbered { nodes: Vec::with_capacity(FEW), src: vec![], ends: vec![] };
+        // by address: a table that grows need not look at its nodes again. What only one handle leads to is met once
+        let mut numbers: FxHashMap<usize, u32> = FxHashMap::with_capacity_and_hasher(FEW, Default::default());
+        // nodes that wait for their sources, with how many of them are there; numbers of sources whose users wait
+        let (mut stack, mut there): (Vec<(&UOp, usize)>, Vec<u32>) = (Vec::with_capacity(FEW), vec![]);
+        for root in roots {
+            if !numbers.contains_key(&root.address()) {
+                stack.push((root, 0));
+            }
+            while let Some((n, met)) = stack.last_mut() {
+                if let Some(s) = below(n).get(*met) {
+                    *met += 1;
+                    let known = if s.ref_count() > 1 { numbers.get(&s.address()) } else { None };
+                    match known {
+                        Some(&number) if NUMBERED => there.push(number),
+                        Some(_) => {}
+                        None => stack.push((s, 0)),
+                    }
+                    continue;
+                }
+                let (n, met) = (*n, *met);
+                stack.pop();
+                let number = list.nodes.len() as u32;
+                if n.ref_count() > 1 {
+                    numbers.insert(n.address(), number);
+                }
+                list.nodes.push(n.clone());
+                if NUMBERED {
+                    list.src.extend(there.drain(there.len() - met..));
+                    list.ends.push(list.src.len() as u32);
+                    there.push(number);
+                }
+            }
+            there.clear();
+        }
+        list
+    }
 }
 
 /// Rebuild everything below `root` bottom-up through `f`, remembering in `done` (which may come with answers).

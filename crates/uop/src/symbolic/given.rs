@@ -130,6 +130,10 @@ fn arithmetic_given(x: &UOp, gate: &UOp) -> UOp {
     if facts.iter().any(|f| f.lo > f.hi) {
         return x.clone(); // the gate is never true
     }
+    // narrower bounds leave a linear index as it is; only what is known to be one value takes something from it
+    if facts.iter().all(|f| f.lo < f.hi) && !can_narrow(x) {
+        return super::simplify(x);
+    }
     let start = super::simplify(&replace(x, known.into_iter().collect()));
     // values that are no sums, all at once
     let single: Vec<&Fact> = facts.iter().filter(|f| !matches!(f.of.op, Op::Add | Op::Mul)).collect();
