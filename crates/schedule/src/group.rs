@@ -11,7 +11,7 @@
 
 use crate::error::Error;
 use crate::plan::{Kernel, Plan, StoreTo, load_parts};
-use frit_uop::graph::{rebuild, toposort};
+use frit_uop::graph::rebuild;
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -41,18 +41,17 @@ struct Group {
 /// Merges kernels; [`Kernel::deps`] are numbers of the merged ones afterwards.
 pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
     let order = crate::order::sorted(&plan.kernels)?;
-    let kernels = std::mem::take(&mut plan.kernels);
+    let mut kernels = std::mem::take(&mut plan.kernels);
     let mut groups: Vec<Group> = vec![];
     let mut before = Before::new(kernels.len());
     let mut group_of: Vec<u32> = vec![0; kernels.len()];
     let mut by_buf: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let mut by_dep: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     for k in order {
-        let mut kernel = kernels[k as usize].clone();
+        let mut kernel = std::mem::take(&mut kernels[k as usize]);
         kernel.deps = kernel.deps.iter().map(|d| group_of[*d as usize]).collect();
-        let mut loops = Loops::default();
-        share_loops(&mut kernel, &mut loops);
-        let new = Group::new(kernel, loops);
+        let nodes = kernel.nodes();
+        let new = Group::new(kernel, nodes, Loops::default());
         let mut tried = 0;
         let mut joined = None;
         if let Some(space) = &new.space {
@@ -106,13 +105,15 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
 }
 
 impl Group {
-    fn new(kernel: Kernel, loops: Loops) -> Group {
+    /// A kernel with these nodes, whose reduces run in the loops that there are where they can.
+    fn new(mut kernel: Kernel, nodes: Vec<UOp>, mut loops: Loops) -> Group {
+        let nodes = share_loops(&mut kernel, nodes, &mut loops);
         let free = kernel.ordered.is_none() && kernel.stores.iter().all(|s| s.site.is_none());
         let space = free.then(|| kernel.ranges.iter().map(|r| r.src[0].clone()).collect());
         let (mut loads, mut reduced, mut scoped) = (vec![], FxHashSet::default(), false);
         let outer: FxHashSet<u32> =
             kernel.ranges.iter().filter_map(|r| r.range_arg()).map(|a| a.id).collect();
-        for n in kernel.nodes() {
+        for n in nodes {
             scoped |= n.op == Op::Reduce && outer.iter().any(|r| !n.ranges.contains(r));
             if let Some((b, at)) = load_parts(&n) {
                 if n.ranges.iter().any(|r| !outer.contains(r)) {
@@ -157,12 +158,14 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
     // readers of what the group stores take the value
     let made: FxHashMap<u32, &StoreTo> = old.kernel.stores.iter().map(|s| (s.buf, s)).collect();
     let mut values: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for (b, at, load) in kernel.loads() {
+    let mut nodes = kernel.nodes();
+    for load in &nodes {
+        let Some((b, at)) = load_parts(load) else { continue };
         if let Some(s) = made.get(&b) {
             if s.index != at || plan.kept.contains(&b) {
                 return None;
             }
-            values.insert(load, s.value.clone());
+            values.insert(load.clone(), s.value.clone());
         }
     }
     let uses_value = !values.is_empty();
@@ -173,12 +176,11 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
             rebuild(x, &mut memo, |n| n);
             memo[x].clone()
         });
+        nodes = kernel.nodes();
     }
-    // only now: a value brings reduces of its own, and those inside others must not share their ranges
-    let mut loops = old.loops.clone();
-    share_loops(&mut kernel, &mut loops);
     kernel.ranges = old.kernel.ranges.clone();
-    let part = Group::new(kernel, Loops::default());
+    // only now: a value brings reduces of its own, and those inside others must not share their ranges
+    let part = Group::new(kernel, nodes, old.loops.clone());
     if !keep_apart(plan, old, &part) || !keep_apart(plan, &part, old) {
         return None;
     }
@@ -197,7 +199,7 @@ fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
     both.rank = both.rank.max(new.kernel.rank);
     let both = Group {
         kernel: both,
-        loops,
+        loops: part.loops,
         space: old.space.clone(),
         loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
         reduced: old.reduced.union(&part.reduced).copied().collect(),
@@ -254,16 +256,15 @@ impl Before {
     }
 }
 
-/// Reduces at one depth, over equal extents and inside the same ranges, loop together.
-fn share_loops(kernel: &mut Kernel, loops: &mut Loops) {
-    let roots: Vec<UOp> = kernel.stores.iter().flat_map(|s| [s.index.clone(), s.value.clone()]).collect();
-    let order = toposort(&roots);
-    if !order.iter().any(|n| n.op == Op::Reduce) {
-        return;
+/// Reduces at one depth, over equal extents and inside the same ranges, loop together. Gives the nodes that there are
+/// now.
+fn share_loops(kernel: &mut Kernel, nodes: Vec<UOp>, loops: &mut Loops) -> Vec<UOp> {
+    if !nodes.iter().any(|n| n.op == Op::Reduce) {
+        return nodes;
     }
     // nodes with a reduce below them, or that are one: what becomes of them, and how deep they nest
     let mut done: FxHashMap<UOp, (UOp, u32)> = FxHashMap::default();
-    for n in order {
+    for n in nodes {
         let below = n.src.iter().filter_map(|s| done.get(s)).map(|d| d.1).max();
         if below.is_none() && n.op != Op::Reduce {
             continue;
@@ -284,4 +285,5 @@ fn share_loops(kernel: &mut Kernel, loops: &mut Loops) {
         done.insert(n, (new, depth));
     }
     kernel.map(|x| done.get(x).map_or(x, |d| &d.0).clone());
+    kernel.nodes()
 }

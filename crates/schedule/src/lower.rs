@@ -56,7 +56,10 @@ pub fn build_kernels(walk: Walk) -> Result<(), Error> {
             ranges.retain(|r| r != o);
             ranges.push(o.clone());
         }
-        let (index, value) = (from_data.resolve(&index), from_data.resolve(&value));
+        let (index, value) = match d.gathers {
+            true => (from_data.resolve(&index), from_data.resolve(&value)),
+            false => (index, value),
+        };
         let value = if value.dtype == DType::Index {
             value.cast(walk.plan.bufs[d.buf as usize].dtype)
         } else {
@@ -138,9 +141,6 @@ struct FromData<'w> {
 
 impl FromData<'_> {
     fn resolve(&mut self, n: &UOp) -> UOp {
-        if self.links.is_empty() {
-            return n.clone();
-        }
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         for x in n.toposort().iter().filter(|x| x.op == Op::Variable) {
             let Some((_, link)) = self.links.iter().find(|(v, _)| v == x) else { continue };

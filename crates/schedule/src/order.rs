@@ -20,11 +20,11 @@ use std::collections::BinaryHeap;
 /// Fills [`crate::Schedule::kernels`]; temporaries keep the numbers of [`Plan::temps`].
 pub fn order_kernels(plan: &mut Plan) -> Result<(), Error> {
     let order = sorted(&plan.kernels)?;
-    drop_unread(plan, &order);
+    let nodes = drop_unread(plan, &order);
     let mut known = Finished::default();
-    for k in order {
+    for (k, nodes) in order.into_iter().zip(nodes.into_iter().rev()) {
         if !plan.kernels[k as usize].stores.is_empty() {
-            let call = finish(plan, &plan.kernels[k as usize], &mut known);
+            let call = finish(plan, &plan.kernels[k as usize], &nodes, &mut known);
             plan.schedule.kernels.push(call);
         }
     }
@@ -59,18 +59,21 @@ pub fn sorted(kernels: &[Kernel]) -> Result<Vec<u32>, Error> {
     Ok(out)
 }
 
-/// Stores to temporaries that no kernel reads go, last kernels first.
-fn drop_unread(plan: &mut Plan, order: &[u32]) {
+/// Stores to temporaries that no kernel reads go, last kernels first. Gives the nodes of each, in that order.
+fn drop_unread(plan: &mut Plan, order: &[u32]) -> Vec<Vec<UOp>> {
     let mut read: FxHashSet<BufRef> = FxHashSet::default();
-    for &k in order.iter().rev() {
+    let last_first = order.iter().rev().map(|&k| {
         let bufs = &plan.bufs;
         let kernel = &mut plan.kernels[k as usize];
         kernel.stores.retain(|s| match bufs[s.buf as usize].place {
             BufRef::Param(_) => true,
             temp => read.contains(&temp),
         });
-        read.extend(kernel.loads().iter().map(|(b, _, _)| bufs[*b as usize].place));
-    }
+        let nodes = kernel.nodes();
+        read.extend(nodes.iter().filter_map(load_parts).map(|(b, _)| bufs[b as usize].place));
+        nodes
+    });
+    last_first.collect()
 }
 
 /// Kernels as they were numbered, what became of them, and which arguments they still have: layers of one kind make
@@ -78,8 +81,7 @@ fn drop_unread(plan: &mut Plan, order: &[u32]) {
 type Finished = FxHashMap<UOp, (UOp, Vec<usize>)>;
 
 /// The kernel-level graph of a kernel, with local numbers.
-fn finish(plan: &Plan, k: &Kernel, known: &mut Finished) -> KernelCall {
-    let nodes = k.nodes();
+fn finish(plan: &Plan, k: &Kernel, nodes: &[UOp], known: &mut Finished) -> KernelCall {
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
 
     // parameters: stored ones first, then loads by first use; all versions of a place are one

@@ -45,7 +45,7 @@ pub struct Version {
 }
 
 /// A kernel: stores over common ranges.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Kernel {
     /// Ranges over the stored elements, outermost first; an ordered one last.
     pub ranges: Vec<UOp>,

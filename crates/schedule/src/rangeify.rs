@@ -74,6 +74,8 @@ pub struct Draft {
     sums_product: bool,
     /// Some reduce depends only on this many outer ranges.
     scope: Option<usize>,
+    /// An index comes from data.
+    pub gathers: bool,
 }
 
 /// The state of the walk.
@@ -176,6 +178,7 @@ impl<'p, 'a> Walk<'p, 'a> {
             has_full_reduce: false,
             sums_product: false,
             scope: None,
+            gathers: false,
         });
         self.drafts.len() as u32 - 1
     }
@@ -555,7 +558,10 @@ impl<'p, 'a> Walk<'p, 'a> {
         let at = self.ask(self.src[i][1], r.at(r.idx[..rank].iter().cloned().collect()))?;
         let row = match &at {
             Link::Value(v) => v.cast(DType::Index),
-            Link::Request(..) => self.stand_in(at.clone(), n.src[1].dtype),
+            Link::Request(..) => {
+                self.drafts[r.kernel as usize].gathers = true;
+                self.stand_in(at.clone(), n.src[1].dtype)
+            }
         };
         let row = r.gate.as_ref().map_or(row.clone(), |g| g.select(&row, &UOp::index(0)));
         let inside = row.lt(&UOp::index(0)).un(Alu::Not).and_(&row.lt(rows));
