@@ -28,6 +28,8 @@ const PIECE: f64 = 2.5;
 /// Results in one tile along one axis, and updates written out in one loop body, at most.
 const LONGEST: usize = 28;
 const BODY: usize = 112;
+/// The same where that is all of the reduce.
+const WHOLE: usize = 160;
 
 /// How far an index moves with each range it moves with, where that is a constant.
 struct Steps(SmallVec<[(u32, Option<i64>); 6]>);
@@ -273,6 +275,20 @@ impl<'p, 'a> Contraction<'p, 'a> {
         vectors * c.tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>()
     }
 
+    /// How many of them no step before had: where all steps are written out, those of a window share most.
+    fn fresh(&self, o: &Operand, c: &Choice) -> f64 {
+        let copies = self.copies(o, c) as f64;
+        if !self.is_written_out(c) {
+            return copies;
+        }
+        let step = |axis: u32| o.steps.step(axis).filter(|k| *k != 0);
+        let again = |t: &(u32, usize)| {
+            let with = self.reduced.iter().find(|r| step(t.0).is_some() && step(r.0) == step(t.0));
+            with.map_or(1.0, |r| (t.1 + r.1 - 1) as f64 / (t.1 * r.1) as f64)
+        };
+        copies * c.tile.iter().map(again).product::<f64>()
+    }
+
     /// Whether a wide load is read from a packed copy: where it is no vector, or it would be fetched from far or through
     /// gates many times.
     fn is_packed(&self, o: &Operand, c: &Choice) -> bool {
@@ -300,6 +316,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             self.operands.iter().partition(|o| o.moves_with(c.lane));
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
         let (vectors, values) = (count(&wide), count(&narrow));
+        let loads: f64 = self.operands.iter().map(|o| self.fresh(o, c)).sum();
         // the fewer of the two kinds stay while the others come and go
         let lost = |o: &&&Operand| self.is_packed(o, c) && !self.can_be_packed(o);
         if results + vectors.min(values) + 1 > self.plan.target.registers || wide.iter().any(|o| lost(&o)) {
@@ -319,7 +336,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let is_bare =
             |o: &&&Operand| if o.moves_with(c.lane) { !self.is_packed(o, c) } else { !o.has_windows };
         let gated = wide.iter().chain(&narrow).filter(|o| o.is_gated).filter(is_bare);
-        let gates: usize = gated.map(|o| self.copies(o, c)).sum();
+        let gates: f64 = gated.map(|o| self.fresh(o, c)).sum();
         // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
         // has lines of its own: a page apart they also get into each other's way
         let innermost = self.reduced.last().map_or(0, |r| r.0);
@@ -335,12 +352,12 @@ impl<'p, 'a> Contraction<'p, 'a> {
         }
         let step = [
             results as f64 / 2.0,
-            (vectors + values) as f64 / 2.0,
-            (results + self.loaded(&wide, c) + self.loaded(&narrow, c)) as f64 / ISSUE,
+            loads / 2.0,
+            (results as f64 + self.loaded(c)) / ISSUE,
             (far + fresh) / NEAR_BYTES,
             4.0,
         ];
-        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates as f64 + 0.5 + lines;
+        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates + 0.5 + lines;
         // masks cost a little
         let ragged = if padded == self.size(c.lane) { 1.0 } else { 1.03 };
         let mut cost = rounds * depth * step * ragged;
@@ -365,9 +382,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
     }
 
     /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
-    fn loaded(&self, operands: &[&Operand], c: &Choice) -> usize {
-        let copies = operands.iter().map(|o| self.copies(o, c));
-        copies.filter(|n| !(self.folds() && *n == c.results())).sum()
+    fn loaded(&self, c: &Choice) -> f64 {
+        let is_operand = |o: &&Operand| self.folds() && self.copies(o, c) == c.results();
+        self.operands.iter().filter(|o| !is_operand(o)).map(|o| self.fresh(o, c)).sum()
     }
     /// Whether an instruction takes one value in memory for all lanes, as AVX-512 does.
     fn folds(&self) -> bool {
@@ -412,8 +429,20 @@ impl<'p, 'a> Contraction<'p, 'a> {
         Some(())
     }
 
-    /// Write out a few steps of the innermost reduce axis.
+    /// Whether there are so few steps that all are written out.
+    fn is_written_out(&self, c: &Choice) -> bool {
+        self.depth() * c.results() as f64 <= WHOLE as f64 && self.reduced.iter().all(|r| self.is_fixed(r.0))
+    }
+
+    /// Write out all steps of the reduce, or a few of its innermost axis.
     fn unroll(&mut self, c: &Choice) -> Option<()> {
+        if self.is_written_out(c) {
+            for (origin, n) in self.reduced.clone() {
+                let axis = self.find(origin, AxisKind::Reduce)?;
+                self.split(axis, n, AxisKind::Unroll)?;
+            }
+            return Some(());
+        }
         let results = c.results();
         let &(origin, n) = self.reduced.last()?;
         // steps of a window read what its neighbours read: those values must be kept, or be operands in memory

@@ -190,6 +190,16 @@ pub fn cases() -> Vec<Case> {
     add("convolution in steps", UOp::sink([buf(0, 16 * 30, F).at(&at).store(&s).end([o, y, x])]));
     add("conv", conv(2, 3, 4, 6, 3));
 
+    // each channel by itself, between zeros
+    let (ch, y, x, u, v) = (global(6, 0), global(28, 1), global(28, 2), red(3, 3), red(3, 4));
+    let (iy, ix) = (&y + &u - 1, &x + &v - 1);
+    let g = within(&iy, 0, 28).and_(&within(&ix, 0, 28));
+    let i = buf(1, 6 * 784, F).at(&gated(&g, &((&ch * 28 + &iy) * 28 + &ix))).load();
+    let w = buf(2, 6 * 9, F).at(&((&ch * 3 + &u) * 3 + &v)).load();
+    let s = (&i * &w).reduce(Alu::Add, [u, v]);
+    let at = (&ch * 28 + &y) * 28 + &x;
+    add("convolution of each channel", UOp::sink([buf(0, 6 * 784, F).at(&at).store(&s).end([ch, y, x])]));
+
     // argmax: the greatest of n - i where x is the maximum
     let (i, r, q) = (global(6, 0), red(32, 1), red(32, 2));
     let x = |r: &UOp| buf(1, 192, F).at(&(&i * 32 + r)).load();

@@ -3,6 +3,7 @@
 use crate::kernels::{cases, conv, matmul, softmax};
 use crate::run::show;
 use frit_abi::Target;
+use frit_abi::target::Isa;
 use frit_codegen::{Error, Layout, Opt, Opts, PASSES, lower, lower_and_watch};
 use frit_uop::{Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
 
@@ -75,6 +76,18 @@ fn a_lane_axis_becomes_vectors() {
     assert_eq!(count(&l, is_vector), 1, "{}", show(&l));
     assert_eq!(count(&l, |n| n.op == Op::MulAcc && n.lanes() == 4), 2, "{}", show(&l));
     assert_eq!(count(&l, |n| matches!(n.op, Op::Stack | Op::Lane)), 1, "only the zeros: {}", show(&l));
+}
+
+#[test]
+fn a_short_window_is_written_out_and_its_rows_are_loaded_once() {
+    let target = Target::native(Isa::Avx512, 2, [48 << 10, 2 << 20, 64 << 20]);
+    let l = lower(&case("convolution of each channel"), &target, Opts::Heuristic).unwrap();
+    let is_reduce =
+        |s: &Step| matches!(s, Step::Open(r) if r.range_arg().is_some_and(|a| a.kind == AxisKind::Reduce));
+    assert!(!l.steps.iter().any(is_reduce), "{}", show(&l));
+    let rows = count(&l, |n| n.op == Op::Load && n.src[0].op == Op::Index && n.lanes() == 16);
+    let products = count(&l, |n| matches!(n.op, Op::Mul | Op::MulAcc) && n.dtype == DType::F32);
+    assert!(rows * 2 <= products, "{rows} loads for {products} products: {}", show(&l));
 }
 
 #[test]
