@@ -8,7 +8,7 @@ use frit_render::x86;
 use frit_runtime::cpu::{Config, Cpu};
 use frit_runtime::env::CacheSetting;
 use frit_runtime::{Block, Device, Error, Memory};
-use frit_uop::{AxisKind, Linear, Step, UOp};
+use frit_uop::{AxisKind, Linear, Op, Space, Step, UOp};
 use std::sync::Arc;
 
 const F: DType = DType::F32;
@@ -263,6 +263,68 @@ fn a_gemm_tile_keeps_its_accumulators_in_registers() {
             let stack = text.lines().filter(|l| l.contains("[rsp")).count();
             assert_eq!(stack, 0, "{text}");
             assert_eq!(text.matches("vfmadd231ps").count(), 12, "{text}");
+        }
+    }
+}
+
+/// 28 accumulators: two vectors for each of 14 places of a window of three, K times.
+fn window_kernel(k: i64) -> Linear {
+    let (out, x, w) =
+        (UOp::param(0, 28 * 16, F), UOp::param(1, 16 * k as usize, F), UOp::param(2, 96 * k as usize, F));
+    let acc: Vec<UOp> = (0..28).map(|i| UOp::define(Space::Reg, i, 16, F)).collect();
+    let zero: Vec<UOp> = acc.iter().map(|d| d.store(&UOp::float(0.0, F))).collect();
+    let r = UOp::range(&int(k), 0, AxisKind::Reduce);
+    let mut sums: Vec<UOp> =
+        acc.iter().zip(&zero).map(|(d, z)| d.after([z.clone(), r.clone()]).load()).collect();
+    for step in 0..3 {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            let value = x.at(&(&r * 16 + (i as i64 / 2 + step))).load();
+            let weights = w.at_lanes(&(&r * 96 + (step * 32 + i as i64 % 2 * 16)), 16).load();
+            *sum = UOp::alu(Alu::MulAcc, &[&value, &weights, sum]);
+        }
+    }
+    let stores: Vec<UOp> = acc.iter().zip(&sums).map(|(d, s)| d.store(s)).collect();
+    // step by step, as they are read
+    let (mut steps, mut there) = (zero.iter().cloned().map(Step::Do).collect::<Vec<_>>(), vec![]);
+    steps.push(Step::Open(r.clone()));
+    let by_step = |n: usize| sums.iter().map(move |s| (0..2 - n).fold(s, |s, _| &s.src[2]));
+    for n in (0..3).flat_map(by_step).flat_map(|s| s.toposort()) {
+        let is_done = matches!(n.op, Op::Load | Op::Mul | Op::Add | Op::MulAcc) && !there.contains(&n);
+        if is_done {
+            steps.push(Step::Do(n.clone()));
+            there.push(n);
+        }
+    }
+    steps.extend(stores.iter().cloned().map(Step::Do));
+    steps.push(Step::Close(r.clone()));
+    for (i, store) in stores.iter().enumerate() {
+        let last = acc[i].after([store.end([r.clone()])]).load();
+        steps.push(Step::Do(last.clone()));
+        steps.push(Step::Do(out.at_lanes(&int(i as i64 * 16), 16).store(&last)));
+    }
+    linear(steps)
+}
+
+#[test]
+fn values_of_a_window_are_operands_in_memory_before_a_sum_goes_to_the_stack() {
+    let k = 5;
+    let program = window_kernel(k);
+    let x: Vec<f32> = (0..16 * k).map(|i| (i % 7) as f32 - 3.0).collect();
+    let w: Vec<f32> = (0..96 * k).map(|i| (i % 5) as f32 - 2.0).collect();
+    let at = |n: i64, r: i64, s: i64| {
+        let (i, lane) = (n / 16, n % 16);
+        x[(r * 16 + i / 2 + s) as usize] * w[(r * 96 + s * 32 + i % 2 * 16 + lane) as usize]
+    };
+    let sum = |n: i64| (0..k).flat_map(|r| (0..3).map(move |s| (r, s))).map(|(r, s)| at(n, r, s)).sum();
+    let want: Vec<f32> = (0..28 * 16).map(sum).collect();
+    for target in levels().into_iter().filter(|t| t.supports(Alu::MulAcc, F)) {
+        let got = run_native(&program, &target, &[vec![0; 28 * 64], bytes(&x), bytes(&w)], &[], 1).unwrap();
+        assert_eq!(floats(&got[0]), want, "{}", target.name);
+        if target.vector_bytes == 64 {
+            let kernel = x86::render(&program, &target).unwrap();
+            let text = cpu().load(&kernel).unwrap().disassembly().unwrap();
+            assert!(!text.contains("[rsp"), "{text}");
+            assert!(text.matches("{1to16}").count() > 40, "{text}");
         }
     }
 }
