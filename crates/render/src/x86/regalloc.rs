@@ -10,6 +10,7 @@ use super::ir::{Base, Class, Def, Fold, Imm, Inst, Kind, Mem, Opd, Program, Reg,
 use super::table;
 use frit_abi::target::Isa;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// Which register of its file each virtual register has.
 pub struct Assignment {
@@ -95,21 +96,25 @@ impl Lives {
         };
         let loops = loops(&program.insts);
         let (mut open, mut next_loop): (Vec<(u32, u32)>, usize) = (vec![], 0);
-        let mut run = 0.0;
+        // how often an instruction runs for one outside of loops
+        let (mut often, mut run) = (1.0, 0.0);
         for (i, inst) in program.insts.iter().enumerate() {
             let at = 2 * i as u32;
             match inst.kind {
                 Kind::LoopBegin => {
                     open.push(loops[next_loop]);
                     next_loop += 1;
+                    often = 8f32.powi(open.len().min(8) as i32);
                 }
-                Kind::LoopEnd => _ = open.pop(),
+                Kind::LoopEnd => {
+                    open.pop();
+                    often = 8f32.powi(open.len().min(8) as i32);
+                }
                 Kind::Arg(k) => l.taken.push((ARGS[k as usize], 0, at)),
                 Kind::Div { .. } => l.taken.extend([(RAX, at, at), (RDX, at, at)]),
                 Kind::ShiftCl(_) => l.taken.push((RCX, at, at)),
                 _ => {}
             }
-            let often = 8f32.powi(open.len().min(8) as i32);
             l.run.push(run);
             run += often as f64;
             inst.each(|r, is_read| {
@@ -141,24 +146,26 @@ impl Lives {
             (0..program.regs.len() as u32).filter(|&r| self.from[r as usize] != u32::MAX).collect();
         order.sort_by_key(|&r| (self.from[r as usize], r));
         let mut numbers = vec![NONE; program.regs.len()];
+        // those that live, by file, and the machine's registers that they leave
         let mut active: [Vec<u32>; 4] = Default::default();
+        let mut free = [Class::Int, Class::Vec, Class::Mask, Class::Tile].map(|c| all(c, isa));
         // no active one of a file ends before
         let mut soonest = [0u32; 4];
         let mut spilled = vec![];
         for &r in &order {
             let (k, class) = (r as usize, program.regs[r as usize].class);
-            let live = &mut active[class as usize];
+            let (live, free) = (&mut active[class as usize], &mut free[class as usize]);
             let soonest = &mut soonest[class as usize];
             if *soonest < self.from[k] {
-                live.retain(|&a| self.to[a as usize] >= self.from[k]);
+                live.retain(|&a| {
+                    let stays = self.to[a as usize] >= self.from[k];
+                    *free |= (!stays as u32) << numbers[a as usize];
+                    stays
+                });
                 *soonest = live.iter().map(|&a| self.to[a as usize]).min().unwrap_or(u32::MAX);
             }
-            let mut free = all(class, isa);
-            for &a in live.iter() {
-                free &= !(1 << numbers[a as usize]);
-            }
             let allowed = if class == Class::Int { !self.conflicts(k) } else { u32::MAX };
-            let number = match self.pick(k, free & allowed, &numbers) {
+            let number = match self.pick(k, *free & allowed, &numbers) {
                 Some(n) => n,
                 None => {
                     // whoever is worth least among those in the way goes to memory
@@ -182,6 +189,7 @@ impl Lives {
                 }
             };
             numbers[k] = number;
+            *free &= !(1 << number);
             *soonest = (*soonest).min(self.to[k]);
             live.push(r);
         }
@@ -277,9 +285,9 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
     let old = std::mem::take(&mut program.insts);
     let mut new = Vec::with_capacity(old.len() + 8 * spilled.len());
     for mut inst in old {
-        let mut touched: Vec<(Reg, bool)> = vec![];
+        let mut touched: SmallVec<[(Reg, bool); 4]> = SmallVec::new();
         inst.each(|r, is_read| {
-            if homes.contains_key(&r) {
+            if program.regs[r.0 as usize].is_spilled && homes.contains_key(&r) {
                 match touched.iter_mut().find(|t| t.0 == r) {
                     Some(t) => t.1 |= is_read,
                     None => touched.push((r, is_read)),
