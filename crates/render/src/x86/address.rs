@@ -6,13 +6,14 @@
 //! ```
 
 use super::build::r;
-use super::ir::{Base, Def, Kind, Mem, Opd, Reg, Size};
+use super::ir::{Base, Def, Kind, Mem, ONCE, Opd, Reg, Size};
 use super::select::{Key, Select, memory};
 use crate::Error;
 use frit_abi::DType;
 use frit_uop::{Op, UOp};
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
+use std::num::NonZeroU8;
 use std::rc::Rc;
 
 /// `a*x + b*y + … + c` over nodes that have values.
@@ -136,7 +137,8 @@ impl Select<'_> {
         let last = terms.len().wrapping_sub(1);
         for (i, (depth, _, n, c)) in terms.iter().enumerate() {
             if i == last && matches!(c, 1 | 2 | 4 | 8) {
-                index = Some((self.wide(n)?, *c as u8));
+                let x = self.wide(n)?;
+                index = NonZeroU8::new(*c as u8).map(|c| (x, c));
             } else {
                 base = self.add_term(base, n, *c, *depth)?;
             }
@@ -151,7 +153,7 @@ impl Select<'_> {
                 None => {
                     let reg = self.in_block(depth, |s| {
                         let c = s.int_const(constant);
-                        s.lea(Mem { base: Base::Reg(base), index: Some((c, 1)), disp: 0 })
+                        s.lea(Mem { base: Base::Reg(base), index: Some((c, ONCE)), disp: 0 })
                     });
                     self.blocks[depth].known.insert(key, reg);
                     reg
@@ -195,7 +197,10 @@ impl Select<'_> {
         }
         let x = self.wide(n)?;
         let reg = self.in_block(depth, |s| match c {
-            1 | 2 | 4 | 8 => s.lea(Mem { base: Base::Reg(base), index: Some((x, c as u8)), disp: 0 }),
+            1 | 2 | 4 | 8 => {
+                let index = NonZeroU8::new(c as u8).map(|c| (x, c));
+                s.lea(Mem { base: Base::Reg(base), index, disp: 0 })
+            }
             _ => {
                 let scaled = Key::Scaled(n.clone(), c);
                 let y = match s.known(&scaled) {
@@ -206,7 +211,7 @@ impl Select<'_> {
                         y
                     }
                 };
-                s.lea(Mem { base: Base::Reg(base), index: Some((y, 1)), disp: 0 })
+                s.lea(Mem { base: Base::Reg(base), index: Some((y, ONCE)), disp: 0 })
             }
         });
         self.blocks[depth].known.insert(key, reg);

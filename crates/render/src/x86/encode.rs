@@ -308,7 +308,7 @@ impl Writer<'_> {
                     }
                     if let Some((r, scale)) = m.index {
                         i.set_memory_index(self.general(r));
-                        i.set_memory_index_scale(scale as u32);
+                        i.set_memory_index_scale(scale.get().into());
                     }
                     let disp = if constant.is_some() { FAR } else { m.disp as i64 as u64 };
                     i.set_memory_displ_size((disp != 0) as u32);

@@ -3,6 +3,7 @@
 use super::table::Row;
 use iced_x86::Code;
 use smallvec::SmallVec;
+use std::num::NonZeroU8;
 
 /// A virtual register; any number of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -79,13 +80,16 @@ pub enum Base {
     Frame,
 }
 
+/// A register as it is in an address.
+pub const ONCE: NonZeroU8 = NonZeroU8::MIN;
+
 /// An address: base + index * scale + displacement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mem {
     /// Where it starts.
     pub base: Base,
     /// A register times 1, 2, 4 or 8.
-    pub index: Option<(Reg, u8)>,
+    pub index: Option<(Reg, NonZeroU8)>,
     /// Bytes further.
     pub disp: i32,
 }

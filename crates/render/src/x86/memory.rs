@@ -15,6 +15,7 @@ use frit_abi::target::Isa;
 use frit_uop::{Arg, UOp};
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
+use std::num::NonZeroU8;
 
 /// Masked moves of AVX-512 by the size of an element: from and to memory.
 fn masked(elem: usize) -> (Row, Row) {
@@ -331,7 +332,8 @@ impl Select<'_> {
             );
             dst
         };
-        Ok(Mem { index: Some((wide, index.dtype.size() as u8)), ..base })
+        let scale = NonZeroU8::new(index.dtype.size() as u8);
+        Ok(Mem { index: scale.map(|s| (wide, s)), ..base })
     }
     /// Jump over what follows if a lane's gate is false.
     pub fn gate_lane(&mut self, gate: Option<&UOp>, k: usize) -> Result<Option<u32>, Error> {

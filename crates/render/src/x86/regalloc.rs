@@ -6,7 +6,7 @@
 //! instruction, and allocation starts over.
 
 use super::encode::{ARGS, RAX, RCX, RDX};
-use super::ir::{Base, Class, Def, Fold, Imm, Inst, Kind, Mem, Opd, Program, Reg, Size};
+use super::ir::{Base, Class, Def, Fold, Imm, Inst, Kind, Mem, ONCE, Opd, Program, Reg, Size};
 use super::table;
 use frit_abi::target::Isa;
 use rustc_hash::FxHashMap;
@@ -322,7 +322,7 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
                 let stride = program.reg(Class::Int, Size::Q);
                 program.regs[stride.0 as usize].pinned = true;
                 new.push(stride_of(stride));
-                place = Some(Home::Frame(Mem { index: Some((stride, 1)), ..*m }));
+                place = Some(Home::Frame(Mem { index: Some((stride, ONCE)), ..*m }));
             }
             let home = place.as_ref().unwrap_or(home);
             if is_read {

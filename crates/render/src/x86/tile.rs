@@ -5,7 +5,7 @@
 //! accumulator starts as zero, is added to in its place, and is stored.
 
 use super::build::r;
-use super::ir::{Base, Class, Def, Kind, Mem, Opd, Reg, Size};
+use super::ir::{Base, Class, Def, Kind, Mem, ONCE, Opd, Reg, Size};
 use super::select::{Select, Val, memory};
 use crate::Error;
 use frit_abi::matrix::Home;
@@ -100,7 +100,7 @@ impl Select<'_> {
             let start = self.lea(Mem { disp: 0, ..m });
             m = Mem { base: Base::Reg(start), index: None, disp: m.disp };
         }
-        Ok(Mem { index: Some((self.int_const(row), 1)), ..m })
+        Ok(Mem { index: Some((self.int_const(row), ONCE)), ..m })
     }
     /// A load of a tile.
     pub fn load_tile(&mut self, n: &UOp) -> Result<Val, Error> {
@@ -135,7 +135,7 @@ impl Select<'_> {
     pub fn copy_tile(&mut self, to: Reg, from: Reg) {
         if to != from {
             let stride = self.int_const(ROW_BYTES);
-            let slot = Mem { index: Some((stride, 1)), ..self.program.slot(ROWS * ROW_BYTES as usize) };
+            let slot = Mem { index: Some((stride, ONCE)), ..self.program.slot(ROWS * ROW_BYTES as usize) };
             self.tile_to(slot, from);
             self.tile_from(to, slot);
         }
