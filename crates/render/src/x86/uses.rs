@@ -9,39 +9,38 @@ use frit_uop::{Arg, Linear, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+/// What is known of a value.
+#[derive(Default)]
+struct Use {
+    /// The step it is computed at, and the steps that use it.
+    made: usize,
+    users: SmallVec<[usize; 2]>,
+    /// The register variable that it is computed straight into.
+    into: Option<UOp>,
+    /// A load of a register variable that needs no copy.
+    is_alias: bool,
+    /// A load that its only user makes.
+    is_folded: bool,
+    /// A scalar load that is only used in every lane of a vector.
+    is_spread: bool,
+    /// A load whose memory stays as it is up to its last use.
+    is_lasting: bool,
+}
+
 /// The answers.
 pub struct Uses {
-    /// For each value: the step it is computed at and the steps that use it.
-    of: FxHashMap<UOp, (usize, SmallVec<[usize; 2]>)>,
+    of: FxHashMap<UOp, Use>,
     /// The block of each step, and which steps open a loop without a loop inside.
     block: Vec<usize>,
     innermost: FxHashSet<usize>,
-    /// Values that are computed straight into a register variable.
-    into: FxHashMap<UOp, UOp>,
-    /// Loads of register variables that need no copy.
-    aliases: FxHashSet<UOp>,
-    /// Loads that their only user makes.
-    folded: FxHashSet<UOp>,
-    /// Scalar loads that are only used in every lane of a vector.
-    spread: FxHashSet<UOp>,
-    /// Loads whose memory stays as it is up to their last use.
-    lasting: FxHashSet<UOp>,
 }
 
 impl Uses {
     /// Of a program.
     pub fn of(linear: &Linear, target: &Target) -> Uses {
         let steps = &linear.steps;
-        let mut u = Uses {
-            of: sized(steps.len()),
-            block: vec![0; steps.len()],
-            innermost: FxHashSet::default(),
-            into: FxHashMap::default(),
-            aliases: FxHashSet::default(),
-            folded: FxHashSet::default(),
-            spread: FxHashSet::default(),
-            lasting: FxHashSet::default(),
-        };
+        let mut u =
+            Uses { of: sized(steps.len()), block: vec![0; steps.len()], innermost: FxHashSet::default() };
         let ends = u.blocks(steps);
         u.collect(steps);
         let mut stores: FxHashMap<&UOp, Vec<usize>> = FxHashMap::default(); // of each register variable
@@ -93,7 +92,7 @@ impl Uses {
         for (at, step) in steps.iter().enumerate() {
             match step {
                 Step::Do(n) => {
-                    self.of.entry(n.clone()).or_default().0 = at;
+                    self.of.entry(n.clone()).or_default().made = at;
                     seen.extend(n.src.iter());
                 }
                 Step::Open(r) => seen.extend(r.src.iter()),
@@ -106,7 +105,7 @@ impl Uses {
                     Op::Index => seen.extend(s.src.iter()),
                     Op::After => seen.push(&s.src[0]),
                     Op::Const | Op::Param | Op::Define | Op::Range | Op::Variable => {}
-                    _ => self.of.entry(s.clone()).or_default().1.push(at),
+                    _ => self.of.entry(s.clone()).or_default().users.push(at),
                 }
             }
         }
@@ -128,16 +127,15 @@ impl Uses {
             if n.lanes() == 1 && !is_real(n.dtype) {
                 continue;
             }
-            let last = self.of.get(n).and_then(|u| u.1.iter().max().copied()).unwrap_or(at);
+            let Some(of) = self.of.get_mut(n) else { continue };
+            let last = of.users.iter().max().copied().unwrap_or(at);
             // what is used in a loop further in is used until that loop ends
             let between = &opens[opens.partition_point(|o| *o < at)..];
             let until = between.iter().take_while(|o| **o < last).map(|o| ends[o]).fold(last, usize::max);
             // a store that is itself the last use reads before it writes, unless it comes round again
             let changed =
                 |s: &Vec<usize>| s.iter().any(|&s| s > at && (s < until || s == last && until > last));
-            if !stores.get(d).is_some_and(changed) {
-                self.aliases.insert(n.clone());
-            }
+            of.is_alias = !stores.get(d).is_some_and(changed);
         }
     }
 
@@ -148,8 +146,8 @@ impl Uses {
         for (at, step) in steps.iter().enumerate() {
             let Step::Do(n) = step else { continue };
             if let Some(d) = register(n).filter(|_| n.op == Op::Load) {
-                let users = self.of.get(n).filter(|_| self.aliases.contains(n));
-                let users = users.map(|u| u.1.clone()).unwrap_or_default();
+                let users =
+                    self.of.get(n).filter(|u| u.is_alias).map(|u| u.users.clone()).unwrap_or_default();
                 reads.entry(d).or_default().extend(users.into_iter().chain([at]));
             }
         }
@@ -157,14 +155,15 @@ impl Uses {
             for &at in stores {
                 let Step::Do(store) = &steps[at] else { continue };
                 let value = &store.src[1];
-                let Some((made, users)) = self.of.get(value) else { continue };
-                let same = users.len() == 1 && *made < at && self.block[*made] == self.block[at];
+                let Some(of) = self.of.get_mut(value) else { continue };
+                let made = of.made;
+                let same = of.users.len() == 1 && made < at && self.block[made] == self.block[at];
                 let is_value = value.op.is_elementwise() || value.op == Op::Matrix;
                 let is_plain = is_value && value.lanes() == lanes_of(d);
-                let between = |v: &usize| *v > *made && *v < at;
+                let between = |v: &usize| *v > made && *v < at;
                 let is_read = reads.get(d).is_some_and(|r| r.iter().any(between));
                 if same && is_plain && !is_read && !stores.iter().any(between) {
-                    self.into.insert(value.clone(), (*d).clone());
+                    of.into = Some((*d).clone());
                     self.chain(value, d, reads.get(d));
                 }
             }
@@ -179,18 +178,17 @@ impl Uses {
                 Op::Add => &value.src[0],
                 _ => return,
             };
-            let (Some((at, _)), Some((made, users))) = (self.of.get(&value), self.of.get(term)) else {
-                return;
-            };
+            let Some(at) = self.of.get(&value).map(|u| u.made) else { return };
+            let Some(of) = self.of.get_mut(term) else { return };
+            let made = of.made;
             let is_plain =
                 matches!(term.op, Op::MulAcc | Op::Matrix | Op::Add) && term.lanes() == value.lanes();
-            let is_read = reads.is_some_and(|r| r.iter().any(|u| *u > *made && *u < *at));
-            if !is_plain || is_read || users.len() != 1 || self.block[*made] != self.block[*at] {
+            let is_read = reads.is_some_and(|r| r.iter().any(|u| *u > made && *u < at));
+            if !is_plain || is_read || of.users.len() != 1 || self.block[made] != self.block[at] {
                 return;
             }
-            let term = term.clone();
-            self.into.insert(term.clone(), d.clone());
-            value = term;
+            of.into = Some(d.clone());
+            value = term.clone();
         }
     }
 
@@ -210,7 +208,8 @@ impl Uses {
             {
                 continue;
             }
-            let Some((_, users)) = self.of.get(n) else { continue };
+            let Some(of) = self.of.get(n) else { continue };
+            let users = of.users.clone();
             let last = users.iter().max().copied().unwrap_or(at);
             // a user that only renames the register, or takes a lane of it, hands it on to users of its own
             let is_last = |u: &usize| match &steps[*u] {
@@ -221,9 +220,7 @@ impl Uses {
                 _ => false,
             };
             let here = users.iter().all(|u| self.block[*u] == self.block[at] && is_last(u));
-            if here && !is_written(at, last) {
-                self.lasting.insert(n.clone());
-            }
+            let is_lasting = here && !is_written(at, last);
             let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
             let spread = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
             let is_spread = n.lanes() == 1
@@ -231,29 +228,17 @@ impl Uses {
                 && target.isa != Isa::Sse2
                 && !users.is_empty()
                 && users.iter().all(|i| user(i).is_some_and(spread));
-            if is_spread {
-                self.spread.insert(n.clone());
-            }
-            let [only] = users[..] else { continue };
-            let Some(u) = user(&only) else { continue };
-            let free = self.block[at] == self.block[only] && !is_written(at, only);
-            let whole = match (n.lanes(), target.isa) {
-                (1, Isa::Avx512) if is_spread => true,
-                (1, _) => is_real(n.dtype) && u.lanes() == 1,
-                (_, Isa::Sse2) => false,
-                (w, _) => w * n.dtype.size() >= 16 && u.lanes() == w,
+            let is_folded = match users[..] {
+                [only] => user(&only).is_some_and(|u| {
+                    let free = self.block[at] == self.block[only] && !is_written(at, only);
+                    // of two operands in memory, one is loaded first
+                    let other = u.src.iter().any(|s| s != n && self.is_folded(s));
+                    free && takes(u, n, is_spread, target) && !other
+                }),
+                _ => false,
             };
-            let takes = is_real(n.dtype)
-                && match u.op {
-                    Op::Add | Op::Mul => true,
-                    Op::Sub | Op::Fdiv => u.src[1] == *n && u.src[0] != *n,
-                    Op::MulAcc => u.src[2] != *n,
-                    _ => false,
-                };
-            // of two operands in memory, one is loaded first
-            let other = u.src.iter().any(|s| s != n && self.folded.contains(s));
-            if free && whole && takes && !other {
-                self.folded.insert(n.clone());
+            if let Some(of) = self.of.get_mut(n) {
+                (of.is_lasting, of.is_spread, of.is_folded) = (is_lasting, is_spread, is_folded);
             }
         }
     }
@@ -264,30 +249,47 @@ impl Uses {
     }
     /// The variable a value is computed into.
     pub fn destination(&self, n: &UOp) -> Option<&UOp> {
-        self.into.get(n)
+        self.of.get(n)?.into.as_ref()
     }
     /// Whether a load of a variable needs no copy.
     pub fn is_alias(&self, n: &UOp) -> bool {
-        self.aliases.contains(n)
+        self.of.get(n).is_some_and(|u| u.is_alias)
     }
     /// Whether a load is made by its user.
     pub fn is_folded(&self, n: &UOp) -> bool {
-        self.folded.contains(n)
+        self.of.get(n).is_some_and(|u| u.is_folded)
     }
     /// Whether what a load gave could be loaded again at every use.
     pub fn is_lasting(&self, n: &UOp) -> bool {
-        self.lasting.contains(n)
+        self.of.get(n).is_some_and(|u| u.is_lasting)
     }
     /// Whether a scalar load is only used in every lane.
     pub fn is_spread(&self, n: &UOp) -> bool {
-        self.spread.contains(n)
+        self.of.get(n).is_some_and(|u| u.is_spread)
     }
     /// Whether a value is used by a step for the last time, in the block it was computed in.
     pub fn dies_at(&self, n: &UOp, step: usize) -> bool {
-        self.of.get(n).is_some_and(|(made, users)| {
-            self.block[*made] == self.block[step] && users.iter().all(|u| *u <= step)
-        }) && !self.aliases.contains(n)
+        self.of.get(n).is_some_and(|of| {
+            self.block[of.made] == self.block[step] && of.users.iter().all(|u| *u <= step) && !of.is_alias
+        })
     }
+}
+
+/// Whether the instruction of `user` takes what `n` loads from memory.
+fn takes(user: &UOp, n: &UOp, is_spread: bool, target: &Target) -> bool {
+    let whole = match (n.lanes(), target.isa) {
+        (1, Isa::Avx512) if is_spread => true,
+        (1, _) => is_real(n.dtype) && user.lanes() == 1,
+        (_, Isa::Sse2) => false,
+        (w, _) => w * n.dtype.size() >= 16 && user.lanes() == w,
+    };
+    let there = match user.op {
+        Op::Add | Op::Mul => true,
+        Op::Sub | Op::Fdiv => user.src[1] == *n && user.src[0] != *n,
+        Op::MulAcc => user.src[2] != *n,
+        _ => false,
+    };
+    whole && is_real(n.dtype) && there
 }
 
 fn lanes_of(define: &UOp) -> usize {
