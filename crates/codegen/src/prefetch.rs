@@ -7,8 +7,8 @@
 //! ```
 //! Machines see by themselves that a run of memory is read, but not far ahead while they are busy with long chains of
 //! arithmetic, and not what the next row will be while they work on this one. Rows that are written are asked for too,
-//! in the loop that writes them first. What is asked for is what every loop around moves: memory that is touched again
-//! comes from near anyway.
+//! in the loop that writes them first. What a loop around touches again comes from near, unless too much lies between.
+//! Where a loop is busy a line is asked for in each of the rounds that read a part of it.
 
 use crate::access::{address, behind_after, coefficient};
 use crate::turns;
@@ -20,6 +20,9 @@ use rustc_hash::FxHashSet;
 const LINE: i64 = 64;
 /// So far ahead a run is asked for: what a core computes while memory answers.
 const AHEAD: i64 = 2048;
+
+/// Work in a loop beside which requests for lines that are asked for several times are little.
+const BUSY: usize = 64;
 
 /// A loop with no other in it.
 pub struct Inner<'a> {
@@ -54,7 +57,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Bytes that one round touches, and all of them.
     fn bytes(&self) -> (i64, Option<i64>) {
-        let once = self.lines.len() as i64 * LINE;
+        let once = if self.step.abs() < LINE { self.step.abs() } else { self.lines.len() as i64 * LINE };
         let rounds = self.of.open.last().and_then(|r| r.src[0].as_int());
         (once, rounds.and_then(|n| n.checked_mul(once)))
     }
@@ -153,10 +156,10 @@ fn runs<'a>(steps: &'a [Step], of: &'a Inner<'a>, far: i64) -> Vec<Run<'a>> {
         let len = buf.shape().first().and_then(|n| n.as_int());
         let moves: Vec<Option<i64>> = of.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
         let bytes = |back: usize| moves[moves.len().checked_sub(back)?]?.checked_mul(size);
-        let Some(step) = bytes(1).filter(|b| b.abs() >= LINE) else { continue };
+        let Some(step) = bytes(1).filter(|b| b.abs() >= LINE || *b != 0 && of.work >= BUSY) else { continue };
         let is_far = len.is_none_or(|n| n.saturating_mul(size) > far);
         let line = offset(idx).saturating_mul(size).div_euclid(LINE);
-        if !is_far || moves.contains(&Some(0)) || !seen.insert((access.op, buf, moves.clone(), line)) {
+        if !is_far || is_near(of, &moves, size, far) || !seen.insert((access.op, buf, moves.clone(), line)) {
             continue;
         }
         let (op, row, index) = (access.op, bytes(2), &access.src[0]);
@@ -166,6 +169,17 @@ fn runs<'a>(steps: &'a [Step], of: &'a Inner<'a>, far: i64) -> Vec<Run<'a>> {
         }
     }
     out
+}
+
+/// Whether a loop around comes back to what was touched while it is still near.
+fn is_near(of: &Inner, moves: &[Option<i64>], size: i64, far: i64) -> bool {
+    let Some(at) = moves.iter().rposition(|m| *m == Some(0)) else { return false };
+    let mut reach = size;
+    for (r, m) in of.open[at + 1..].iter().zip(&moves[at + 1..]) {
+        let (Some(n), Some(m)) = (r.src[0].as_int(), m) else { return false };
+        reach = reach.max(n.saturating_mul(m.saturating_abs()).saturating_mul(size));
+    }
+    reach <= far
 }
 
 /// The constant that is added to an index.
@@ -242,9 +256,25 @@ mod tests {
     }
 
     #[test]
-    fn what_another_loop_reads_again_is_not_asked_for() {
-        let (x, outer, r) = (UOp::param(0, 1 << 20, DType::F32), range(8, 0), range(1 << 14, 1));
-        let again = around(&outer, around(&r, vec![Step::Do(load(&x, &r * 16))]));
-        assert_eq!(asked(again), []);
+    fn what_another_loop_reads_again_is_asked_for_if_much_lies_between() {
+        let x = UOp::param(0, 1 << 20, DType::F32);
+        let again = |n: i64| {
+            let (outer, r) = (range(8, 0), range(n, 1));
+            around(&outer, around(&r, vec![Step::Do(load(&x, &r * 16))]))
+        };
+        assert_eq!(asked(again(1 << 14)), []);
+        assert_eq!(asked(again(1 << 16)), [(2, 2048)]);
+    }
+
+    #[test]
+    fn rows_that_a_busy_loop_reads_in_small_steps_are_asked_for() {
+        let (x, rows, r) = (UOp::param(0, 1 << 20, DType::F32), range(256, 0), range(128, 1));
+        let read = load(&x, &rows * 512 + &r * 4);
+        let with = |work: usize| {
+            let roots = std::iter::successors(Some(read.un(Alu::Sqrt)), |n| Some(n.un(Alu::Sqrt)));
+            let body = [read.clone()].into_iter().chain(roots.take(work)).map(Step::Do).collect();
+            asked(around(&rows, around(&r, body)))
+        };
+        assert_eq!((with(100), with(10)), (vec![(2, 2048)], vec![]));
     }
 }
