@@ -8,7 +8,7 @@
 //! Machines see by themselves that a run of memory is read, but not far ahead while they are busy with long chains of
 //! arithmetic, and not what the next row will be while they work on this one. Rows that are written are asked for too,
 //! in the loop that writes them first. What a loop around touches again comes from near, unless too much lies between.
-//! Where a loop is busy a line is asked for in each of the rounds that read a part of it.
+//! Where a loop is busy with short rows, a line is asked for in each of the rounds that read a part of it.
 
 use crate::access::{address, behind_after, coefficient};
 use crate::turns;
@@ -108,7 +108,8 @@ fn ahead(run: &Run, runs: &[Run], loops: &[Inner], far: i64) -> Option<i64> {
         return along().filter(|_| in_rows && same.next().is_some_and(|r| std::ptr::eq(r, run)));
     }
     if same.count() == 1 && all.is_none_or(|n| n > 2 * AHEAD) {
-        return along();
+        // a machine follows a long run by itself where lines are wanted seldom
+        return along().filter(|_| run.step.abs() >= LINE);
     }
     // one of the loops over this row asks for the next row, the one with the most work
     let first = runs.iter().filter(|r| r.is_over(run)).reduce(|a, b| if b.work() > a.work() { b } else { a });
