@@ -17,7 +17,7 @@ use crate::ranges::closed;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use smallvec::SmallVec;
 
-/// Vectors that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
+/// Bytes that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
 const NEAR_BYTES: f64 = 24.0;
 const SCATTER: f64 = 1.4;
 /// Instructions that begin in a cycle on a core that someone shares.
@@ -340,7 +340,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
         // has lines of its own: a page apart they also get into each other's way
         let innermost = self.reduced.last().map_or(0, |r| r.0);
-        let (mut lines, mut fresh) = (0.0, values as f64 * 4.0);
+        let (mut lines, mut brought) = (0.0, values as f64 * 4.0);
         for o in &narrow {
             let apart = |t: &&(u32, usize)| o.steps.step(t.0).is_none_or(|k| k.abs() > 8);
             let mine = c.tile.iter().filter(|t| o.moves_with(t.0)).filter(apart);
@@ -348,13 +348,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let stride = o.steps.step(innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
             let staged = o.has_windows;
             lines += mine * if stride >= 2048 && !staged { 2.0 } else { 0.05 };
-            fresh += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
+            brought += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
         }
         let step = [
             results as f64 / 2.0,
             loads / 2.0,
             (results as f64 + self.loaded(c)) / ISSUE,
-            (far + fresh) / NEAR_BYTES,
+            (far + brought) / NEAR_BYTES,
             4.0,
         ];
         let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates + 0.5 + lines;

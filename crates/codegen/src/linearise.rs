@@ -30,7 +30,6 @@ type Items = SmallVec<[usize; 4]>;
 
 struct Order<'a> {
     graph: &'a Numbered,
-    nodes: &'a [UOp],
     blocks: Vec<Block>,
     /// The block of each node.
     home: Vec<usize>,
@@ -62,7 +61,6 @@ pub fn linearise(sink: &UOp, ctx: &Ctx) -> Result<Linear, Error> {
     let count = nodes.len() + blocks.len();
     let mut order = Order {
         graph: &graph,
-        nodes,
         blocks,
         home,
         needs: vec![SmallVec::new(); count],
@@ -126,7 +124,7 @@ fn loops(nodes: &[UOp], sets: &FxHashSet<&[u32]>) -> Result<Vec<Block>, Error> {
 impl Order<'_> {
     /// The items that hold two nodes in the innermost block that holds both.
     fn siblings(&self, a: usize, b: usize) -> (usize, usize) {
-        let n = self.nodes.len();
+        let n = self.graph.nodes.len();
         let (mut x, mut y) = (self.home[a], self.home[b]);
         let (mut item_a, mut item_b) = (a, b);
         while x != y {
@@ -140,7 +138,7 @@ impl Order<'_> {
     }
 
     fn connect(&mut self) {
-        for (i, node) in self.nodes.iter().enumerate() {
+        for (i, node) in self.graph.nodes.iter().enumerate() {
             self.blocks[self.home[i]].items.push(i);
             if node.op == Op::Shuffle {
                 self.twins.entry((node.src[0].clone(), node.src[1].clone())).or_default().push(i);
@@ -154,17 +152,17 @@ impl Order<'_> {
         }
         for b in 1..self.blocks.len() {
             let parent = self.blocks[b].parent;
-            self.blocks[parent].items.push(self.nodes.len() + b);
+            self.blocks[parent].items.push(self.graph.nodes.len() + b);
         }
         // loops first: what is only wanted after one would have to be kept over it
-        let mut after_loop: Vec<bool> = vec![false; self.nodes.len()];
-        for i in 0..self.nodes.len() {
+        let mut after_loop: Vec<bool> = vec![false; self.graph.nodes.len()];
+        for i in 0..self.graph.nodes.len() {
             let is_late = |d: &usize| after_loop.get(*d).copied().unwrap_or(true);
             self.needs[i].sort_by_key(|d| !is_late(d));
             after_loop[i] = self.needs[i].first().is_some_and(is_late);
         }
         // what is read from a parameter without saying when is read before it is written
-        let of = |op: Op| self.nodes.iter().enumerate().filter(move |(_, n)| n.op == op);
+        let of = |op: Op| self.graph.nodes.iter().enumerate().filter(move |(_, n)| n.op == op);
         let mut writes: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
         for (i, n) in of(Op::Store) {
             if let Some(slot) = slot(n) {
@@ -189,7 +187,7 @@ impl Order<'_> {
     /// Put accumulators in such an order that one of the factors of their updates is done with before the next one is
     /// wanted: of which there are more, so that the fewer are kept.
     fn share_factors(&self, group: &mut [Vec<usize>]) {
-        let factor = |chain: &[usize], k: usize| match chain.first().map(|i| &self.nodes[*i]) {
+        let factor = |chain: &[usize], k: usize| match chain.first().map(|i| &self.graph.nodes[*i]) {
             Some(n) if n.op == Op::MulAcc => Some(n.src[k].clone()),
             _ => None,
         };
@@ -210,14 +208,15 @@ impl Order<'_> {
     /// update waits for the one before it, and what all of them use is done with before the next turn.
     fn side_by_side(&self) -> Vec<(usize, usize)> {
         let mut chains: FxHashMap<usize, Vec<Vec<usize>>> = FxHashMap::default();
-        for (i, store) in self.nodes.iter().enumerate().filter(|(_, n)| n.op == Op::Store) {
+        for (i, store) in self.graph.nodes.iter().enumerate().filter(|(_, n)| n.op == Op::Store) {
             let mut chain = vec![];
             let mut at = self.graph.src(i)[1] as usize;
-            while let Some(before) = updated(&self.nodes[at]).filter(|_| self.home[at] == self.home[i]) {
+            while let Some(before) = updated(&self.graph.nodes[at]).filter(|_| self.home[at] == self.home[i])
+            {
                 chain.push(at);
                 at = self.graph.src(at)[before] as usize;
             }
-            let n = &self.nodes[at];
+            let n = &self.graph.nodes[at];
             let of_register = n.op == Op::Load && behind_after(&n.src[0]).op == Op::Define;
             if of_register && behind_after(&n.src[0]) == behind_after(&store.src[0]) {
                 chain.reverse();
@@ -281,7 +280,7 @@ impl Order<'_> {
 
     /// The other shuffles of what this one took.
     fn place_twins(&mut self, item: usize) -> Result<(), Error> {
-        let Some(node) = self.nodes.get(item).filter(|n| n.op == Op::Shuffle) else { return Ok(()) };
+        let Some(node) = self.graph.nodes.get(item).filter(|n| n.op == Op::Shuffle) else { return Ok(()) };
         let twins = self.twins.remove(&(node.src[0].clone(), node.src[1].clone())).unwrap_or_default();
         for twin in twins {
             if self.state[twin] == 0 && self.home[twin] == self.home[item] {
@@ -293,9 +292,9 @@ impl Order<'_> {
     }
 
     fn place(&mut self, item: usize) -> Result<(), Error> {
-        let n = self.nodes.len();
+        let n = self.graph.nodes.len();
         if item < n {
-            let node = &self.nodes[item];
+            let node = &self.graph.nodes[item];
             if is_step(node.op) {
                 self.steps.push(Step::Do(node.clone()));
             }

@@ -101,15 +101,18 @@ pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
 /// How many bytes after its addresses a run asks, if it does.
 fn ahead(run: &Run, runs: &[Run], loops: &[Inner], far: i64) -> Option<i64> {
     let ((once, all), mut same) = (run.bytes(), runs.iter().filter(|r| r.is_over(run)));
-    let along = || (AHEAD + once - 1).checked_div(once)?.checked_mul(run.step);
+    // a machine follows a long run by itself where lines are wanted seldom
+    let along = || {
+        let rounds = (AHEAD + once - 1).checked_div(once).filter(|_| run.step.abs() >= LINE)?;
+        rounds.checked_mul(run.step)
+    };
     if run.op == Op::Store {
         // a machine follows what is written, but not where every row begins anew
         let in_rows = loops.iter().filter(|l| l.is_beside(run.of)).count() > 1;
         return along().filter(|_| in_rows && same.next().is_some_and(|r| std::ptr::eq(r, run)));
     }
     if same.count() == 1 && all.is_none_or(|n| n > 2 * AHEAD) {
-        // a machine follows a long run by itself where lines are wanted seldom
-        return along().filter(|_| run.step.abs() >= LINE);
+        return along();
     }
     // one of the loops over this row asks for the next row, the one with the most work
     let first = runs.iter().filter(|r| r.is_over(run)).reduce(|a, b| if b.work() > a.work() { b } else { a });
