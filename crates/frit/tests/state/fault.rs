@@ -32,7 +32,6 @@ pub fn class(program: &Program, failure: &Failure) -> &'static str {
     let what = &failure.what;
     match failure.kind {
         Kind::Panic => return "panic",
-        Kind::Lent => return "lent memory changed",
         Kind::Error if what.contains("circle") => return "C4, CONF 1: stores wait in a circle",
         Kind::Error if what.contains("older version") => return "W4, CONF 1: view of an older version",
         Kind::Error if what.contains("; cast it") => return "CONF 1: a value is not cast to its place",
@@ -48,13 +47,19 @@ pub fn class(program: &Program, failure: &Failure) -> &'static str {
         _ => {}
     }
     let sets = has(&|o| matches!(o, Op::Set { .. } | Op::SetRows { .. } | Op::SetMask { .. }));
-    if sets && failure.kind == Kind::Form {
-        return "W3: item assignment changes the type";
+    if failure.kind == Kind::Form {
+        return match any(&|o| o.target().is_some()) {
+            true => "W3: an assignment changes the type",
+            false => "another shape or type",
+        };
     }
-    if any(&|o| matches!(o, Op::EmptySum { .. })) {
+    if any(&|o| matches!(o, Op::EmptySum { .. })) && !any(&is_window) {
         return "W5: empty reduction";
     }
-    if any(&|o| matches!(o, Op::Set { places, .. } if places.iter().any(is_empty))) {
+    if any(&|o| matches!(o, Op::Flip { .. })) && any(&|o| o.target().is_some()) {
+        return "a flip is a window";
+    }
+    if any(&|o| matches!(o, Op::Set { places, .. } if places.iter().any(is_empty))) && !any(&is_window) {
         return "W6: empty slice assigned";
     }
     if any(&|o| matches!(o, Op::Gradient { .. })) {
@@ -80,14 +85,14 @@ pub fn class(program: &Program, failure: &Failure) -> &'static str {
     if failure.kind == Kind::Error {
         return "an error";
     }
+    if failure.kind == Kind::Lent {
+        return "lent memory changed";
+    }
     if has(&is_window) {
         return match has(&|o| matches!(o, Op::Drop { .. })) {
             true => "CONF 1: a write through a view is lost",
             false => "W4, CONF 1: a view is no window",
         };
-    }
-    if has(&|o| matches!(o, Op::Flip { .. })) {
-        return "a flip is a window";
     }
     if sets {
         return "W3: item assignment";

@@ -57,10 +57,12 @@ enum Kind {
     Drop,
     Lend,
     Gradient,
+    /// The old value of a tensor and its new one in one computation.
+    OldAndNew,
     Define,
     Call,
 }
-const KINDS: [(Kind, usize); 17] = [
+const KINDS: [(Kind, usize); 18] = [
     (Kind::Create, 3),
     (Kind::Window, 6),
     (Kind::Value, 4),
@@ -76,6 +78,7 @@ const KINDS: [(Kind, usize); 17] = [
     (Kind::Drop, 2),
     (Kind::Lend, 2),
     (Kind::Gradient, 2),
+    (Kind::OldAndNew, 3),
     (Kind::Define, 3),
     (Kind::Call, 8),
 ];
@@ -136,7 +139,8 @@ pub fn program(seed: u64, device: &'static str) -> Program {
         }
         g.one();
     }
-    Program { device, steps: g.steps }
+    let forwards = g.rng.one_in(2);
+    Program { device, forwards, steps: g.steps }
 }
 
 impl Generator {
@@ -178,6 +182,7 @@ impl Generator {
                 Op::Replace { to, value: Value::Computed(of, self.fun(of)?, self.small()) }
             }
             Kind::Gradient => return self.gradient(),
+            Kind::OldAndNew => return self.old_and_new(),
             Kind::Define => return self.define(),
             Kind::Call => return self.call(),
             kind => {
@@ -362,6 +367,27 @@ impl Generator {
         })
     }
 
+    /// `old = x + 1; write x; both = old * x`, and perhaps an empty reduction of it first.
+    fn old_and_new(&mut self) -> Option<()> {
+        let x = self.any()?;
+        let fun = self.fun(x)?;
+        let by = Value::Number(self.small());
+        let old = self.push(Op::Apply { of: x, fun, by })?;
+        for _ in 0..1 + self.rng.below(2) {
+            let only: Tensors =
+                self.model.tensors.iter().filter(|t| *t.0 == x).map(|t| (*t.0, t.1.clone())).collect();
+            let kind = self.rng.of([Kind::Set, Kind::Set, Kind::InPlace, Kind::Assign, Kind::SetFancy]);
+            let write = self.local(kind, &only)?;
+            self.push(write)?;
+        }
+        if self.rng.one_in(3) {
+            let one = self.push(Op::EmptySum { of: x })?;
+            self.push(Op::Realize { all: vec![one] })?;
+        }
+        let both = self.push(Op::Apply { of: old, fun, by: Value::Tensor(x) })?;
+        if self.rng.one_in(2) { self.push(Op::Read { of: both }).map(drop) } else { Some(()) }
+    }
+
     fn gradient(&mut self) -> Option<()> {
         if self.rng.one_in(3) {
             let op = Op::Gradient { leaves: vec![self.any()?], a: vec![self.small()], b: vec![self.small()] };
@@ -430,10 +456,23 @@ impl Generator {
         }
         // one tensor given twice is another signature than two
         let recapture = mode || forms.len() > 1 || self.rng.one_in(2);
-        let function = Function { captures, inputs: forms.len(), body: steps, returns, recapture };
+        let function =
+            Function { captures: captures.clone(), inputs: forms.len(), body: steps, returns, recapture };
         let id = self.push(Op::Define { function })?;
+        let state = captures[0];
         self.jits.push((id, forms, mode));
-        self.call()
+        // a recording is made by the second call and replayed from the third on
+        let lends = self.rng.one_in(4);
+        for _ in 0..1 + self.rng.below(4) {
+            self.call();
+            if lends {
+                self.push(Op::Lend { of: state });
+            }
+            if self.rng.one_in(2) {
+                self.one();
+            }
+        }
+        Some(())
     }
 
     fn body(&mut self, body: &mut Body, captures: &[Id], inputs: usize) {

@@ -12,6 +12,7 @@ mod fault;
 mod generate;
 mod model;
 mod number;
+mod probes;
 mod program;
 mod run;
 mod shrink;
@@ -126,7 +127,9 @@ fn try_one(seed: u64, desk: &Desk, done: &AtomicU64, found: &Mutex<BTreeMap<&'st
         *lock(&desk.now) = None;
         let keep = flag("FRIT_STATE_SURVEY").is_some_and(|v| v == "0");
         let (small, how) = if keep { (program, failure) } else { shrink::shrink(&program, &failure) };
-        let class = fault::class(&small, &how);
+        // workers share nothing but the process: what is not there again was between them
+        let alone = keep || run::run(&small).is_err();
+        let class = if alone { fault::class(&small, &how) } else { "two threads: it does not fail again" };
         let report = format!("seed {seed}\n{small}{:?} at step {}: {}", how.kind, how.at, how.what);
         let mut found = lock(found);
         let f = found.entry(class).or_insert(Found { count: 0, seed, after, report: report.clone() });

@@ -544,9 +544,12 @@ impl Model {
     }
 
     fn integers(&self, w: &Window) -> Option<Vec<i64>> {
+        if w.dtype.is_float() || w.dtype == DType::Bool {
+            return None;
+        }
         let value = |b: u64| match number::decode(b, w.dtype)? {
-            Number::Int(v) if w.dtype != DType::Bool => i64::try_from(v).ok(),
-            _ => None,
+            Number::Int(v) => i64::try_from(v).ok(),
+            Number::Float(_) => None,
         };
         self.read(w).into_iter().map(value).collect()
     }

@@ -10,6 +10,8 @@ pub type Id = u32;
 #[derive(Clone, Debug)]
 pub struct Program {
     pub device: &'static str,
+    /// Whether the tensors that are left at the end are read in the order they were made, or the last one first.
+    pub forwards: bool,
     pub steps: Vec<Step>,
 }
 
@@ -386,6 +388,7 @@ impl Step {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         writeln!(f, "# on {}", self.device)?;
-        self.steps.iter().try_for_each(|s| s.listing(f, ""))
+        self.steps.iter().try_for_each(|s| s.listing(f, ""))?;
+        writeln!(f, "# read all, {} first", if self.forwards { "oldest" } else { "youngest" })
     }
 }

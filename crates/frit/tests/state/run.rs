@@ -73,7 +73,7 @@ fn run_here(program: &Program) -> std::result::Result<(), Failure> {
         }
     }
     let at = program.steps.len();
-    let last = catch_unwind(AssertUnwindSafe(|| check_all(&model, &real)));
+    let last = catch_unwind(AssertUnwindSafe(|| check_all(&model, &real, program.forwards)));
     match last {
         Ok(r) => r.map_err(|(kind, what)| Failure { kind, at, what }),
         Err(p) => Err(Failure { kind: Kind::Panic, at, what: panic_text(&*p) }),
@@ -104,8 +104,12 @@ fn check(model: &Model, real: &Real, step: &Step) -> Checked {
     }
 }
 
-fn check_all(model: &Model, real: &Real) -> Checked {
-    for (id, w) in &model.tensors {
+fn check_all(model: &Model, real: &Real, forwards: bool) -> Checked {
+    let mut all: Vec<(&Id, &Window)> = model.tensors.iter().collect();
+    if !forwards {
+        all.reverse();
+    }
+    for (id, w) in all {
         check_form(*id, w, &real.tensors[id])?;
         check_values(model, *id, w, &real.tensors[id])?;
     }
