@@ -367,10 +367,23 @@ impl Generator {
         })
     }
 
-    /// `old = x + 1; write x; both = old * x`, and perhaps an empty reduction of it first.
+    /// `old = x + 1; write x; both = old * x`, and perhaps an empty reduction of it first. Or x is assigned the same
+    /// twice: a value that must be stored before.
     fn old_and_new(&mut self) -> Option<()> {
         let x = self.any()?;
         let fun = self.fun(x)?;
+        if self.rng.one_in(4) {
+            let env = self.model.tensors.clone();
+            let of = self.alike(&env, &env.get(&x)?.dims, env.get(&x)?.dtype)?;
+            let stored = self.push(Op::Contiguous { of })?;
+            self.push(Op::Assign { to: x, value: Value::Tensor(stored) })?;
+            let again = if self.rng.one_in(2) {
+                Op::Assign { to: x, value: Value::Tensor(stored) }
+            } else {
+                Op::InPlace { to: x, fun, by: Value::Tensor(stored) }
+            };
+            return self.push(again).map(drop);
+        }
         let by = Value::Number(self.small());
         let old = self.push(Op::Apply { of: x, fun, by })?;
         for _ in 0..1 + self.rng.below(2) {
@@ -500,7 +513,10 @@ impl Generator {
             // assigned twice from the old value
             4 => {
                 let x = if self.rng.one_in(2) { some } else { s };
-                if let Some(l) = body.push(Op::Apply { of: x, fun: Fun::Add, by: number(1) }) {
+                let l = body.push(Op::Apply { of: x, fun: Fun::Add, by: number(1) });
+                let stored =
+                    l.filter(|_| self.rng.one_in(2)).and_then(|l| body.push(Op::Contiguous { of: l }));
+                if let Some(l) = stored.or(l) {
                     body.push(Op::Assign { to: x, value: Value::Tensor(l) });
                     let again =
                         if self.rng.one_in(2) { Value::Tensor(l) } else { Value::Computed(l, Fun::Add, 1) };
