@@ -348,7 +348,7 @@ impl Generator {
     fn other_dims(&mut self, w: &Window) -> Vec<usize> {
         let n = w.numel();
         let mut to = vec![vec![n], vec![1, n]];
-        to.extend((2..n).filter(|d| n % d == 0).map(|d| vec![d, n / d]));
+        to.extend((2..n).filter(|d| n.is_multiple_of(*d)).map(|d| vec![d, n / d]));
         if n == 1 {
             to.push(vec![]);
         }

@@ -46,7 +46,7 @@ fn device(seed: u64) -> &'static str {
     match flag("FRIT_STATE_DEVICE").as_deref() {
         Some("INTERP") => "INTERP",
         Some("CPU") => "CPU",
-        _ if seed % 2 == 0 => "CPU",
+        _ if seed.is_multiple_of(2) => "CPU",
         _ => "INTERP",
     }
 }

@@ -525,8 +525,9 @@ impl Model {
             Op::Realize { all } => return all.iter().all(|i| env.contains_key(i)).then_some(()),
             Op::Gradient { leaves, a, b } => {
                 let grads = self.gradients(env, leaves, a, b)?;
-                for (i, (dims, dtype, data)) in grads.into_iter().enumerate() {
-                    let w = self.fresh(dims, dtype, data);
+                let like = get(leaves.first()?)?;
+                for (i, data) in grads.into_iter().enumerate() {
+                    let w = self.fresh(like.dims.clone(), like.dtype, data);
                     env.insert(step.out + i as Id, w);
                 }
                 return Some(());
@@ -585,13 +586,7 @@ impl Model {
     }
 
     /// Of a sum of `a_i x_i + b_i x_i x_j`, where j is the next one, by each of them.
-    fn gradients(
-        &self,
-        env: &Tensors,
-        leaves: &[Id],
-        a: &[i64],
-        b: &[i64],
-    ) -> Option<Vec<(Vec<usize>, DType, Vec<u64>)>> {
+    fn gradients(&self, env: &Tensors, leaves: &[Id], a: &[i64], b: &[i64]) -> Option<Vec<Vec<u64>>> {
         let all: Vec<&Window> = leaves.iter().map(|l| env.get(l)).collect::<Option<_>>()?;
         let first = *all.first()?;
         let n = all.len();
@@ -613,7 +608,7 @@ impl Model {
             Fun::Add.of(g, Fun::Mul.of(of(b[last])?, data[last][e], d)?, d)
         };
         let grad = |i: usize| (0..first.numel()).map(|e| one(i, e)).collect::<Option<Vec<u64>>>();
-        (0..n).map(|i| Some((first.dims.clone(), first.dtype, grad(i)?))).collect()
+        (0..n).map(grad).collect()
     }
 }
 
