@@ -2,7 +2,7 @@
 //! eager model, step by step. What differs is made small and printed as a program.
 //!
 //! ```text
-//! FRIT_STATE_SEEDS=0..100000   which programs; some that take less than a minute by default, more with FRIT_LONG=1
+//! FRIT_STATE_SEEDS=0..100000   which programs; by default 8,000 or as many as fit in 40 seconds, with FRIT_LONG=1 100,000
 //! FRIT_STATE_DEVICE=INTERP     where; INTERP and CPU by turns by default
 //! FRIT_STATE_SURVEY=1          go on after failures and say which kinds of faults there are; 0 does not make them small
 //! FRIT_ISA=sse2                which instructions CPU kernels use
@@ -33,13 +33,16 @@ fn flag(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let given = flag("FRIT_STATE_SEEDS").and_then(|v| {
-        let (a, b) = v.split_once("..")?;
-        Some(a.parse().ok()?..b.parse().ok()?)
-    });
-    let long = flag("FRIT_LONG").is_some_and(|v| v == "1");
-    given.unwrap_or(0..if long { 100_000 } else { 1_000 })
+/// Which programs, and how long they may take in all.
+fn seeds() -> (std::ops::Range<u64>, Duration) {
+    if let Some(v) = flag("FRIT_STATE_SEEDS") {
+        let ends = v.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+        return (ends.unwrap_or_else(|| panic!("FRIT_STATE_SEEDS={v} is not like 0..1000")), Duration::MAX);
+    }
+    match flag("FRIT_LONG").as_deref() {
+        Some("1") => (0..100_000, Duration::MAX),
+        _ => (0..8_000, Duration::from_secs(40)),
+    }
 }
 
 fn device(seed: u64) -> &'static str {
@@ -68,7 +71,7 @@ struct Desk {
 
 #[test]
 fn tensors_do_what_a_plain_model_does() {
-    let (seeds, survey) = (seeds(), flag("FRIT_STATE_SURVEY").is_some());
+    let ((seeds, time), survey) = (seeds(), flag("FRIT_STATE_SURVEY").is_some());
     let (next, done) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
     let (stop, working) = (AtomicBool::new(false), AtomicU64::new(WORKERS as u64));
     let found: Mutex<BTreeMap<&'static str, Found>> = Mutex::default();
@@ -81,7 +84,7 @@ fn tensors_do_what_a_plain_model_does() {
             s.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
+                    if seed >= seeds.end || start.elapsed() > time {
                         break;
                     }
                     try_one(seed, desk, &done, &found);

@@ -263,7 +263,11 @@ fn local(env: &mut Tensors, step: &Step) -> Result<()> {
         Op::Squeeze { of, axis } => get(of).squeeze(*axis as isize),
         Op::Unsqueeze { of, axis } => get(of).unsqueeze(*axis as isize),
         Op::Expand { of, dims } => get(of).expand(&dims[..]),
-        Op::Split { of, size, axis, part } => get(of).split(*size, *axis as isize)[*part].clone(),
+        Op::Split { of, size, axis, part } => {
+            let parts = get(of).split(*size, *axis as isize);
+            // a failed tensor has one part only
+            parts.get(*part).unwrap_or(&parts[0]).clone()
+        }
         Op::Detach { of } => get(of).detach(),
         Op::Bitcast { of, dtype } => get(of).bitcast(*dtype),
         Op::Alias { of } => get(of).clone(),
