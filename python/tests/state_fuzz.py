@@ -53,7 +53,7 @@ def cast(x, dtype):
     """A value of another type; floats that an integer type does not hold are refused."""
     x, dtype = np.asarray(x), np.dtype(dtype)
     if x.dtype.kind == "f" and dtype.kind in "iu" and x.size:
-        if x.min() < np.iinfo(dtype).min or x.max() > np.iinfo(dtype).max:
+        if float(x.min()) < np.iinfo(dtype).min or float(x.max()) > np.iinfo(dtype).max:
             raise ValueError("it would saturate")
     return np.array(x, dtype=dtype, order="C")
 
@@ -368,7 +368,7 @@ class Generator:
         if s is None or self.space[s].dtype == bool:
             return
         shape, dtype = self.space[s].shape, str(self.space[s].dtype)
-        symbolic = self.rng.random() < 0.25
+        symbolic = self.rng.random() < 0.35
         alike = lambda x: x.shape == shape and x.dtype == dtype
         t = self.any(lambda x: alike(x) and x.flags.writeable) or s
         f = self.fresh("f")
@@ -408,17 +408,28 @@ class Generator:
         head = f"def make_{f}({', '.join(names)}):\n    def f({args}):\n        r = None\nBODY\n        return r\n"
         made = f"{f} = make_{f}({', '.join(names)})"
         if self.add("define", f"{head}    return TinyJit(f)\n{made}", f"{head}    return f\n{made}", body):
-            self.jits.append((f, len(inputs), shape, dtype, symbolic))
-            self.call(self.jits[-1])
+            twice = self.rng.random() < 0.3
+            self.jits.append((f, len(inputs), shape, dtype, symbolic, twice))
+            # a recording is made by the second call and replayed from the third on
+            for _ in range(self.rng.randint(1, 4)):
+                self.call(self.jits[-1])
+                if self.rng.random() < 0.5 and not self.ended:
+                    getattr(self, self.rng.choice(self.kinds[2:]))()
 
     def call(self, jit=None):
         if not self.jits:
             return
-        f, count, shape, dtype, symbolic = jit or self.rng.choice(self.jits)
+        if self.ended:
+            return
+        f, count, shape, dtype, symbolic, twice = jit or self.rng.choice(self.jits)
         args = []
-        for _ in range(count):
+        for i in range(count):
+            if i and twice:
+                args.append(args[0])
+                continue
             x = self.any(lambda x: x.shape == shape and x.dtype == dtype and x.flags.writeable)
-            if x is None or self.rng.random() < 0.3:
+            # the second one is always another: one tensor given twice is another signature
+            if x is None or i or self.rng.random() < 0.3:
                 x = self.fresh()
                 data = [(i + self.small()) % 7 for i in range(int(np.prod(shape)))]
                 array = f"np.array({data}, dtype='{dtype}').reshape({shape})"
