@@ -96,6 +96,10 @@ pub trait Storage: Send + Sync + std::any::Any {
     }
     /// Name of the device that owns it.
     fn device(&self) -> &str;
+    /// Whether someone else may change it at any time: then no value computed from it is remembered.
+    fn is_volatile(&self) -> bool {
+        false
+    }
 }
 
 /// The arg of a node.

@@ -6,6 +6,7 @@ use crate::op::Op;
 use frit_abi::{Alu, DType, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 impl UOp {
     // ---- leaves
@@ -140,6 +141,12 @@ impl UOp {
     /// Opaque to gradients.
     pub fn detach(&self) -> UOp {
         UOp::new(Op::Detach, self.dtype, [self.clone()], Arg::None)
+    }
+    /// Told apart from every other value, equal or not.
+    pub fn leaf(&self) -> UOp {
+        static NEXT: AtomicI64 = AtomicI64::new(0);
+        let number = Scalar::Int(NEXT.fetch_add(1, Relaxed));
+        UOp::new(Op::Leaf, self.dtype, [self.clone()], Arg::Scalar(number))
     }
     /// On another device.
     pub fn copy_to(&self, device: &str) -> UOp {

@@ -71,9 +71,14 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
             let (x, i) = (of(0)?, of(1)?);
             i.iter().chain(x.get(1..)?).cloned().collect()
         }
-        Op::Flip | Op::ScanAxis | Op::Scatter | Op::Contiguous | Op::Detach | Op::Copy | Op::After => {
-            of(0)?.clone()
-        }
+        Op::Flip
+        | Op::ScanAxis
+        | Op::Scatter
+        | Op::Contiguous
+        | Op::Detach
+        | Op::Leaf
+        | Op::Copy
+        | Op::After => of(0)?.clone(),
         Op::LoopIn => src.iter().cloned().collect(),
         Op::LoopOut => match arg {
             Arg::Lane(i) => Loop::of(src.first()?)?.out_shape(*i as usize)?,
@@ -207,7 +212,7 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
         (Op::Variable, Arg::Var { min, max, .. }) => (*min as i128, *max as i128),
         (Op::Range | Op::Special | Op::Iota, _) => (0, (x.1 - 1).max(0)),
         (Op::Invalid, _) => whole,
-        (Op::Bind | Op::Contiguous | Op::Detach | Op::After | Op::Lane | Op::Copy, _) => x,
+        (Op::Bind | Op::Contiguous | Op::Detach | Op::Leaf | Op::After | Op::Lane | Op::Copy, _) => x,
         (o, _) if o.is_movement() && o != Op::Pad => x,
         (Op::Pad, _) => (x.0.min(0), x.1.max(0)),
         (Op::Gather, _) => x,

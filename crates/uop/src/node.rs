@@ -30,6 +30,8 @@ pub struct Node {
     pub dtype: DType,
     /// The device its memory is on, as [`infer::device_name`] knows it; 0 where it has none.
     pub device: u16,
+    /// Whether memory is below that someone else may change at any time.
+    pub volatile: bool,
     simple: AtomicBool,
     hash: u64,
     /// What it works on.
@@ -169,6 +171,7 @@ impl UOp {
         let ranges = infer::ranges(op, &src, &arg);
         let bounds = infer::bounds(op, dtype, &src, &arg);
         let device = infer::device(&src, &arg);
+        let volatile = src.iter().any(|s| s.volatile) || matches!(&arg, Arg::Buffer(b) if b.is_volatile());
         let node = Held::put(Node {
             op,
             dtype,
@@ -178,6 +181,7 @@ impl UOp {
             ranges,
             bounds,
             device,
+            volatile,
             simple: AtomicBool::new(false),
             shape,
             hash,

@@ -33,6 +33,7 @@
 //! | `Scatter` | base `(n, rest…)`, idx `(m,)`, val `(m, rest…)` | `Scatter` | base with `base[idx[i]] (+)= val[i]` for i in order |
 //! | `Contiguous` | x | | x, materialised in row-major order |
 //! | `Detach` | x | | x, opaque to gradients |
+//! | `Leaf` | x | `Scalar` (a number of its own) | x, told apart from equal values: what a gradient is asked for |
 //! | `Copy` | x | `Device` | x on another device |
 //! | `Loop` | count, inits…, captures…, body | `Loop` | `body(i, carry) -> (carry', y)` count times; the body is a `Sink` over `LoopIn`s and the iteration's `Variable` |
 //! | `LoopIn` | dims… | `LoopIn` | in the body of a loop of that level: its carries, then its captures |
@@ -76,7 +77,7 @@ macro_rules! ops {
 }
 ops! {
     Const, Invalid, Variable, Bind, Buffer, Param, Define, Range, Special,
-    Iota, Reshape, Permute, Expand, Pad, Shrink, Flip, ReduceAxis, ScanAxis, Gather, Scatter, Contiguous, Detach, Copy,
+    Iota, Reshape, Permute, Expand, Pad, Shrink, Flip, ReduceAxis, ScanAxis, Gather, Scatter, Contiguous, Detach, Leaf, Copy,
     Loop, LoopIn, LoopOut,
     Store, After, End, Sink, Barrier,
     Index, Load,

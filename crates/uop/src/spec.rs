@@ -75,6 +75,7 @@ const TABLE: &[Row] = {
         row(&[Gather],                   T,         |n| has_shape(n) && n.src.len() == 2 && n.src[1].dtype.is_int() && keeps_dtype(n)),
         row(&[Scatter],                  T,         |n| has_shape(n) && n.src.len() == 3 && n.src[1].dtype.is_int() && n.src[2].dtype == n.dtype),
         row(&[Contiguous, Detach, Copy], T,         |n| n.src.len() == 1 && keeps_dtype(n)),
+        row(&[Leaf],                     T,         |n| n.src.len() == 1 && keeps_dtype(n) && matches!(n.arg, Arg::Scalar(_))),
         row(&[Loop],                     T,         |n| crate::Loop::of(n).is_some() && is_index(&n.src[0])),
         row(&[LoopIn],                   T,         |n| matches!(n.arg, Arg::LoopIn { .. }) && n.src.iter().all(is_index)),
         row(&[LoopOut],                  T,         |n| has_shape(n) && n.src.len() == 1 && crate::Loop::of(&n.src[0]).is_some_and(|l| matches!(n.arg, Arg::Lane(i) if l.results().get(i as usize).is_some_and(|r| r.dtype == n.dtype)))),

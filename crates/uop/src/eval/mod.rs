@@ -206,7 +206,7 @@ impl<'a> Evaluator<'a> {
                 let found = results.and_then(|r| r.get(*i as usize));
                 return found.cloned().ok_or_else(|| wrong(n, "is not a result of its loop"));
             }
-            (Op::Contiguous | Op::Detach | Op::Copy, _) => return self.source(n, 0),
+            (Op::Contiguous | Op::Detach | Op::Leaf | Op::Copy, _) => return self.source(n, 0),
             (Op::After, _) => return self.version(n),
             (Op::Iota, _) => {
                 let size = self.dims(n, 0, 1)?;
@@ -407,7 +407,7 @@ impl<'a> Evaluator<'a> {
 
 /// Whether a node is its first source, seen in another way.
 fn is_view(op: Op) -> bool {
-    op.is_movement() || matches!(op, Op::After | Op::Detach)
+    op.is_movement() || matches!(op, Op::After | Op::Detach | Op::Leaf)
 }
 
 /// The buffer that a node is a view of.
