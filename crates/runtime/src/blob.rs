@@ -33,6 +33,7 @@ pub struct Blob {
 struct Owner {
     ptr: NonNull<u8>,
     len: usize,
+    volatile: bool,
     _keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -44,12 +45,23 @@ unsafe impl Sync for Owner {}
 impl Blob {
     /// The bytes of `owner`, which is kept as long as anyone uses them.
     pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Blob {
+        Blob::of(owner, false)
+    }
+    /// The bytes of `owner`, which may change them at any time: what is computed from them is computed anew each time.
+    pub fn volatile(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Blob {
+        Blob::of(owner, true)
+    }
+    /// Whether its owner may change the bytes.
+    pub fn is_volatile(&self) -> bool {
+        self.owner.volatile
+    }
+    fn of(owner: impl AsRef<[u8]> + Send + Sync + 'static, volatile: bool) -> Blob {
         // asked once, after it has its final place: from here on it is only held, never moved or borrowed mutably,
         // so the slice it lends stays valid
         let keep = Box::new(owner);
         let bytes: &[u8] = (*keep).as_ref();
         let (ptr, len) = (NonNull::from(bytes).cast(), bytes.len());
-        Blob { owner: Arc::new(Owner { ptr, len, _keep: keep }), range: 0..len }
+        Blob { owner: Arc::new(Owner { ptr, len, volatile, _keep: keep }), range: 0..len }
     }
     /// A file, mapped: this takes microseconds however large the file is.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Blob> {
