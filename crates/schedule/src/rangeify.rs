@@ -210,7 +210,9 @@ impl<'p, 'a> Walk<'p, 'a> {
         let idx = if value.shape().is_empty() { Idx::new() } else { idx };
         let link = self.ask(self.src[i][1], Request::plain(k, idx))?;
         let old = crate::plan::Version { version: version.version - 2, ..version };
+        // the first store to its place: what reads its value must never come before an earlier one
         let whole = numel(dims).as_int() == Some(len as i64)
+            && old.version == 0
             && !self.read_versions.contains(&(old.slot, old.version));
         let draft = &mut self.drafts[k as usize];
         draft.root = Root::Link(link);
