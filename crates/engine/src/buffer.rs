@@ -1,22 +1,64 @@
-//! The memory behind a `Buffer` node.
+//! The memory behind a `Buffer` node: which bytes, and which version of them.
+//!
+//! Memory is stored to in place, nodes are immutable: so a node names one version. A store makes the next one, under
+//! another number; a node of an earlier version is stale, and asking for its value is an error, never another value.
 
 use crate::Error;
 use crate::normalise::{Bindings, eval_index};
 use frit_abi::DType;
 use frit_runtime::{Blob, Memory};
 use frit_uop::{Arg, Op, Storage, UOp};
+use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// Device memory with an identity.
+/// One version of a piece of device memory.
 pub struct Buffer {
     id: u64,
     len: usize,
     device: Arc<str>,
     /// Where it is.
     pub memory: Memory,
+    versions: Arc<Versions>,
+}
+
+/// What all versions of one piece of memory share.
+pub struct Versions {
+    /// The number of the first one.
+    first: u64,
+    /// The number of the one that the memory holds.
+    latest: AtomicU64,
+    /// Whether someone else may write to the memory at any time.
+    volatile: bool,
+    /// Why the memory holds no version at all: a run that stored to it failed midway.
+    lost: OnceLock<Error>,
+}
+
+impl Versions {
+    /// The number of the version that the memory holds.
+    pub fn latest(&self) -> u64 {
+        self.latest.load(Ordering::Acquire)
+    }
+    /// The memory was stored to: every node that names it so far is stale.
+    pub(crate) fn bump(&self) -> u64 {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.latest.store(id, Ordering::Release);
+        id
+    }
+    /// The memory was stored to in part.
+    pub(crate) fn lose(&self, why: &Error) {
+        self.bump();
+        let _ = self.lost.set(why.clone());
+    }
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.volatile
+    }
+    /// Whether the memory is older than a number of [`next_id`].
+    pub(crate) fn is_older(&self, than: u64) -> bool {
+        self.first < than
+    }
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -27,15 +69,38 @@ pub(crate) fn next_id() -> u64 {
 }
 
 impl Buffer {
-    fn new(device: &Arc<str>, len: usize, memory: Memory) -> Buffer {
-        Buffer { id: NEXT.fetch_add(1, Ordering::Relaxed), len, device: device.clone(), memory }
+    fn new(device: &Arc<str>, len: usize, memory: Memory, volatile: bool) -> Buffer {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let latest = AtomicU64::new(id);
+        let versions = Arc::new(Versions { first: id, latest, volatile, lost: OnceLock::new() });
+        Buffer { id, len, device: device.clone(), memory, versions }
+    }
+    /// The version that the memory holds now.
+    fn newest(&self) -> Buffer {
+        let (id, device) = (self.versions.latest(), self.device.clone());
+        Buffer { id, len: self.len, device, memory: self.memory.clone(), versions: self.versions.clone() }
+    }
+    /// What it shares with the other versions of its memory.
+    pub fn versions(&self) -> &Arc<Versions> {
+        &self.versions
+    }
+    /// An error where the memory holds another version by now, or none.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.versions.lost.get() {
+            Some(e) => Err(e.clone()),
+            None if self.id == self.versions.latest() => Ok(()),
+            None => Err(Error::Graph(
+                "needs a value that an assignment has overwritten since: compute it before, or keep a clone"
+                    .into(),
+            )),
+        }
     }
     /// Memory for `len` elements.
     pub fn alloc(device: &Arc<str>, dtype: DType, len: usize) -> Result<Buffer, Error> {
         let bytes = len.checked_mul(dtype.size()).ok_or_else(|| {
             Error::Graph(format!("a buffer of {len} {dtype} elements is larger than the address space"))
         })?;
-        Ok(Buffer::new(device, len, frit_runtime::device(device)?.alloc(bytes)?))
+        Ok(Buffer::new(device, len, frit_runtime::device(device)?.alloc(bytes)?, false))
     }
     /// The buffer a `Buffer` node names.
     pub fn of(node: &UOp) -> Option<&Buffer> {
@@ -46,7 +111,7 @@ impl Buffer {
     }
     /// A node that names this memory.
     pub(crate) fn of_memory(device: &Arc<str>, dtype: DType, memory: Memory) -> UOp {
-        Buffer::new(device, memory.len_bytes() / dtype.size().max(1), memory).into_uop(dtype)
+        Buffer::new(device, memory.len_bytes() / dtype.size().max(1), memory, false).into_uop(dtype)
     }
     /// A node that names this buffer.
     pub fn into_uop(self, dtype: DType) -> UOp {
@@ -64,6 +129,35 @@ impl Storage for Buffer {
     fn device(&self) -> &str {
         &self.device
     }
+    fn is_volatile(&self) -> bool {
+        self.versions.volatile
+    }
+}
+
+/// The versions of the memory that a view looks at.
+pub fn versions(view: &UOp) -> Option<&Arc<Versions>> {
+    Buffer::of(crate::assign::base_of(view)).map(Buffer::versions)
+}
+
+/// A view of memory that has been stored to since, at the version there is now; `None` where it is that already.
+pub fn refreshed(view: &UOp) -> Option<UOp> {
+    let version = crate::assign::version_of(view);
+    let memory = version.realized().unwrap_or(version);
+    let base = crate::assign::version_of(memory);
+    let buffer = Buffer::of(base)?;
+    if buffer.id == buffer.versions.latest() {
+        return None;
+    }
+    let newest = FxHashMap::from_iter([(base.clone(), buffer.newest().into_uop(base.dtype))]);
+    let map = FxHashMap::from_iter([(version.clone(), memory.substitute(&newest))]);
+    Some(view.substitute(&map))
+}
+
+/// A view of a version whose stores are done, as a view of its memory; `None` where it is something else.
+pub fn settled(view: &UOp) -> Option<UOp> {
+    let version = crate::assign::version_of(view);
+    let memory = version.realized().filter(|_| version.op == Op::After)?;
+    Some(view.substitute(&FxHashMap::from_iter([(version.clone(), memory.clone())])))
 }
 
 /// A one-dimensional buffer of `len` elements with these bytes.
@@ -84,7 +178,9 @@ pub fn from_blob(device: &str, dtype: DType, blob: &Blob) -> Result<UOp, Error> 
         return Err(Error::Graph(format!("{} bytes are not whole elements of {dtype}", blob.len())));
     }
     let device = crate::devices::canonical(device)?;
-    let borrowed = |device: &Arc<str>, memory| Buffer::new(device, blob.len() / size, memory).into_uop(dtype);
+    let borrowed = |device: &Arc<str>, memory| {
+        Buffer::new(device, blob.len() / size, memory, blob.is_volatile()).into_uop(dtype)
+    };
     match frit_runtime::device(&device)?.borrow(blob, size) {
         Some(memory) => Ok(borrowed(&device, memory)),
         None => Ok(borrowed(&crate::devices::canonical("CPU")?, blob.memory(size)).copy_to(&device)),
@@ -193,6 +289,7 @@ fn memory_of(realised: &UOp) -> Result<&Memory, Error> {
     let base = contiguous_base(realised);
     let buffer =
         base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
+    buffer.check()?;
     frit_runtime::device(&buffer.device)?.synchronize()?;
     Ok(&buffer.memory)
 }

@@ -3,12 +3,11 @@
 //! In: a [`Tape`] filled by [`run`](crate::run) while this thread records. Out: a [`Program`], in which every piece of
 //! memory has a place: an input, a result, an intermediate in one arena, or kept as it is.
 
-use crate::buffer::{Buffer, contiguous_base};
+use crate::buffer::{Buffer, Versions, contiguous_base};
 use crate::normalise::{Bindings, normalise};
 use crate::plan::Compiled;
 use crate::program::{Launch, Output, Parts, Place, Program, Var};
 use crate::{Error, stats};
-use frit_abi::Param;
 use frit_runtime::Memory;
 use frit_schedule::memory::{Life, place};
 use frit_schedule::{BufRef, Temp};
@@ -27,9 +26,10 @@ pub struct Tape {
     /// Buffers with smaller numbers were there before.
     first_id: u64,
     launches: Vec<Recorded>,
-    /// Every piece of memory the launches used: temporaries of a run, and buffers by where they are.
+    /// Every piece of memory the launches used: temporaries of a run, and buffers in whatever version.
     pieces: Vec<Piece>,
-    known: FxHashMap<u64, usize>,
+    /// Pieces by the versions they share, which are held with the piece.
+    known: FxHashMap<*const Versions, usize>,
     /// Launches on a second device, or something else that cannot be repeated.
     refused: Option<String>,
 }
@@ -42,7 +42,26 @@ struct Recorded {
 
 enum Piece {
     Temp { bytes: usize },
-    Buffer { memory: Memory, id: u64 },
+    Buffer { memory: Memory, versions: Arc<Versions> },
+}
+
+/// A tensor that was there before the recording and that the function looked at: an input, or one from outside.
+pub struct Seen {
+    /// The memory it was in.
+    pub before: Arc<Versions>,
+    /// Its value after the recording, in memory.
+    pub after: UOp,
+}
+
+/// What a program does with the memory of a tensor that was there before.
+#[derive(Clone, Copy)]
+pub struct Link {
+    /// Where its memory is among what the program keeps; `None` for an input, and where no launch uses it.
+    pub held: Option<usize>,
+    /// Whether it is stored to in place.
+    pub written: bool,
+    /// The output that is its memory after a replay, where that is another.
+    pub moved: Option<usize>,
 }
 
 /// Why a tape gives no program.
@@ -143,78 +162,106 @@ impl Tape {
     }
 
     fn buffer(&mut self, b: &Buffer) -> usize {
-        let id = frit_uop::Storage::id(b);
-        *self.known.entry(id).or_insert_with(|| {
-            self.pieces.push(Piece::Buffer { memory: b.memory.clone(), id });
+        let versions = b.versions();
+        *self.known.entry(Arc::as_ptr(versions)).or_insert_with(|| {
+            self.pieces.push(Piece::Buffer { memory: b.memory.clone(), versions: versions.clone() });
             self.pieces.len() - 1
         })
     }
+    /// The piece a tensor was in before the recording; none where no launch used it.
+    fn before(&self, s: &Seen) -> Option<usize> {
+        self.known.get(&Arc::as_ptr(&s.before)).copied()
+    }
 
-    /// Turn the tape into a program with these inputs and results, all in memory. `draws` are buffers with places in
-    /// the random stream, to be rewritten before each replay. Variables bound in `sizes` take new values with each
-    /// replay, as those in the shapes of inputs do.
+    /// Turn the tape into a program. `inputs` change with each call, `outside` are the other tensors that the function
+    /// looked at, `outputs` are results in memory. `draws` are buffers with places in the random stream, to be rewritten
+    /// before each replay. Variables bound in `varying` values and sizes take new values with each replay.
+    /// Gives what becomes of the memory of inputs and of those outside, too; what they moved to are the last outputs.
     pub fn finish(
         mut self,
-        inputs: &[UOp],
-        sizes: &[UOp],
+        inputs: &[Seen],
+        outside: &[Seen],
+        varying: &[UOp],
         outputs: &[UOp],
         draws: &[UOp],
-    ) -> Result<Program, Refusal> {
+    ) -> Result<(Program, Vec<Link>), Refusal> {
         if let Some(why) = self.refused.take() {
             return Err(Refusal::Never(Error::Graph(why)));
         }
         let never = |e: Error| Refusal::Never(e);
+        let mut outputs = outputs.to_vec();
         let device = match &self.device {
             Some(d) => d.clone(),
-            None => crate::realize::device_of(&[inputs, outputs].concat(), None).map_err(never)?,
+            None => crate::realize::device_of(&[varying, &outputs].concat(), None).map_err(never)?,
         };
-        // an input or a result may be memory that no launch touched
+        // what was in one place before and is in another now
+        let mut moved = vec![];
+        for s in inputs.iter().chain(outside) {
+            let is_moved = crate::buffer::versions(&s.after).is_some_and(|v| !Arc::ptr_eq(v, &s.before));
+            moved.push(is_moved.then_some(outputs.len()));
+            outputs.extend(is_moved.then(|| s.after.clone()));
+        }
+        // a result may be memory that no launch touched
         let mut piece = |n: &UOp| match contiguous_base(n).and_then(Buffer::of) {
             Some(b) => Ok(self.buffer(b)),
             None => Err(Refusal::Never(Error::Graph("a value of a Jit is not in memory".into()))),
         };
-        let ins = inputs.iter().map(&mut piece).collect::<Result<Vec<_>, _>>()?;
         let outs = outputs.iter().map(&mut piece).collect::<Result<Vec<_>, _>>()?;
         let draws = draws.iter().map(&mut piece).collect::<Result<Vec<_>, _>>()?;
-        if ins.iter().any(|&i| matches!(self.pieces[i], Piece::Buffer { id, .. } if id >= self.first_id)) {
-            let why = "it assigns to an input while something else holds the input's old value";
-            return Err(Refusal::Kept(why.into()));
-        }
+        let ins: Vec<Option<usize>> = inputs.iter().map(|s| self.before(s)).collect();
         let written = self.writers();
         let roles = self.roles(&ins, &outs, &written)?;
-        let bound = bindings_of(inputs, sizes).map_err(never)?;
-        let dynamic = self.dynamic(&roles, &draws, &written, &bound);
-        self.build(device, &bound, outputs, &ins, &outs, &draws, &roles, &dynamic).map_err(never)
+        let bound = bindings_of(varying, &[]).map_err(never)?;
+        let before: Vec<Option<usize>> = inputs.iter().chain(outside).map(|s| self.before(s)).collect();
+        let left = before.iter().zip(&moved).filter(|(_, m)| m.is_some()).filter_map(|(b, _)| *b);
+        let changing: Vec<usize> = draws.iter().copied().chain(left).collect();
+        let dynamic = self.dynamic(&roles, &changing, &written, &bound);
+        let made = Made { device, bound: &bound, outputs: &outputs, ins: &ins, outs: &outs, draws: &draws };
+        let (mut program, links) =
+            self.build(made, &roles, &dynamic, &before, &moved, &written).map_err(never)?;
+        for (link, s) in links.iter().zip(inputs.iter().chain(outside)) {
+            if let (Some(held), Some(_)) = (link.held, link.moved) {
+                program.set_held(held, &s.after).map_err(never)?;
+            }
+        }
+        Ok((program, links))
     }
 
     /// Launches that write each piece.
     fn writers(&self) -> Vec<Vec<usize>> {
         let mut writers = vec![vec![]; self.pieces.len()];
         for (i, l) in self.launches.iter().enumerate() {
-            for (&piece, _) in l.args.iter().zip(l.written()).filter(|(_, w)| *w) {
+            for (&piece, _) in l.args.iter().zip(l.kernel.stored()).filter(|(_, w)| *w) {
                 writers[piece].push(i);
             }
         }
         writers
     }
 
-    fn roles(&self, ins: &[usize], outs: &[usize], writers: &[Vec<usize>]) -> Result<Vec<Role>, Refusal> {
+    fn roles(
+        &self,
+        ins: &[Option<usize>],
+        outs: &[usize],
+        writers: &[Vec<usize>],
+    ) -> Result<Vec<Role>, Refusal> {
         let mut roles = vec![];
         for (i, piece) in self.pieces.iter().enumerate() {
-            let input = ins.iter().position(|&p| p == i);
+            let input = ins.iter().position(|&p| p == Some(i));
             let output = outs.iter().position(|&p| p == i);
             roles.push(match piece {
                 _ if input.is_some() => Role::Input(input.unwrap_or_default()),
                 Piece::Temp { .. } => Role::Temporary,
-                Piece::Buffer { id, .. } if *id < self.first_id || writers[i].is_empty() => Role::Held,
+                Piece::Buffer { versions, .. } if versions.is_older(self.first_id) || writers[i].is_empty() => {
+                    Role::Held
+                }
                 Piece::Buffer { .. } if output.is_some() => Role::Output(output.unwrap_or_default()),
                 // one holder is this tape
                 Piece::Buffer { memory, .. } if memory.holders() <= self.sharing(memory) => Role::Temporary,
                 Piece::Buffer { memory, .. } => {
                     let bytes = memory.len_bytes();
                     return Err(Refusal::Kept(format!(
-                        "it keeps a tensor of {bytes} bytes that it computed; return it or assign it to one that \
-                         was there before (a tensor assigned to while something else holds its old value counts)"
+                        "it keeps a tensor of {bytes} bytes that it computed; return it or assign it to one that was \
+                         there before"
                     )));
                 }
             });
@@ -228,12 +275,12 @@ impl Tape {
         self.pieces.iter().filter(same).count()
     }
 
-    /// Which pieces change from call to call: inputs, state that is written, random places, and what is computed from
-    /// them. All other launches need to run only once.
+    /// Which pieces change from call to call: inputs, state that is written, memory that others write to, the `changing`
+    /// ones (random places, and what a tensor leaves for other memory), and what is computed from them. All other launches need to run again only where what they read was assigned to.
     fn dynamic(
         &self,
         roles: &[Role],
-        draws: &[usize],
+        changing: &[usize],
         writers: &[Vec<usize>],
         bound: &Bindings,
     ) -> Vec<bool> {
@@ -242,7 +289,7 @@ impl Tape {
             .enumerate()
             .map(|(i, r)| match r {
                 Role::Input(_) => true,
-                Role::Held => !writers[i].is_empty() || draws.contains(&i),
+                Role::Held => !writers[i].is_empty() || changing.contains(&i) || self.is_volatile(i),
                 _ => false,
             })
             .collect();
@@ -251,7 +298,7 @@ impl Tape {
             for l in &self.launches {
                 let varies = l.kernel.vars.iter().any(|v| bound.contains_key(v));
                 if varies || l.args.iter().any(|&a| dynamic[a]) {
-                    for (&piece, _) in l.args.iter().zip(l.written()).filter(|(_, w)| *w) {
+                    for (&piece, _) in l.args.iter().zip(l.kernel.stored()).filter(|(_, w)| *w) {
                         dynamic[piece] = true;
                     }
                 }
@@ -262,20 +309,18 @@ impl Tape {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn build(
         self,
-        device: Arc<str>,
-        bound: &Bindings,
-        outputs: &[UOp],
-        ins: &[usize],
-        outs: &[usize],
-        draws: &[usize],
+        made: Made,
         roles: &[Role],
         dynamic: &[bool],
-    ) -> Result<Program, Error> {
+        before: &[Option<usize>],
+        moved: &[Option<usize>],
+        writers: &[Vec<usize>],
+    ) -> Result<(Program, Vec<Link>), Error> {
+        let Made { device, bound, outputs, ins, outs, draws } = made;
         let dev = frit_runtime::device(&device)?;
-        let repeats = |l: &Recorded| l.args.iter().zip(l.written()).any(|(&a, w)| w && dynamic[a]);
+        let repeats = |l: &Recorded| l.args.iter().zip(l.kernel.stored()).any(|(&a, w)| w && dynamic[a]);
         let repeated: Vec<&Recorded> = self.launches.iter().filter(|l| repeats(l)).collect();
         let mut lives: Vec<Option<Life>> = vec![None; self.pieces.len()];
         for (step, l) in repeated.iter().enumerate() {
@@ -286,6 +331,7 @@ impl Tape {
         }
         let (offsets, arena) = place(&lives.iter().flatten().copied().collect::<Vec<_>>());
         let (mut held, mut places, mut offsets) = (vec![], vec![], offsets.into_iter());
+        let mut versions: Vec<Option<Arc<Versions>>> = vec![];
         for (i, piece) in self.pieces.iter().enumerate() {
             places.push(match (roles[i], piece) {
                 (Role::Input(n), _) => Place::Input(n),
@@ -294,13 +340,15 @@ impl Tape {
                     (Some(life), _) => {
                         Place::Arena { offset: offsets.next().unwrap_or_default(), bytes: life.bytes }
                     }
-                    (None, Piece::Buffer { memory, .. }) if matches!(roles[i], Role::Held) => {
+                    (None, Piece::Buffer { memory, versions: v }) if matches!(roles[i], Role::Held) => {
                         held.push(memory.clone());
+                        versions.push(Some(v.clone()));
                         Place::Held(held.len() - 1)
                     }
                     // computed once: what is kept of it is a copy of our own
                     (None, _) => {
                         held.push(dev.alloc(self.bytes(i))?);
+                        versions.push(None);
                         Place::Held(held.len() - 1)
                     }
                 },
@@ -327,22 +375,26 @@ impl Tape {
             Ok(Output { view: normalise(o)?.sink, bytes: self.bytes(p), dtype: o.dtype, from: places[p] })
         });
         let results = results.collect::<Result<Vec<_>, Error>>()?;
-        let written = |i: &usize| matches!(roles[*i], Role::Input(_)) && self.is_written(*i);
-        let written_inputs = (0..ins.len()).filter(|i| written(&ins[*i])).collect();
-        let draws = draws.iter().filter_map(|&p| match places[p] {
+        let is_written = |p: Option<usize>| p.is_some_and(|p| !writers[p].is_empty());
+        let written_inputs = (0..ins.len()).filter(|&i| is_written(ins[i])).collect();
+        let held_at = |p: usize| match places[p] {
             Place::Held(h) => Some(h),
             _ => None,
-        });
-        let draws = draws.collect();
-        let state = (0..self.pieces.len()).filter(|&i| self.is_written(i)).filter_map(|i| match places[i] {
-            Place::Held(h) if dynamic[i] => Some(h),
-            _ => None,
-        });
-        let state = state.collect();
+        };
+        let draws = draws.iter().filter_map(|&p| held_at(p)).collect();
+        let is_state = |i: &usize| is_written(Some(*i)) && dynamic[*i];
+        let state = (0..self.pieces.len()).filter(is_state).filter_map(held_at).collect();
+        let links: Vec<Link> = before
+            .iter()
+            .zip(moved)
+            .map(|(&p, &moved)| Link { held: p.and_then(held_at), written: is_written(p), moved })
+            .collect();
+        let moved = links.iter().filter_map(|l| Some((l.held?, l.moved?))).collect();
         stats::count_capture();
         let (outputs, inputs) = (results, ins.len());
-        let parts = Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, draws };
-        Program::new(parts, &once, bound)
+        let parts =
+            Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, moved, draws };
+        Ok((Program::new(parts, once, versions, bound)?, links))
     }
 
     fn bytes(&self, piece: usize) -> usize {
@@ -351,9 +403,19 @@ impl Tape {
             Piece::Buffer { memory, .. } => memory.len_bytes(),
         }
     }
-    fn is_written(&self, piece: usize) -> bool {
-        self.launches.iter().any(|l| l.args.iter().zip(l.written()).any(|(&a, w)| w && a == piece))
+    fn is_volatile(&self, piece: usize) -> bool {
+        matches!(&self.pieces[piece], Piece::Buffer { versions, .. } if versions.is_volatile())
     }
+}
+
+/// What a program is made of, besides its pieces.
+struct Made<'a> {
+    device: Arc<str>,
+    bound: &'a Bindings,
+    outputs: &'a [UOp],
+    ins: &'a [Option<usize>],
+    outs: &'a [usize],
+    draws: &'a [usize],
 }
 
 /// What a piece of memory is to the program.
@@ -363,16 +425,6 @@ enum Role {
     Output(usize),
     Temporary,
     Held,
-}
-
-impl Recorded {
-    /// Which arguments the kernel stores to.
-    fn written(&self) -> impl Iterator<Item = bool> {
-        self.kernel.loaded.params().iter().filter_map(|p| match p {
-            Param::Buffer { written, .. } => Some(*written),
-            Param::Var { .. } => None,
-        })
-    }
 }
 
 /// The values variables have in the shapes of these, and in these sizes.

@@ -116,6 +116,9 @@ pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<(), Error> {
     let memory: Option<Vec<UOp>> = inputs.iter().map(|i| contiguous_base(i).cloned()).collect();
     let memory = memory.ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
     let mut instance = Instance::new(&program, &device, &*dev)?;
+    for m in &memory {
+        Buffer::of(m).map_or(Ok(()), Buffer::check)?;
+    }
     instance.run(&memory, count, &mut bindings)?;
     dev.synchronize()?;
     if config::debug()? >= 1 {
@@ -354,7 +357,7 @@ impl<'a> Instance<'a> {
         for stage in &mut self.stages {
             match stage {
                 Stage::Kernels(ready) => {
-                    ready.launch(&self.buffers, bindings, self.device)?;
+                    ready.launch(&self.buffers, bindings, self.device, &mut 0)?;
                 }
                 Stage::Loop { instance, count, inputs, outs } => {
                     let given: Vec<UOp> = inputs.iter().map(|&i| self.buffers[i].clone()).collect();

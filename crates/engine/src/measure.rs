@@ -2,7 +2,7 @@
 
 use crate::normalise::normalise;
 use crate::plan::{Choice, compile, renderer};
-use crate::realize::{device_of, stores};
+use crate::realize::{device_of, stored};
 use crate::{Error, config};
 use frit_schedule::Schedule;
 use frit_uop::UOp;
@@ -35,7 +35,7 @@ pub struct CompileTimes {
 pub fn schedule(outputs: &[UOp]) -> Result<Schedule, Error> {
     let device = device_of(outputs, None)?;
     let dev = frit_runtime::device(&device)?;
-    let normal = normalise(&stores(outputs, &device)?.0)?;
+    let normal = normalise(&stored(outputs, &[], &device)?.0)?;
     frit_schedule::schedule(&normal.sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))
 }
 

@@ -1,4 +1,5 @@
-//! A graph without its memory: buffers become numbered parameters, bound variables become plain ones.
+//! A graph without its memory: buffers become numbered parameters, bound variables become plain ones, leaves lose their
+//! numbers.
 //!
 //! ```text
 //! Add(Buffer 17, Buffer 9)  ->  Add(Param 0, Param 1)  with [Buffer 17, Buffer 9]
@@ -64,7 +65,7 @@ pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
             _ => {}
         }
     }
-    rebuild(sink, &mut done, |n| n);
+    rebuild(sink, &mut done, |n| if n.op == Op::Leaf { n.src[0].clone() } else { n });
     Ok(Normal { sink: done[sink].clone(), buffers, bindings })
 }
 

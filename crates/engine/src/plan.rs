@@ -3,7 +3,7 @@
 use crate::normalise::{Bindings, eval_index};
 use crate::{Error, config, search, stats};
 use frit_abi::target::Isa;
-use frit_abi::{Kernel, LaunchDims, Target};
+use frit_abi::{Kernel, LaunchDims, Param, Target};
 use frit_codegen::{Opt, Opts};
 use frit_runtime::Loaded;
 use frit_schedule::{BufRef, Schedule};
@@ -22,6 +22,25 @@ pub struct Plan {
     pub calls: Vec<Call>,
     /// The schedule: temporaries and their places.
     pub schedule: Schedule,
+    stores: FxHashMap<u32, (usize, usize)>,
+}
+
+impl Plan {
+    fn new(calls: Vec<Call>, schedule: Schedule) -> Plan {
+        let mut stores: FxHashMap<u32, (usize, usize)> = FxHashMap::default();
+        for (i, call) in calls.iter().enumerate() {
+            for (arg, _) in call.args.iter().zip(call.kernel.stored()).filter(|(_, w)| *w) {
+                if let BufRef::Param(slot) = arg {
+                    stores.entry(*slot).or_insert((i, i)).1 = i;
+                }
+            }
+        }
+        Plan { calls, schedule, stores }
+    }
+    /// The numbers of the first and the last call that store to a parameter.
+    pub fn stores_to(&self, slot: usize) -> Option<(usize, usize)> {
+        self.stores.get(&(slot as u32)).copied()
+    }
 }
 
 /// One launch.
@@ -71,6 +90,13 @@ impl Compiled {
             flops: linear.flops.clone(),
             bytes: linear.bytes.clone(),
         }
+    }
+    /// Which arguments it stores to.
+    pub fn stored(&self) -> impl Iterator<Item = bool> {
+        self.loaded.params().iter().filter_map(|p| match p {
+            Param::Buffer { written, .. } => Some(*written),
+            Param::Var { .. } => None,
+        })
     }
     /// The numbers of a launch with these variables.
     pub fn dims(&self, b: &Bindings) -> Result<LaunchDims, Error> {
@@ -181,7 +207,7 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     let asts: Vec<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let kernels = load_kernels(&asts, device)?;
     let calls = schedule.kernels.iter().zip(kernels).map(|(k, kernel)| Call { kernel, args: k.args.clone() });
-    let plan = Arc::new(Plan { calls: calls.collect(), schedule });
+    let plan = Arc::new(Plan::new(calls.collect(), schedule));
     lock(&PLANS).insert(key, plan.clone());
     Ok(plan)
 }

@@ -1,6 +1,6 @@
 //! A recorded program: launches that are repeated with new inputs, and the memory they share.
 
-use crate::buffer::{Buffer, contiguous_base};
+use crate::buffer::{Buffer, Versions, contiguous_base};
 use crate::normalise::{Bindings, normalise};
 use crate::plan::Compiled;
 use crate::{Error, config, stats};
@@ -62,8 +62,11 @@ pub(crate) struct Parts {
     pub outputs: Vec<Output>,
     pub inputs: usize,
     pub written_inputs: Vec<usize>,
-    /// Kept memory that is written by the launches, and that holds places in the random stream.
+    /// Kept memory that is written by the launches.
     pub state: Vec<usize>,
+    /// Kept memory that is let go for an output's after each replay.
+    pub moved: Vec<(usize, usize)>,
+    /// Kept memory that holds places in the random stream.
     pub draws: Vec<usize>,
 }
 
@@ -72,51 +75,60 @@ pub struct Program {
     pub(crate) parts: Parts,
     dev: Arc<dyn Device>,
     pub(crate) steps: Vec<Bound>,
-    /// Holders of each kept allocation that belong to the program itself.
-    own: Vec<usize>,
+    /// Launches that read only kept memory which the others do not write: done again where that was assigned to.
+    once: Vec<(Launch, Bound)>,
+    /// For kept memory that tensors outside are in, what its versions share.
+    versions: Vec<Option<Arc<Versions>>>,
     /// Keeps the intermediates' memory.
     arena: Memory,
-    /// (step, argument) of every use, by input and by output.
-    patches: [Vec<Vec<(usize, usize)>>; 2],
+    /// (step, argument) of every use, by input, by output and by kept memory.
+    patches: [Vec<Vec<(usize, usize)>>; 3],
     /// Steps whose extents or variables follow the inputs.
     varying: Vec<usize>,
     cost: (u64, u64),
 }
 
 impl Program {
-    /// Bind every launch to its memory. `once` are launched now, and never again.
-    pub(crate) fn new(parts: Parts, once: &[Launch], bindings: &Bindings) -> Result<Program, Error> {
+    /// Bind every launch to its memory. `once` are launched now, and again only where what they read has changed.
+    pub(crate) fn new(
+        parts: Parts,
+        once: Vec<Launch>,
+        versions: Vec<Option<Arc<Versions>>>,
+        bindings: &Bindings,
+    ) -> Result<Program, Error> {
         let dev = frit_runtime::device(&parts.device)?;
         let arena = dev.alloc(parts.arena)?;
-        let mut patches = [vec![vec![]; parts.inputs], vec![vec![]; parts.outputs.len()]];
+        let mut patches = [parts.inputs, parts.outputs.len(), parts.held.len()].map(|n| vec![vec![]; n]);
         let mut steps = vec![];
         for (step, l) in parts.launches.iter().enumerate() {
             for (arg, place) in l.args.iter().enumerate() {
                 match place {
                     Place::Input(i) => patches[0][*i].push((step, arg)),
                     Place::Output(i) => patches[1][*i].push((step, arg)),
-                    _ => {}
+                    Place::Held(i) => patches[2][*i].push((step, arg)),
+                    Place::Arena { .. } => {}
                 }
             }
             steps.push(l.bind(&*dev, &parts.held, &arena, bindings)?);
         }
-        for l in once {
-            l.bind(&*dev, &parts.held, &arena, bindings)?.launch()?;
-        }
+        let bound = |l: Launch| l.bind(&*dev, &parts.held, &arena, bindings).map(|b| (l, b));
+        let once = once.into_iter().map(bound).collect::<Result<Vec<_>, Error>>()?;
+        once.iter().try_for_each(|(_, b)| b.launch())?;
         dev.synchronize()?;
-        let held = &parts.held;
-        let ours = || held.iter().chain(steps.iter().flat_map(Bound::buffers));
-        let own = held.iter().map(|m| ours().filter(|o| o.same_allocation(m)).count()).collect();
         let varies = |l: &Launch| l.vars.iter().any(|v| matches!(v, Var::Bound(_)));
         let varying = (0..steps.len()).filter(|&i| varies(&parts.launches[i])).collect();
         let costs = parts.launches.iter().map(|l| l.kernel.cost(&l.frozen));
         let cost = costs.fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-        Ok(Program { parts, dev, steps, own, arena, patches, varying, cost })
+        Ok(Program { parts, dev, steps, once, versions, arena, patches, varying, cost })
     }
 
     /// Where it runs.
     pub(crate) fn dev(&self) -> &dyn Device {
         &*self.dev
+    }
+    /// The device it runs on.
+    pub fn device(&self) -> Arc<str> {
+        self.parts.device.clone()
     }
     /// How many kernels a replay launches.
     pub fn kernels(&self) -> usize {
@@ -132,12 +144,45 @@ impl Program {
     }
     /// Whether it writes to memory that outlives it.
     fn has_state(&self) -> bool {
-        !self.parts.state.is_empty() || !self.parts.written_inputs.is_empty()
+        let Parts { state, written_inputs, moved, .. } = &self.parts;
+        !state.is_empty() || !written_inputs.is_empty() || !moved.is_empty()
     }
-    /// How many pieces of kept memory no one else holds. More than right after the capture: someone who had one was
-    /// given other memory since, and the program would not see it.
-    pub fn orphans(&self) -> usize {
-        self.parts.held.iter().zip(&self.own).filter(|(m, own)| m.holders() <= **own).count()
+    /// Let a tensor's memory be where it is now, on the program's device and as large as it was.
+    pub fn set_held(&mut self, held: usize, value: &UOp) -> Result<(), Error> {
+        let buffer = contiguous_base(value).and_then(Buffer::of);
+        let Some(b) = buffer.filter(|b| b.memory.len_bytes() == self.parts.held[held].len_bytes()) else {
+            return Err(Error::Graph("a tensor that a Jit reads is not the memory it was".into()));
+        };
+        self.versions[held] = Some(b.versions().clone());
+        self.put_held(held, &b.memory)
+    }
+    fn put_held(&mut self, held: usize, memory: &Memory) -> Result<(), Error> {
+        for &(step, arg) in &self.patches[2][held] {
+            self.steps[step].set_buffer(arg, memory)?;
+        }
+        for (l, bound) in &mut self.once {
+            for (arg, _) in l.args.iter().enumerate().filter(|(_, p)| **p == Place::Held(held)) {
+                bound.set_buffer(arg, memory)?;
+            }
+        }
+        self.parts.held[held] = memory.clone();
+        Ok(())
+    }
+    /// Kept memory holds other values than before: compute again what was computed from it once.
+    pub fn renew(&mut self, mut changed: Vec<usize>) -> Result<(), Error> {
+        for (l, bound) in &self.once {
+            let reads =
+                |(p, stored): (&Place, bool)| !stored && matches!(p, Place::Held(h) if changed.contains(h));
+            if !l.args.iter().zip(l.kernel.stored()).any(reads) {
+                continue;
+            }
+            bound.launch()?;
+            changed.extend(l.args.iter().zip(l.kernel.stored()).filter_map(|(p, stored)| match p {
+                Place::Held(h) if stored => Some(*h),
+                _ => None,
+            }));
+        }
+        Ok(self.dev.synchronize()?)
     }
     /// Put new bytes into a random place.
     pub fn set_draw(&self, i: usize, bytes: &[u8]) -> Result<(), Error> {
@@ -183,7 +228,11 @@ impl Program {
                 self.steps[i].set_vars(&vars, dims)?;
             }
         }
-        self.launch_all()?;
+        let mut begun = 0;
+        if let Err(e) = self.launch_all(&mut begun) {
+            self.lose(inputs, begun, &e);
+            return Err(e);
+        }
         for (i, output) in self.parts.outputs.iter().enumerate() {
             let from = match output.from {
                 Place::Output(j) if j == i => continue,
@@ -203,14 +252,46 @@ impl Program {
             let ms = begin.elapsed().as_secs_f64() * 1e3;
             eprintln!("replay: {} kernels in {ms:.3} ms", self.steps.len());
         }
+        for versions in self.stored(inputs) {
+            versions.bump();
+        }
         let outputs = self.parts.outputs.iter().zip(results);
-        outputs.map(|(o, m)| o.value(Buffer::of_memory(&self.parts.device, o.dtype, m), &bindings)).collect()
+        let values = outputs
+            .map(|(o, m)| o.value(Buffer::of_memory(&self.parts.device, o.dtype, m), &bindings))
+            .collect::<Result<Vec<UOp>, Error>>()?;
+        for (held, output) in self.parts.moved.clone() {
+            self.set_held(held, &values[output])?;
+        }
+        Ok(values)
     }
 
-    fn launch_all(&self) -> Result<(), Error> {
+    /// What the versions of memory share that a replay stores to in place.
+    fn stored<'a>(&'a self, inputs: &'a [UOp]) -> impl Iterator<Item = &'a Arc<Versions>> {
+        let state = self.parts.state.iter().filter_map(|&h| self.versions.get(h)?.as_ref());
+        let given = self.parts.written_inputs.iter().filter_map(|&i| crate::buffer::versions(inputs.get(i)?));
+        state.chain(given)
+    }
+    /// A replay failed after so many launches: what one of those stores to holds no value any more.
+    fn lose(&self, inputs: &[UOp], begun: usize, why: &Error) {
+        for l in &self.parts.launches[..begun.min(self.parts.launches.len())] {
+            for (p, _) in l.args.iter().zip(l.kernel.stored()).filter(|(_, stored)| *stored) {
+                let versions = match p {
+                    Place::Held(h) => self.versions.get(*h).and_then(Option::as_ref),
+                    Place::Input(i) => inputs.get(*i).and_then(crate::buffer::versions),
+                    _ => None,
+                };
+                if let Some(v) = versions {
+                    v.lose(why);
+                }
+            }
+        }
+    }
+
+    fn launch_all(&self, begun: &mut usize) -> Result<(), Error> {
         if config::debug()? >= 2 {
             for (step, l) in self.steps.iter().zip(&self.parts.launches) {
                 let start = Instant::now();
+                *begun += 1;
                 step.launch()?;
                 self.dev.synchronize()?;
                 let (flops, bytes) = l.kernel.cost(&l.frozen);
@@ -225,6 +306,7 @@ impl Program {
             return Ok(());
         }
         for step in &self.steps {
+            *begun += 1;
             step.launch()?;
         }
         Ok(self.dev.synchronize()?)
@@ -317,6 +399,14 @@ impl Signature {
         let same = bases.iter().map(|b| bases.iter().position(|o| o == b).unwrap_or_default()).collect();
         let normal = inputs.iter().map(|i| Ok(normalise(i)?.sink)).collect::<Result<Vec<_>, Error>>()?;
         Ok(Signature { inputs: normal, same, device: inputs.iter().find_map(|i| i.device()) })
+    }
+    /// How many inputs and sizes.
+    pub fn len(&self) -> usize {
+        self.inputs.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
     }
     /// In words: `float32 (3, 4), int32 (2,)`.
     pub fn describe(&self) -> String {

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FRITJIT\n";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::Graph(format!("{}: {why}", path.display()))
@@ -140,6 +140,10 @@ impl<W: Write> Writer<W> {
         self.number(p.inputs as u64)?;
         self.numbers(&p.written_inputs)?;
         self.numbers(&p.state)?;
+        self.list(&p.moved, |w, (held, output)| {
+            w.number(*held as u64)?;
+            w.number(*output as u64)
+        })?;
         self.numbers(&p.draws)?;
         self.list(&signature.inputs, |w, i| w.text(&text::print(i)))?;
         self.numbers(&signature.same)?;
@@ -244,6 +248,8 @@ impl<R: Read> Reader<R> {
         let inputs = self.size()?;
         let written_inputs = self.list(|r| r.below(inputs, "input"))?;
         let state = self.list(|r| r.below(held.len(), "kept memory"))?;
+        let moved =
+            self.list(|r| Ok((r.below(held.len(), "kept memory")?, r.below(outputs.len(), "result")?)))?;
         let draws = self.list(|r| r.below(held.len(), "kept memory"))?;
         let views = self.list(Self::graph)?;
         let same = self.list(|r| r.below(views.len(), "input"))?;
@@ -273,9 +279,11 @@ impl<R: Read> Reader<R> {
         let launches = launches.collect::<Read1<Vec<Launch>>>()?;
         let mut bindings = Bindings::default();
         launches.iter().for_each(|l| bindings.extend(l.frozen.iter().map(|(k, v)| (k.clone(), *v))));
+        let versions = vec![None; held.len()];
         let device_of_inputs = (inputs > 0).then(|| device.clone());
-        let parts = Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, draws };
-        let program = Program::new(parts, &[], &bindings).map_err(|e| e.to_string())?;
+        let parts =
+            Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, moved, draws };
+        let program = Program::new(parts, vec![], versions, &bindings).map_err(|e| e.to_string())?;
         Ok(Saved { program, signature: Signature { inputs: views, same, device: device_of_inputs }, notes })
     }
 }

@@ -1,7 +1,7 @@
 //! From tensor graphs to memory.
 
-use crate::assign::{Root, make_in_place, strip_stores, version_of};
-use crate::buffer::{Buffer, contiguous_base};
+use crate::assign::{Root, base_of, make_in_place, strip_stores, version_of};
+use crate::buffer::{Buffer, contiguous_base, refreshed};
 use crate::normalise::normalise;
 use crate::{Error, config, loops, plan, run};
 use frit_uop::graph::toposort;
@@ -35,13 +35,14 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         return Ok(outputs.to_vec());
     }
     // first, for each is a run of its own
+    let mut passing = FxHashMap::default();
     if outputs.iter().any(|o| o.any(|n| matches!(n.op, Op::Copy | Op::Loop))) {
-        run_copies_and_loops(outputs)?;
+        passing = run_copies_and_loops(outputs)?;
     }
     let has_stores = outputs.iter().any(|o| o.any(|n| n.op == Op::After && n.realized().is_none()));
     let _guard = has_stores.then(one_at_a_time);
 
-    let known = use_realized(outputs);
+    let known = use_realized(outputs, passing);
     let mut ready: Vec<UOp> = outputs.iter().map(|o| known[o].clone()).collect();
     let mut versions: Vec<(UOp, UOp)> = vec![];
     if has_stores {
@@ -56,31 +57,36 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         let version = |(n, k): &(UOp, UOp)| Some((n.clone(), stored.get(in_place.get(k)?)?.clone()));
         versions = known.iter().filter(|(n, _)| n.op == Op::After).filter_map(version).collect();
     }
-    let mut results = ready;
-    let pending: Vec<usize> =
-        (0..results.len()).filter(|&i| contiguous_base(&results[i]).is_none()).collect();
-    if !pending.is_empty() {
-        let roots: Vec<UOp> = pending.iter().map(|&i| results[i].clone()).collect();
-        for (i, r) in pending.into_iter().zip(compute(&roots, device)?) {
-            results[i] = r;
+    let is_pending = |r: &&UOp| contiguous_base(r).is_none();
+    let roots: Vec<UOp> = ready.iter().filter(is_pending).cloned().collect();
+    // every store of the graph is done, also one that turns out not to be needed for a value
+    let stores: Vec<UOp> = versions.iter().flat_map(|(_, v)| &v.src[1..]).cloned().collect();
+    let run = if roots.is_empty() { Run::default() } else { compute(&roots, &stores, device)? };
+    for (node, version) in versions {
+        if run.stored(base_of(&version)) {
+            node.set_realized(strip_stores(&version).substitute(&run.renewed));
         }
     }
+    if let Some(e) = run.failure {
+        return Err(e);
+    }
+    let mut computed = run.results.into_iter();
+    let renewed = |r: UOp| if is_pending(&&r) { computed.next().unwrap_or(r) } else { r };
+    let results: Vec<UOp> = ready.into_iter().map(renewed).collect();
     for (output, result) in outputs.iter().zip(&results) {
-        // a value made of constants alone belongs to no device, and may be wanted on another next
-        if contiguous_base(output).is_none() && output.device().is_some() {
+        // a value made of constants alone belongs to no device, and may be wanted on another next; one made of memory
+        // that others change is another one next time
+        if contiguous_base(output).is_none() && output.device().is_some() && !output.volatile {
             output.set_realized(result.clone());
         }
-    }
-    for (node, version) in versions {
-        node.set_realized(strip_stores(&version));
     }
     Ok(results)
 }
 
 /// Every node below, with those whose value is in memory replaced by that memory. A place to store to stays a view of
 /// its version, though its value may be in other memory.
-fn use_realized(roots: &[UOp]) -> FxHashMap<UOp, UOp> {
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+/// What is `done` for this run alone is used too.
+fn use_realized(roots: &[UOp], mut done: FxHashMap<UOp, UOp>) -> FxHashMap<UOp, UOp> {
     let mut stack: Vec<(UOp, bool)> = roots.iter().map(|r| (r.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {
         if done.contains_key(&n) {
@@ -109,9 +115,10 @@ fn use_realized(roots: &[UOp]) -> FxHashMap<UOp, UOp> {
 }
 
 /// Do the copies from one device to another and the loops, with all they need; their values are remembered where they
-/// are asked for.
-fn run_copies_and_loops(outputs: &[UOp]) -> Result<(), Error> {
+/// are asked for. Gives copies of memory that others change, whose values are for this run alone.
+fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
     let richest = loops::richest(outputs);
+    let mut passing = FxHashMap::default();
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
     let mut stack: Vec<(UOp, bool)> = outputs.iter().map(|o| (o.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {
@@ -128,7 +135,11 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<(), Error> {
                 (Op::Copy, frit_uop::Arg::Device(to)) => {
                     let bytes = crate::read(&n.src[0])?;
                     let len = bytes.len() / n.dtype.size();
-                    n.set_realized(crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape()));
+                    let value = crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape());
+                    match n.volatile {
+                        true => _ = passing.insert(n, value),
+                        false => n.set_realized(value),
+                    }
                 }
                 (Op::LoopOut, _) => loops::run(richest.get(&n.src[0]).unwrap_or(&n.src[0]), &n)?,
                 _ => {}
@@ -138,18 +149,69 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<(), Error> {
             stack.extend(n.inputs().iter().map(|s| (s.clone(), false)));
         }
     }
-    Ok(())
+    Ok(passing)
 }
 
-/// Compute roots that are not in memory, on one device.
-fn compute(roots: &[UOp], device: Option<&Arc<str>>) -> Result<Vec<UOp>, Error> {
+/// What came of a run.
+#[derive(Default)]
+struct Run {
+    results: Vec<UOp>,
+    /// Buffers that were there before and hold another version now, with that.
+    renewed: FxHashMap<UOp, UOp>,
+    /// Buffers that not all of their stores were done to.
+    unfinished: FxHashSet<UOp>,
+    failure: Option<Error>,
+}
+
+impl Run {
+    /// Whether all stores to a buffer were done.
+    fn stored(&self, buffer: &UOp) -> bool {
+        self.failure.is_none() || !self.unfinished.contains(buffer)
+    }
+}
+
+/// Compute roots that are not in memory, and do all `stores`, on one device. Where the run fails, what it began to store
+/// to is lost, and what it did store to the end is as if nothing had failed.
+fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<Run, Error> {
+    let first_new = crate::buffer::next_id();
     let device = device_of(roots, device)?;
-    let (sink, results) = stores(roots, &device)?;
+    let (sink, results) = stored(roots, stores, &device)?;
     check_tensors(&sink)?;
     let normal = normalise(&sink)?;
+    for b in &normal.buffers {
+        Buffer::of(b).map_or(Ok(()), Buffer::check)?;
+    }
     let plan = plan::plan(&normal.sink, &device)?;
-    run::run(&plan, &normal, &device)?;
-    Ok(results)
+    let mut begun = 0;
+    let failure = run::run(&plan, &normal, &device, &mut begun).err();
+    // a miss in the data is known only at the end: what was stored may come from it
+    let done = match &failure {
+        None => plan.calls.len(),
+        Some(Error::Index(_)) => 0,
+        Some(_) => begun.saturating_sub(1),
+    };
+    let mut run = Run { failure, ..Run::default() };
+    for (slot, b) in normal.buffers.iter().enumerate() {
+        let (Some(buffer), Some((first, last))) = (Buffer::of(b), plan.stores_to(slot)) else { continue };
+        let was_there = buffer.versions().is_older(first_new);
+        match &run.failure {
+            Some(e) if last >= done => {
+                run.unfinished.insert(b.clone());
+                if was_there && first < begun {
+                    buffer.versions().lose(e);
+                }
+            }
+            _ if was_there => {
+                buffer.versions().bump();
+                if let Some(new) = refreshed(b) {
+                    run.renewed.insert(b.clone(), new);
+                }
+            }
+            _ => {}
+        }
+    }
+    run.results = results.into_iter().map(|r| r.substitute(&run.renewed)).collect();
+    Ok(run)
 }
 
 /// A tensor graph against its spec, if that is asked for.
@@ -160,13 +222,13 @@ pub(crate) fn check_tensors(sink: &UOp) -> Result<(), Error> {
     Ok(())
 }
 
-/// A sink of stores that puts every root in memory, and the views of that memory.
-pub(crate) fn stores(roots: &[UOp], device: &Arc<str>) -> Result<(UOp, Vec<UOp>), Error> {
-    let (mut effects, mut results) = (vec![], vec![]);
+/// A sink of `stores` and of those that put every root in memory, and the views of that memory.
+pub(crate) fn stored(roots: &[UOp], stores: &[UOp], device: &Arc<str>) -> Result<(UOp, Vec<UOp>), Error> {
+    let (mut effects, mut results) = (stores.to_vec(), vec![]);
     for root in roots {
         let version = version_of(root);
         if version.op == Op::After {
-            // a view of a version: do the stores, then look at the memory
+            // a view of a version: once the stores are done, look at the memory
             effects.extend(version.src[1..].iter().cloned());
             let stripped = strip_stores(root);
             if contiguous_base(&stripped).is_some() {
@@ -179,6 +241,8 @@ pub(crate) fn stores(roots: &[UOp], device: &Arc<str>) -> Result<(UOp, Vec<UOp>)
         effects.push(target.store(root));
         results.push(target);
     }
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    effects.retain(|e| seen.insert(e.clone()));
     Ok((UOp::sink(effects), results))
 }
 

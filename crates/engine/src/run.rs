@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::normalise::{Bindings, Normal};
 use crate::plan::Plan;
-use crate::{Error, capture, config, stats};
+use crate::{Error, capture, config, interrupt, stats};
 use frit_runtime::{Device, Memory};
 use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Run every kernel of a plan on the buffers of a graph.
-pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>) -> Result<(), Error> {
+/// Run every kernel of a plan on the buffers of a graph. `begun` counts the kernels that may have stored something.
+pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>, begun: &mut usize) -> Result<(), Error> {
     let dev = frit_runtime::device(device)?;
     let begin = Instant::now();
-    let total = Ready::new(plan, &*dev)?.launch(&normal.buffers, &normal.bindings, device)?;
+    let total = Ready::new(plan, &*dev)?.launch(&normal.buffers, &normal.bindings, device, begun)?;
     dev.synchronize()?;
     if config::debug()? >= 1 {
         total.report(plan.calls.len(), begin.elapsed());
@@ -43,8 +43,14 @@ impl<'a> Ready<'a> {
         let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, bytes(t)));
         Ok(Ready { plan, dev, temps: temps.collect::<Result<Vec<Memory>, _>>()? })
     }
-    /// Launch every kernel, in order; `buffers` are the plan's parameters by number. Does not wait.
-    pub fn launch(&self, buffers: &[UOp], bindings: &Bindings, device: &Arc<str>) -> Result<Total, Error> {
+    /// Launch every kernel, in order; `buffers` are the plan's parameters by number. Does not wait. `begun` counts them.
+    pub fn launch(
+        &self,
+        buffers: &[UOp],
+        bindings: &Bindings,
+        device: &Arc<str>,
+        begun: &mut usize,
+    ) -> Result<Total, Error> {
         let debug = config::debug()?;
         let recorded = capture::begin_run(device, &self.plan.schedule.temps);
         let mut total = Total::default();
@@ -62,6 +68,8 @@ impl<'a> Ready<'a> {
             };
             let vars: SmallVec<[i64; 4]> = call.kernel.vars.iter().map(value).collect::<Result<_, _>>()?;
             let dims = call.kernel.dims(bindings)?;
+            interrupt::check()?;
+            *begun += 1;
             let (flops, bytes) = call.kernel.cost(bindings);
             stats::count_launch(bytes, flops);
             (total.flops, total.bytes) = (total.flops + flops, total.bytes + bytes);

@@ -12,7 +12,6 @@ extern crate self as frit_nn;
 
 pub mod data;
 pub mod layers;
-mod mode;
 mod module;
 pub mod optim;
 pub mod state;
@@ -20,6 +19,7 @@ pub mod state;
 pub use frit_derive::Module;
 #[doc(no_inline)]
 pub use frit_tensor::Tensor;
+pub use frit_tensor::{is_training, training};
 pub use layers::{
     BatchNorm, Bilinear, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Dropout,
     Embedding, GroupNorm, Gru, GruCell, InstanceNorm, Layer, LayerNorm, LayerNorm2d, Linear, Lstm, LstmCell,
@@ -27,7 +27,6 @@ pub use layers::{
     TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
     TransformerOptions,
 };
-pub use mode::{is_training, training};
 pub use module::{Module, visit_field};
 pub use optim::{Adagrad, Adam, AdamW, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use state::{StateDict, gguf, load, npy, safetensors, torch};

@@ -375,7 +375,9 @@ impl PyJit {
         let bound: Vec<Dim> = sizes.iter().chain(varying).cloned().collect();
         drop(shapes);
         // other threads may wait for this Jit: they must not hold the interpreter meanwhile
-        let ran = py.detach(|| crate::device::within(None, || recording.jit.call_with(tensors, &sizes)));
+        let training = crate::tensor::is_training(py)?;
+        let call = || crate::device::within(None, || recording.jit.call_with(tensors, &sizes));
+        let ran = py.detach(|| frit::training(training, call));
         let call = self.function.as_ref().and_then(|_| CALLS.with_borrow_mut(Vec::pop));
         self.calls.fetch_add(1, Ordering::Relaxed);
         match call.and_then(|c| c.came) {

@@ -139,9 +139,10 @@ fn of_buffer(obj: &Bound<'_, PyAny>, buffer: PyUntypedBuffer, share: bool) -> Py
     }
     let unchanging = buffer.readonly() && buffer.len_bytes() > 0 && is_frozen(obj);
     let borrowed = Borrowed(buffer);
-    checked(match share || unchanging {
-        true => Tensor::from_blob(dtype, &Blob::new(borrowed), dims),
-        false => Tensor::from_bytes(dtype, borrowed.as_ref(), dims),
+    checked(match (unchanging, share) {
+        (true, _) => Tensor::from_blob(dtype, &Blob::new(borrowed), dims),
+        (false, true) => Tensor::from_blob(dtype, &Blob::volatile(borrowed), dims),
+        (false, false) => Tensor::from_bytes(dtype, borrowed.as_ref(), dims),
     })
 }
 

@@ -14,14 +14,14 @@ fn waiting(of: Vec<TensorArg>, but: Vec<TensorArg>) -> PyResult<Vec<PyTensor>> {
     // whether a node is made of one of them
     let mut made: HashMap<usize, bool> = HashMap::new();
     for t in &of {
-        if let Ok(n) = t.0.uop() {
+        if let Ok(n) = t.0.peek() {
             made.insert(n.address(), true);
         }
     }
     let known = |t: &Tensor| of.iter().chain(&but).any(|o| o.0.is_same(t));
     let mut found: Vec<Tensor> = vec![];
     for t in live::all() {
-        let Ok(root) = t.uop() else { continue };
+        let Ok(root) = t.peek() else { continue };
         if !made.contains_key(&root.address()) {
             for n in root.toposort() {
                 if !made.contains_key(&n.address()) {

@@ -3,16 +3,18 @@
 //! ```text
 //! x.assign(v)        x = After(x, Store(x, v))
 //! x.set(idx, v)      x = After(x, Store(view(x), v))
-//! x.at(idx).assign   the same, through the view's base
+//! x.at(idx).assign   the same: a view writes to its base
 //! ```
 //!
-//! Tensors built before keep the old values. A tensor that is not memory yet is changed as a value: `where`.
+//! Tensors computed before keep the old values, views see the new one. A tensor that is not memory yet is changed as a
+//! value. A version is made from the one before it, one at a time: assignments from several threads all land.
 
 use crate::error::{Result, call, fail};
 use crate::index::{Basic, Index, Indices, basic, writable_places};
 use crate::operand::Operand;
 use crate::shape::{self, show_all};
-use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled, is_memory};
+use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled};
+use crate::view;
 use crate::watch::{self, Watched};
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
@@ -40,8 +42,9 @@ fn remember(t: &Tensor) {
     pending.push(Arc::downgrade(&t.0));
 }
 
-fn is_pending(t: &Tensor) -> bool {
-    t.uop().is_ok_and(|n| {
+/// Whether an assignment to it is still to be computed.
+pub(crate) fn is_pending(t: &Tensor) -> bool {
+    t.peek().is_ok_and(|n| {
         let mut n = &n;
         while n.op.is_movement() {
             n = &n.src[0];
@@ -53,9 +56,16 @@ fn is_pending(t: &Tensor) -> bool {
 /// Compute every assignment that waits, in whatever tensor: a replay sees memory only.
 pub(crate) fn compute_pending() -> Result<()> {
     let pending = std::mem::take(&mut *PENDING.lock().unwrap_or_else(|e| e.into_inner()));
-    let waiting: Vec<Tensor> =
+    let mut waiting: Vec<Tensor> =
         pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_pending).collect();
-    if waiting.is_empty() { Ok(()) } else { Tensor::realize_all(&waiting.iter().collect::<Vec<_>>()) }
+    // those of one device together
+    while let Some(first) = waiting.first() {
+        let device = first.device()?;
+        let is_there = |t: &mut Tensor| t.device().is_ok_and(|d| d == device);
+        let here: Vec<Tensor> = waiting.extract_if(.., is_there).collect();
+        Tensor::realize_all(&here.iter().collect::<Vec<_>>())?;
+    }
+    Ok(())
 }
 
 /// Run `f` and list the tensors it assigns to on this thread.
@@ -82,108 +92,87 @@ fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
             );
         }
     };
-    if x.dtype != place.dtype && frit_uop::promote::promote(x.dtype, place.dtype) != Some(place.dtype) {
-        return fail!(op, "{} into {}; cast it", x.dtype, place.dtype);
-    }
     check_devices(op, &[place.clone(), x.clone()])?;
     Ok(expand_to(&x.cast(place.dtype), &dims))
 }
 
-/// The movement ops from `view` down to `base`, outermost first; `None` if it is no view of it.
-fn chain(view: &UOp, base: &UOp) -> Option<Vec<UOp>> {
-    let (mut at, mut ops) = (view.clone(), vec![]);
-    while at != *base {
-        if !at.op.is_movement() {
-            return None;
-        }
-        let below = at.src[0].clone();
-        ops.push(at);
-        at = below;
-    }
-    Some(ops)
-}
-
-/// The same view of another base.
-fn again(ops: &[UOp], base: UOp) -> UOp {
-    ops.iter().rev().fold(base, |x, op| {
-        let mut src = op.src.clone();
-        src[0] = x;
-        op.with_src(src)
-    })
-}
-
-/// A base with `value` at the places of a view of it.
-fn written(op: &'static str, base: &UOp, view: &UOp, value: &UOp) -> Result<UOp> {
-    let Some(ops) = chain(view, base) else {
-        return fail!(op, "the view is of an older version of its base");
-    };
-    if ops.iter().any(|o| o.op == Op::Expand) {
-        return fail!(
-            op,
-            "to a repeated view of shape {}: several elements are one place",
-            show_all(view.shape())
-        );
-    }
-    if is_memory(base) && ops.iter().all(|o| o.op != Op::Pad) {
-        return Ok(base.after([view.store(value)]));
-    }
-    Ok(replaced(base, &ops, value))
-}
-
-/// A base as a value, with another one at the places of a view: the view turned round, and a choice by place.
-fn replaced(base: &UOp, ops: &[UOp], value: &UOp) -> UOp {
-    let back = |x: UOp| ops.iter().fold(x, |x, o| crate::gradient::movement(o, &x));
-    let hit = back(filled(value.shape(), UOp::int(1, DType::I32))).ne_(&UOp::int(0, DType::I32));
-    hit.select(&back(value.clone()), base)
-}
-
 impl Tensor {
-    /// Give it a new value, of its shape (or one that broadcasts to it) and type. Tensors built from the old value keep
-    /// it. Assigning to a view of another tensor changes that one too.
+    /// Give it a new value, of its shape (or one that broadcasts to it), converted to its type. What was computed from the
+    /// old value keeps it. Assigning to a view of another tensor changes that one.
     ///
     /// ```
     /// # use frit_tensor::*;
     /// let x = Tensor::new([1.0, 2.0, 3.0]);
-    /// let old = &x + 0.0;
+    /// let (old, view) = (&x + 0.0, x.at(..2));
     /// x.assign(&x * 2.0);
     /// x.at(1..).assign(9.0);
     /// assert_eq!(x.to_vec::<f32>()?, [2.0, 9.0, 9.0]);
+    /// assert_eq!(view.to_vec::<f32>()?, [2.0, 9.0]);
     /// assert_eq!(old.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn assign(&self, value: impl Into<Operand>) -> Tensor {
         let _c = call("assign");
-        self.put(value.into());
+        let value = value.into();
+        self.or_failed(self.try_assign(value))
+    }
+    /// [`assign`](Tensor::assign), for someone who wants an error at once: then the tensor is as it was.
+    #[track_caller]
+    pub fn try_assign(&self, value: impl Into<Operand>) -> Result<()> {
+        let _c = call("assign");
+        let value = value.into();
+        if let (Operand::Tensor(v), Some(mine)) = (&value, self.as_view())
+            && v.as_view().is_some_and(|v| v.is_same(&mine))
+        {
+            return Ok(());
+        }
+        self.next_version("assign", |x| fitted("assign", &value, x))
+    }
+    /// Give it the value that a function makes of the one it has, converted to its type. No other assignment comes
+    /// between: updates from several threads all count.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([1.0, 2.0]);
+    /// x.update(|x| x * 10.0);
+    /// assert_eq!(x.to_vec::<f32>()?, [10.0, 20.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn update(&self, f: impl FnOnce(Tensor) -> Tensor) -> Tensor {
+        let _c = call("update");
+        self.or_failed(self.try_update(f))
+    }
+    /// [`update`](Tensor::update), for someone who wants an error at once: then the tensor is as it was.
+    #[track_caller]
+    pub fn try_update(&self, f: impl FnOnce(Tensor) -> Tensor) -> Result<()> {
+        let _c = call("update");
+        self.next_version("update", |x| fitted("update", &f(Tensor::computed(Ok(x.clone()))).into(), x))
+    }
+    /// This, or the reason why it is not what it should be.
+    fn or_failed(&self, done: Result<()>) -> Tensor {
+        if let Err(e) = done {
+            // the base must not look as if nothing had been asked of it
+            self.owner().set_uop(Err(e));
+        }
         self.clone()
     }
-    fn put(&self, value: Operand) {
-        let result = self.uop().and_then(|x| {
-            let v = fitted("assign", &value, &x)?;
-            let Some(base) = self.base() else { return written("assign", &x, &x, &v).map(|n| (n, None)) };
-            let b = base.uop()?;
-            let new = written("assign", &b, &x, &v)?;
-            let Some(ops) = chain(&x, &b) else {
-                return fail!("assign", "the view is of an older version of its base");
-            };
-            Ok((again(&ops, new.clone()), Some((base, new))))
-        });
-        match result {
-            Ok((mine, base)) => {
-                remember(base.as_ref().map_or(self, |(b, _)| b));
-                if let Some((base, new)) = base {
-                    base.set_uop(Ok(new));
-                }
-                self.set_uop(Ok(mine));
+    /// Make the next version, with what `f` makes of what is seen here.
+    fn next_version(&self, op: &'static str, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<()> {
+        let (owner, view) = (self.owner(), self.as_view());
+        let _turn = owner.take_turn();
+        let value = f(&self.uop()?)?;
+        let new = match &view {
+            Some(v) => v.written(op, &value)?,
+            None => {
+                let node = self.uop()?;
+                view::written(op, &node, self.is_place(&node), &[], &value)?
             }
-            Err(e) => {
-                // the base must not look as if nothing had been asked of it
-                if let Some(b) = self.base() {
-                    b.set_uop(Err(e.clone()));
-                }
-                self.set_uop(Err(e));
-            }
-        }
+        };
+        remember(&owner);
+        owner.set_uop(Ok(new));
+        Ok(())
     }
     /// Write a value at an index: what [`at`](Tensor::at) reads, this writes. Integer tensors write in order, so of
     /// several values for one place the last stays. A bool tensor writes where it is true; it is computed at the call
@@ -200,20 +189,21 @@ impl Tensor {
     pub fn set(&self, idx: impl Into<Indices>, value: impl Into<Operand>) -> Tensor {
         let _c = call("set");
         let (idx, value) = (idx.into(), value.into());
-        if idx.is_advanced() {
-            let new = self.map(|x| put_at("set", x, &idx, &value, ScatterMode::Set));
-            self.put(Operand::Tensor(new));
-        } else {
-            // the view's base is this tensor's base, or this tensor itself
-            let view = self.at(idx);
-            view.put(value);
-            if self.base().is_some() {
-                self.refresh(&view);
-            } else if let Err(e) = view.uop() {
-                self.set_uop(Err(e));
+        self.or_failed(self.try_set(idx, value))
+    }
+    /// [`set`](Tensor::set), for someone who wants an error at once: then the tensor is as it was.
+    #[track_caller]
+    pub fn try_set(&self, idx: impl Into<Indices>, value: impl Into<Operand>) -> Result<()> {
+        let _c = call("set");
+        let (idx, value) = (idx.into(), value.into());
+        match idx.is_advanced() {
+            true => self.next_version("set", |x| put_at("set", x, &idx, &value, ScatterMode::Set)),
+            false => {
+                let place = self.at(idx);
+                place.check()?;
+                place.try_assign(value)
             }
         }
-        self.clone()
     }
     /// This with a value at an index, as a value: [`set`](Tensor::set) on a copy. With `accumulate` values are added,
     /// all of them where several have one place.
@@ -231,21 +221,6 @@ impl Tensor {
         let (idx, value) = (idx.into(), value.into());
         let mode = if accumulate { ScatterMode::Combine(Alu::Add) } else { ScatterMode::Set };
         self.map(|x| put_at("index_put", x, &idx, &value, mode))
-    }
-    /// See a base that was written through another view of it.
-    fn refresh(&self, other: &Tensor) {
-        let new = other.base().map(|b| b.uop());
-        let (Some(Ok(new)), Ok(x)) = (new, self.uop()) else { return };
-        let old = match (new.op, new.src.first()) {
-            (Op::After, Some(b)) => b.clone(),
-            _ => match new.src.last() {
-                Some(b) => b.clone(),
-                None => return,
-            },
-        };
-        if let Some(ops) = chain(&x, &old) {
-            self.set_uop(Ok(again(&ops, new)));
-        }
     }
 }
 
@@ -266,8 +241,8 @@ fn put_at(op: &'static str, x: &UOp, idx: &Indices, value: &Operand, mode: Scatt
         }
         false => scattered(op, &b, value, mode)?,
     };
-    let Some(ops) = chain(&b.node, x) else { return fail!(op, "the index is no view of the tensor") };
-    Ok(if ops.is_empty() { new } else { replaced(x, &ops, &new) })
+    let Some(steps) = view::steps(&b.node, x) else { return fail!(op, "the index is no view of the tensor") };
+    Ok(view::replaced(x, &steps, &new))
 }
 
 /// Values where a mask is true, without counting them: if there is one value for all of them.

@@ -11,12 +11,12 @@
 use crate::error::{Result, call, fail};
 use crate::shape;
 use crate::tensor::{Tensor, expand_to};
-use frit_uop::{Alu, DType, UOp};
+use frit_uop::{Alu, Arg, DType, Op, UOp};
 use smallvec::SmallVec;
 
 impl Tensor {
-    /// The same bits as another type. Where its elements are wider or narrower the last dim shrinks or grows by as
-    /// much, low bits first.
+    /// The same bits as another type: a view. Where its elements are wider or narrower the last dim shrinks or grows by
+    /// as much, low bits first.
     ///
     /// ```
     /// # use frit_tensor::*;
@@ -29,14 +29,19 @@ impl Tensor {
     #[track_caller]
     pub fn bitcast(&self, dtype: DType) -> Tensor {
         let _c = call("bitcast");
-        self.map(|x| match (x.dtype.size(), dtype.size()) {
-            _ if matches!(dtype, DType::Void | DType::Index) => {
-                fail!("bitcast", "{dtype} is not a type of elements")
-            }
-            (from, to) if from == to => Ok(x.bitcast(dtype)),
-            (from, to) if from < to => widened(x, dtype, to / from),
-            (from, to) => narrowed(x, dtype, from / to),
-        })
+        self.seen(|x| bits_as(x, dtype).map(|_| UOp::new(Op::Bitcast, dtype, [x.clone()], Arg::None)))
+    }
+}
+
+/// The same bits as another type.
+pub(crate) fn bits_as(x: &UOp, dtype: DType) -> Result<UOp> {
+    match (x.dtype.size(), dtype.size()) {
+        _ if matches!(dtype, DType::Void | DType::Index) => {
+            fail!("bitcast", "{dtype} is not a type of elements")
+        }
+        (from, to) if from == to => Ok(x.bitcast(dtype)),
+        (from, to) if from < to => widened(x, dtype, to / from),
+        (from, to) => narrowed(x, dtype, from / to),
     }
 }
 

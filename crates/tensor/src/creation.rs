@@ -130,7 +130,7 @@ impl Tensor {
         };
         if dims.is_empty() {
             let v = values().next().unwrap_or(Scalar::zero(to));
-            return Tensor::of(Ok(UOp::constant(v, to)));
+            return Tensor::leaf(Ok(UOp::constant(v, to)));
         }
         let mut bytes = Vec::with_capacity(out.len() * to.size());
         for v in values() {
@@ -178,19 +178,19 @@ impl Tensor {
     pub fn full(dims: impl Into<Dims>, v: impl Into<Operand>) -> Tensor {
         let _c = call("full");
         let (dims, v) = (dims.into(), v.into());
-        v.tensor().map(|v| {
+        Tensor::leaf(v.tensor().uop().and_then(|v| {
             if !v.shape().is_empty() {
                 return fail!("full", "with a tensor of shape {}", shape::show_all(v.shape()));
             }
-            Ok(filled(&sizes("full", &dims)?, v.clone()))
-        })
+            Ok(filled(&sizes("full", &dims)?, v))
+        }))
     }
     /// Every element the same number, of a type.
     #[track_caller]
     pub fn full_dtype(dims: impl Into<Dims>, v: impl Into<Operand>, dtype: DType) -> Tensor {
         let _c = call("full");
         let (dims, v) = (dims.into(), v.into());
-        Tensor::of((|| match v {
+        Tensor::leaf((|| match v {
             Operand::Number(s, _) => Ok(filled(&sizes("full", &dims)?, literal("full", s, dtype)?)),
             Operand::Tensor(t) => t.full_as(&dims, dtype),
         })())
@@ -225,19 +225,21 @@ impl Tensor {
     pub fn full_like(&self, v: impl Into<Operand>) -> Tensor {
         let _c = call("full_like");
         let v = v.into();
-        self.map(|x| Ok(filled(x.shape(), v.node("full_like", x.dtype)?.cast(x.dtype))))
+        Tensor::leaf(
+            self.uop().and_then(|x| Ok(filled(x.shape(), v.node("full_like", x.dtype)?.cast(x.dtype)))),
+        )
     }
     /// Zeros in this tensor's shape and type.
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
         let _c = call("zeros_like");
-        self.map(|x| Ok(filled(x.shape(), x.const_like(0))))
+        Tensor::leaf(self.uop().map(|x| filled(x.shape(), x.const_like(0))))
     }
     /// Ones in this tensor's shape and type.
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
         let _c = call("ones_like");
-        self.map(|x| Ok(filled(x.shape(), x.const_like(1))))
+        Tensor::leaf(self.uop().map(|x| filled(x.shape(), x.const_like(1))))
     }
     /// Memory of its own with no particular content, in this tensor's shape and type.
     #[track_caller]
@@ -273,7 +275,7 @@ impl Tensor {
     ) -> Tensor {
         let _c = call("arange");
         let (a, b, s) = (start.into(), end.into(), step.into());
-        Tensor::of((|| {
+        Tensor::leaf((|| {
             let (Operand::Number(a, wa), Operand::Number(b, wb), Operand::Number(s, ws)) = (&a, &b, &s)
             else {
                 return fail!("arange", "takes plain numbers");
@@ -315,7 +317,7 @@ impl Tensor {
         let up = i.bin(Alu::Mul, &number(step, d)).bin(Alu::Add, &number(start, d));
         let back = UOp::int(n as i64 - 1, d).bin(Alu::Sub, &i).bin(Alu::Mul, &number(step, d));
         let down = number(end, d).bin(Alu::Sub, &back);
-        Tensor::of(Ok(i.lt(&UOp::int(n as i64 / 2, d)).select(&up, &down)))
+        Tensor::leaf(Ok(i.lt(&UOp::int(n as i64 / 2, d)).select(&up, &down)))
     }
     /// `n` numbers from `base` to the `start` to `base` to the `end`, evenly spaced in the exponent, float32.
     #[track_caller]
@@ -339,13 +341,14 @@ impl Tensor {
             [r, c] => (r, c),
             _ => return Tensor::of(fail!("eye", "takes one or two sizes, not {}", dims.0.len())),
         };
-        Tensor::arange(rows).unsqueeze(1).eq(Tensor::arange(cols).unsqueeze(0)).cast(DType::F32)
+        let one = Tensor::arange(rows).unsqueeze(1).eq(Tensor::arange(cols).unsqueeze(0)).cast(DType::F32);
+        Tensor::leaf(one.uop())
     }
     /// Ones on and below diagonal `k`, float32.
     #[track_caller]
     pub fn tri(rows: impl Into<Dim>, cols: impl Into<Dim>, k: i64) -> Tensor {
         let _c = call("tri");
-        mask(rows.into(), cols.into(), k).cast(DType::F32)
+        Tensor::leaf(mask(rows.into(), cols.into(), k).cast(DType::F32).uop())
     }
     /// The lower triangle of the last two dims: what is above diagonal `k` becomes 0.
     #[track_caller]

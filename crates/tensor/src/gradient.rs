@@ -14,7 +14,7 @@ use crate::error::{Result, call, fail};
 use crate::gradient_loop;
 use crate::index::scatter_along;
 use crate::movement::{cut, pad_axis, windows_dilated};
-use crate::realize::cut_history;
+use crate::realize::{cut_history, is_overwritten};
 use crate::reduce::{drop_axes, last_records, reduce_node, zeros_like};
 use crate::shape::{dim_sub, product, show_all};
 use crate::tensor::{Tensor, expand_to, filled, number};
@@ -125,7 +125,9 @@ fn kind(n: &UOp) -> Kind {
         Op::Scatter => smallvec![0, 2],
         Op::After => smallvec![0],
         o if o.is_movement() => smallvec![0],
-        Op::ReduceAxis | Op::ScanAxis | Op::Gather | Op::Contiguous | Op::Copy | Op::Cast => smallvec![0],
+        Op::ReduceAxis | Op::ScanAxis | Op::Gather | Op::Contiguous | Op::Leaf | Op::Copy | Op::Cast => {
+            smallvec![0]
+        }
         _ => (0..n.src.len()).collect(),
     })
 }
@@ -149,7 +151,7 @@ impl Kind {
         match self {
             Kind::Windows(w) => Ok(smallvec![Some(windows_gradient(w, g))]),
             Kind::Plain(_) if n.op.is_movement() => Ok(smallvec![Some(carry(n, g))]),
-            Kind::Plain(_) if n.op == Op::Contiguous => Ok(smallvec![Some(g.clone())]),
+            Kind::Plain(_) if matches!(n.op, Op::Contiguous | Op::Leaf) => Ok(smallvec![Some(g.clone())]),
             Kind::Plain(at) => {
                 let all = rules(n, &g.sum())?;
                 let float = |i: usize| at.get(i).is_none_or(|&s| n.src[s].dtype.is_float());
@@ -224,6 +226,10 @@ fn power(n: &UOp, g: &UOp) -> Grads {
 /// The six movement ops turned round.
 pub(crate) fn movement(n: &UOp, g: &UOp) -> UOp {
     carry(n, &Gradient::of(g.clone())).sum()
+}
+/// The same for those that show each element once, of any type: each goes where it came from, zeros elsewhere.
+pub(crate) fn movement_back(n: &UOp, x: &UOp) -> UOp {
+    carry(n, &Gradient::of(x.clone())).node
 }
 
 /// The same, with dims that are still to be summed.
@@ -676,6 +682,18 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
     Ok(targets.iter().map(of).collect())
 }
 
+/// Everything a node is made of, but for what is behind a `detach`.
+fn lineage(root: &UOp) -> Vec<UOp> {
+    let (mut found, mut seen, mut stack) = (vec![], FxHashSet::default(), vec![root]);
+    while let Some(n) = stack.pop() {
+        if seen.insert(n) {
+            found.push(n.clone());
+            stack.extend(n.inputs().iter().filter(|_| n.op != Op::Detach));
+        }
+    }
+    found
+}
+
 impl Tensor {
     /// Gradients of this scalar with respect to tensors, as tensors: graph again, so of any order.
     ///
@@ -739,6 +757,7 @@ impl Tensor {
             return fail!("gradient", "with respect to {} values; only floats have gradients", t.dtype);
         }
         let found = differentiate(&[(root.clone(), seed)], &nodes)?;
+        let lineage = lineage(&root);
         found
             .into_iter()
             .zip(&nodes)
@@ -747,7 +766,14 @@ impl Tensor {
                 if let Some(g) = g {
                     return Ok(Tensor::of(Ok(g)));
                 }
-                if let Some(at) = cut_history(&root, t) {
+                if is_overwritten(&lineage, t) {
+                    return fail!(
+                        "gradient",
+                        "target {i} of shape {} was assigned to since this was made of it",
+                        show_all(t.shape())
+                    );
+                }
+                if let Some(at) = cut_history(&lineage, t) {
                     let (file, line) = (at.file(), at.line());
                     return fail!(
                         "gradient",
@@ -766,6 +792,20 @@ impl Tensor {
             })
             .collect()
     }
+    /// An error where this was made of an earlier version of one of these: its gradient would go to nobody.
+    pub fn check_lineage(&self, of: &[Tensor]) -> Result<()> {
+        let lineage = lineage(&self.uop()?);
+        match of.iter().find(|t| t.peek().is_ok_and(|n| is_overwritten(&lineage, &n))) {
+            Some(t) => {
+                fail!("backward", "a tensor of shape {} was assigned to since this was made of it", t.shape())
+            }
+            None => Ok(()),
+        }
+    }
+    /// The nodes that this is made of, but for what is behind a `detach`.
+    pub fn lineage(&self) -> Result<Vec<UOp>> {
+        Ok(lineage(&self.uop()?))
+    }
     /// Add the gradients of this scalar to `.grad()` of every tensor marked with `requires_grad` that it depends on.
     ///
     /// ```
@@ -780,13 +820,15 @@ impl Tensor {
     pub fn backward(&self) -> Result<()> {
         let _c = call("backward");
         let root = self.uop()?;
-        let nodes: FxHashSet<UOp> = root.toposort().into_iter().collect();
+        let lineage = lineage(&root);
+        let nodes: FxHashSet<UOp> = lineage.iter().cloned().collect();
         let values: FxHashSet<&UOp> = nodes.iter().filter_map(|n| n.realized()).collect();
         let marked = crate::tensor::marked();
-        let here = |t: &&Tensor| t.uop().is_ok_and(|u| nodes.contains(&u) || values.contains(&u));
+        let here = |t: &&Tensor| t.peek().is_ok_and(|u| nodes.contains(&u) || values.contains(&u));
         let wanted: Vec<&Tensor> = marked.iter().filter(here).collect();
+        self.check_lineage(&marked)?;
         if wanted.is_empty() {
-            let cut = marked.iter().find_map(|t| cut_history(&root, &t.uop().ok()?));
+            let cut = marked.iter().find_map(|t| cut_history(&lineage, &t.peek().ok()?));
             return match cut {
                 Some(at) => {
                     fail!("backward", "realised at {}:{} before its gradient was built", at.file(), at.line())

@@ -130,17 +130,22 @@
 
 use crate::assign;
 use crate::error::{Error, Result, call, fail, outside};
+use crate::mode::Ambient;
 use crate::random;
+use crate::realize::{self, Versions};
 use crate::shape::Dim;
-use crate::tensor::{Inner, Tensor};
-use frit_engine::capture::{self, Refusal};
+use crate::tensor::{Tensor, WeakTensor, is_sole};
+use crate::view::View;
+use crate::watch::{self, Before, Outside};
+use frit_engine::capture::{self, Link, Refusal, Seen};
 use frit_engine::program::{Program, Saved, Signature};
 use frit_engine::program_file;
 use frit_engine::search::{self, Effort, Tuned, TunedProgram};
 use frit_uop::{Op, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 /// Calls in a row that cannot be recorded before it is an error.
 const TRIES: u32 = 3;
@@ -174,6 +179,13 @@ impl Form {
     fn len(&self) -> usize {
         match self {
             Form::Many(parts) => parts.len(),
+            Form::One => 1,
+        }
+    }
+    /// How many tensors there are in it.
+    fn tensors(&self) -> usize {
+        match self {
+            Form::Many(parts) => parts.iter().map(Form::tensors).sum(),
             Form::One => 1,
         }
     }
@@ -274,54 +286,110 @@ struct Recorded<I, O> {
 
 /// What is known of one signature.
 struct Entry {
-    key: (Signature, Form),
+    key: Key,
     tries: u32,
     ready: Option<Ready>,
+    /// Whether it can only run plainly: an input that it writes to is a part of something else it was given.
+    entangled: bool,
+    /// The tensors that the last call which entered the function was given, those it looked at besides, and those that it
+    /// assigned to.
+    last: [FxHashSet<u64>; 3],
 }
+
+/// The numbers of tensors.
+fn numbers<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> FxHashSet<u64> {
+    tensors.map(Tensor::born).collect()
+}
+
+/// Inputs, how they are arranged, and what the function may ask of its surroundings.
+type Key = (Signature, Form, Ambient);
 
 struct Ready {
     program: Program,
     output: Form,
-    state: Vec<State>,
+    results: Vec<Came>,
+    /// What becomes of the memory of each input.
+    inputs: Vec<Link>,
+    outside: Vec<Known>,
+    /// Inputs that are the memory of a tensor outside.
+    shared: Vec<(usize, usize)>,
+    /// Inputs that may be looked at as tensors outside, too: the function was not seen without them.
+    suspects: Vec<(usize, WeakTensor)>,
     /// How many elements each random draw takes from the stream.
     draws: Vec<u64>,
-    orphans: usize,
 }
 
-/// A tensor that the function assigns to.
-struct State {
-    handle: Weak<Inner>,
-    node: UOp,
-    holders: usize,
+/// Where a result comes from.
+struct Came {
+    from: From,
+    /// How it looks at that, where it is a view.
+    view: Option<View>,
 }
 
-impl State {
-    /// Whether the tensor is what it was at the capture and no one else sees its memory.
-    fn is_ours(&self) -> bool {
-        let Some(handle) = self.handle.upgrade() else { return true };
-        let same = Tensor(handle).uop().is_ok_and(|n| n == self.node);
-        same && holders(&self.node) <= self.holders
+#[derive(Clone, Copy)]
+enum From {
+    /// An output of the program.
+    Output(usize),
+    /// An input itself, as it was given.
+    Given(usize),
+    /// The tensor that an input is or looks at.
+    Input(usize),
+    /// A tensor outside itself.
+    Outside(usize),
+}
+
+/// A tensor that the function looks at besides its inputs, as it was when it was last looked at.
+struct Known {
+    handle: WeakTensor,
+    changes: u64,
+    /// The memory it is in; `None` for something that is computed.
+    memory: Option<Kept>,
+}
+
+struct Kept {
+    versions: Arc<Versions>,
+    latest: u64,
+    /// How the memory is seen.
+    view: UOp,
+    link: Link,
+}
+
+impl Known {
+    fn has_changed(&self, t: &Tensor) -> bool {
+        t.changes() != self.changes || self.memory.as_ref().is_some_and(|m| m.versions.latest() != m.latest)
+    }
+    /// It was looked at again.
+    fn update(&mut self, t: &Tensor) {
+        self.changes = t.changes();
+        if let (Some(m), Ok(node)) = (&mut self.memory, t.peek())
+            && let Some((versions, _)) = realize::memory_view(&node)
+        {
+            (m.latest, m.versions) = (versions.latest(), versions);
+        }
+    }
+    fn is_stored_to(&self) -> bool {
+        self.memory.as_ref().is_some_and(|m| m.link.written || m.link.moved.is_some())
     }
 }
 
-/// Handles of a view and of everything between it and its memory.
-fn holders(view: &UOp) -> usize {
-    let (mut n, mut count) = (view, view.ref_count());
-    while n.op != Op::Buffer && !n.src.is_empty() {
-        n = &n.src[0];
-        count += n.ref_count();
-    }
-    count
+/// What a call does.
+enum Verdict {
+    Replay,
+    /// This time the recording does not fit.
+    Plainly,
+    /// It will not fit again.
+    Record,
 }
 
-/// How far a view is from its memory.
-fn depth(view: &UOp) -> usize {
-    let (mut n, mut depth) = (view, 1);
-    while n.op != Op::Buffer && !n.src.is_empty() {
-        n = &n.src[0];
-        depth += 1;
-    }
-    depth
+/// Give a tensor memory of its own, with what it holds: someone else keeps this version.
+fn move_away(t: &Tensor) -> Result<()> {
+    let node = t.peek()?;
+    let bytes = engine(frit_engine::read(&node))?;
+    let device = t.device()?;
+    let fresh =
+        engine(frit_engine::from_bytes(&device, node.dtype, bytes.len() / node.dtype.size().max(1), &bytes))?;
+    t.set_uop(Ok(fresh.reshape(node.shape())));
+    Ok(())
 }
 
 impl<I: Bundle, O: Bundle> Jit<I, O> {
@@ -369,6 +437,12 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             return fail!("jit", "there is not exactly one recording to save; it is made by the second call");
         };
         let mut notes = vec![];
+        if ready.results.iter().any(|r| !matches!(r.from, From::Output(_)) || r.view.is_some()) {
+            return fail!(
+                "jit",
+                "it gives back a view, an input or a tensor from outside, which a file cannot"
+            );
+        }
         key.1.write(&mut notes);
         ready.output.write(&mut notes);
         notes.extend(&ready.draws);
@@ -384,9 +458,24 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let (Some(form), Some(output)) = (Form::read(&mut words, 0), Form::read(&mut words, 0)) else {
             return fail!("jit", "{}: it does not say how its tensors are arranged", path.as_ref().display());
         };
-        let orphans = program.orphans();
-        let ready = Ready { program, output, state: vec![], draws: words.collect(), orphans };
-        let entry = Entry { key: (signature, form), tries: TRIES, ready: Some(ready) };
+        let stored = |i: usize| program.written_inputs().contains(&i);
+        let link = |i: usize| Link { held: None, written: stored(i), moved: None };
+        let inputs = (0..signature.len()).map(link).collect();
+        let results = (0..output.tensors()).map(|i| Came { from: From::Output(i), view: None }).collect();
+        let draws = words.collect();
+        let ready = Ready {
+            program,
+            output,
+            results,
+            inputs,
+            outside: vec![],
+            shared: vec![],
+            suspects: vec![],
+            draws,
+        };
+        let key = (signature, form, Ambient::now()?);
+        let entry =
+            Entry { key, tries: TRIES, ready: Some(ready), entangled: false, last: Default::default() };
         let recorded = Mutex::new(Recorded { function: None, entries: vec![entry] });
         Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
     }
@@ -463,16 +552,76 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         }
         let mut tensors = vec![];
         let form = inputs.take_apart(&mut tensors);
-        tensors.iter().try_for_each(own_memory)?;
         Tensor::realize_all(&tensors.iter().collect::<Vec<_>>())?;
         assign::compute_pending()?;
         let sizes = sizes.iter().map(|d| d.0.clone()).collect::<Result<Vec<UOp>>>()?;
+        let parts = Parted::of(&tensors)?;
         let mut described = nodes(&tensors)?;
         described.extend(sizes.iter().cloned());
-        let key = (engine(Signature::of(&described))?, form);
+        let key = (engine(Signature::of(&described))?, form, Ambient::now()?);
         drop(described);
         let at = recorded.find(&key, self.recapture)?;
-        recorded.call(at, tensors, &sizes)
+        recorded.call(at, tensors, &sizes, parts)
+    }
+}
+
+/// Inputs that are views of parts of other memory. While the function runs they are memory of their own, so that all
+/// parts of one size are inputs of one kind; what it assigned to them is written back.
+struct Parted(Vec<(Tensor, View, u64)>);
+
+impl Parted {
+    fn of(tensors: &[Tensor]) -> Result<Parted> {
+        let mut parts = Parted(vec![]);
+        for t in tensors {
+            let value = t.uop()?;
+            let (mut n, mut part) = (&value, false);
+            while matches!(n.op, Op::Reshape | Op::Shrink) {
+                part |= n.op == Op::Shrink;
+                n = &n.src[0];
+            }
+            // a part whose size varies stays where it is
+            let varies = || value.shape().iter().any(|d| d.as_int().is_none());
+            let is_whole = realize::memory_view(&value).is_some() && (!part || varies());
+            let copied = |value: &UOp| Ok(realize::realize_nodes(&[value.contiguous()])?.swap_remove(0));
+            match t.as_view() {
+                _ if is_whole => {}
+                Some(view) => {
+                    t.set_uop(Ok(copied(&value)?));
+                    parts.0.push((t.clone(), view, t.changes()));
+                }
+                None => t.set_uop(Ok(copied(&value)?)),
+            }
+        }
+        Ok(parts)
+    }
+    /// Whether one of them looks at a tensor that others look at too.
+    fn is_entangled(&self, others: &[Tensor]) -> bool {
+        self.0.iter().any(|(t, view, _)| {
+            let shares = |o: &Tensor| !o.is_same(t) && o.owner().is_same(&view.base);
+            let also = |(o, v, _): &(Tensor, View, u64)| !o.is_same(t) && v.base.is_same(&view.base);
+            others.iter().any(shares) || self.0.iter().any(also)
+        })
+    }
+    /// Be views again, and write back what was assigned. `stored`: to their memory, without a word.
+    fn back(mut self, stored: bool) -> Result<()> {
+        for (t, view, changes) in std::mem::take(&mut self.0) {
+            let now = t.uop();
+            let assigned = stored || t.changes() != changes;
+            t.set_view(view);
+            if assigned {
+                t.try_assign(Tensor::of(now))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Parted {
+    /// After a failure: they are what they were.
+    fn drop(&mut self) {
+        for (t, view, _) in std::mem::take(&mut self.0) {
+            t.set_view(view);
+        }
     }
 }
 
@@ -489,11 +638,12 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
     }
 
     /// The entry of a signature, a new one if need be.
-    fn find(&mut self, key: &(Signature, Form), recapture: bool) -> Result<usize> {
+    fn find(&mut self, key: &Key, recapture: bool) -> Result<usize> {
         if let Some(at) = self.entries.iter().position(|e| e.key == *key) {
             return Ok(at);
         }
-        if let Some(first) = self.entries.first().filter(|_| !recapture) {
+        let other = |e: &&Entry| (&e.key.0, &e.key.1) != (&key.0, &key.1);
+        if let Some(first) = self.entries.iter().find(other).filter(|_| !recapture) {
             let (known, given) = (first.key.0.describe(), key.0.describe());
             return fail!(
                 "jit",
@@ -503,67 +653,148 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         if self.entries.len() >= SIGNATURES {
             self.entries.remove(0);
         }
-        self.entries.push(Entry { key: key.clone(), tries: 0, ready: None });
+        self.entries.push(Entry {
+            key: key.clone(),
+            tries: 0,
+            ready: None,
+            entangled: false,
+            last: Default::default(),
+        });
         // the first call of a signature only warms up
         Ok(self.entries.len() - 1)
     }
 
-    fn call(&mut self, at: usize, tensors: Vec<Tensor>, sizes: &[UOp]) -> Result<O> {
+    fn call(&mut self, at: usize, tensors: Vec<Tensor>, sizes: &[UOp], parts: Parted) -> Result<O> {
         let entry = &mut self.entries[at];
         let form = entry.key.1.clone();
-        if let Some(ready) = &mut entry.ready {
-            if ready.program.orphans() > ready.orphans {
-                entry.ready = None;
-            } else if ready.can_replay(&tensors) {
-                let outputs = ready.replay(tensors, sizes)?;
-                return Ok(O::put_together(&ready.output, &mut outputs.into_iter()));
-            } else {
-                return self.plainly(&form, tensors);
+        // what is a copy of a part must not be seen another way
+        let [_, seen, assigned] = &entry.last;
+        let seen_whole = |(_, view, _): &(Tensor, View, u64)| {
+            let base = view.base.born();
+            seen.contains(&base) || assigned.contains(&base)
+        };
+        if entry.tries == 0 || entry.entangled || parts.0.iter().any(seen_whole) {
+            let first = entry.tries == 0;
+            entry.tries = entry.tries.max(1);
+            drop(parts);
+            let owners: Vec<Tensor> = tensors.iter().map(Tensor::owner).collect();
+            let ((result, assigned), outside) = watch::outside(|| self.plainly(&form, tensors));
+            match &result {
+                Ok(_) => {
+                    let given = numbers(owners.iter());
+                    let mut seen = numbers(outside.iter().map(|o| &o.tensor));
+                    seen.retain(|t| !given.contains(t));
+                    self.entries[at].last = [given, seen, numbers(assigned.iter())];
+                }
+                Err(_) if first => _ = self.entries.remove(at),
+                Err(_) => {}
             }
+            return result;
         }
-        if entry.tries == 0 {
-            entry.tries = 1;
-            return self.plainly(&form, tensors).inspect_err(|_| _ = self.entries.pop());
+        if let Some(ready) = &mut entry.ready {
+            // the tensors it stores to, so that no one assigns to them meanwhile; in an order that all agree on
+            let mut stored = ready.stored_to(&tensors);
+            stored.sort_by_key(Tensor::address);
+            stored.dedup_by_key(|t| t.address());
+            let turns: Vec<_> = stored.iter().map(Tensor::take_turn).collect();
+            match ready.look(&tensors)? {
+                Verdict::Replay => {
+                    let results = ready.replay(&tensors, sizes)?;
+                    let results = O::put_together(&ready.output, &mut results.into_iter());
+                    let writes = ready.inputs.iter().any(|l| l.written || l.moved.is_some());
+                    drop(turns);
+                    parts.back(writes)?;
+                    return Ok(results);
+                }
+                Verdict::Plainly => {
+                    drop(turns);
+                    drop(parts);
+                    return self.plainly(&form, tensors).0;
+                }
+                Verdict::Record => {
+                    drop(turns);
+                    if self.function.is_none() {
+                        return fail!("jit", "it came from a file, and its tensors are not as they were");
+                    }
+                }
+            }
+            self.entries[at].ready = None;
         }
-        self.record(at, &form, tensors, sizes)
+        self.record(at, &form, tensors, sizes, parts)
     }
 
-    fn plainly(&mut self, form: &Form, tensors: Vec<Tensor>) -> Result<O> {
-        let inputs = I::put_together(form, &mut tensors.into_iter());
-        let output = self.function(inputs)?;
-        let mut results = vec![];
-        let form = output.take_apart(&mut results);
-        Tensor::realize_all(&results.iter().collect::<Vec<_>>())?;
-        Ok(O::put_together(&form, &mut results.into_iter()))
+    /// What the function does, with all it gave back and assigned to in memory; and what it assigned to.
+    fn plainly(&mut self, form: &Form, tensors: Vec<Tensor>) -> (Result<O>, Vec<Tensor>) {
+        assign::watch(|| {
+            let output = self.function(I::put_together(form, &mut tensors.into_iter()))?;
+            let mut results = vec![];
+            let form = output.take_apart(&mut results);
+            let mut all = assign::watched();
+            all.extend(results.iter().cloned());
+            Tensor::realize_all(&all.iter().collect::<Vec<_>>())?;
+            Ok(O::put_together(&form, &mut results.into_iter()))
+        })
     }
 
-    fn record(&mut self, at: usize, form: &Form, tensors: Vec<Tensor>, sizes: &[UOp]) -> Result<O> {
-        let (((result, draws), assigned), tape) = capture::record(|| {
-            assign::watch(|| {
-                random::watch(|| {
-                    let inputs = I::put_together(form, &mut tensors.clone().into_iter());
-                    let output = self.function(inputs)?;
-                    let mut results = vec![];
-                    let form = output.take_apart(&mut results);
-                    let mut all: Vec<Tensor> = assign::watched();
-                    all.extend(results.iter().cloned());
-                    Tensor::realize_all(&all.iter().collect::<Vec<_>>())?;
-                    Ok((results, form))
+    fn record(
+        &mut self,
+        at: usize,
+        form: &Form,
+        tensors: Vec<Tensor>,
+        sizes: &[UOp],
+        parts: Parted,
+    ) -> Result<O> {
+        let owners: Vec<Tensor> = tensors.iter().map(Tensor::owner).collect();
+        let before: Vec<Before> = owners.iter().map(Before::of).collect();
+        let ((((result, draws), assigned), mut outside), tape) = capture::record(|| {
+            watch::outside(|| {
+                assign::watch(|| {
+                    random::watch(|| {
+                        let inputs = I::put_together(form, &mut tensors.clone().into_iter());
+                        let output = self.function(inputs)?;
+                        let mut results = vec![];
+                        let form = output.take_apart(&mut results);
+                        let mut all: Vec<Tensor> = assign::watched();
+                        all.extend(results.iter().cloned());
+                        all.extend(watch::replaced());
+                        Tensor::realize_all(&all.iter().collect::<Vec<_>>())?;
+                        Ok((results, form))
+                    })
                 })
             })
         });
         let (results, output) = result?;
-        let assigned: Vec<Tensor> = assigned;
-        let entry = &mut self.entries[at];
+        // an input that the function looked at when it was none is a tensor outside as well
+        let [given, seen, _] = &self.entries[at].last;
+        let is_input = |t: &Tensor| owners.iter().any(|i| i.is_same(t));
+        outside.retain(|o| !is_input(&o.tensor) || seen.contains(&o.tensor.born()));
+        let unknown = |t: &Tensor| given.contains(&t.born()) && !seen.contains(&t.born());
+        let suspects =
+            owners.iter().enumerate().filter(|(_, t)| unknown(t)).map(|(i, t)| (i, t.downgrade())).collect();
+        let others = outside.iter().map(|o| &o.tensor).filter(|t| !is_input(t));
+        let stored = numbers(assigned.iter());
+        self.entries[at].last = [numbers(owners.iter()), numbers(others), stored];
+        let sources = Sources { given: &tensors, inputs: &owners, outside: &outside };
+        let (came, outputs) = sources.of_results(&results);
         let states: Vec<UOp> = draws.iter().map(|d| d.0.clone()).collect();
-        match tape.finish(&nodes(&tensors)?, sizes, &nodes(&results)?, &states) {
-            Ok(program) => {
-                drop(states);
-                let is_input = |t: &Tensor| tensors.iter().any(|i| i.is_same(t));
-                let state = assigned.iter().filter(|t| !is_input(t)).filter_map(State::of).collect();
+        // the variables of inputs are those in how they are seen
+        let mut varying = nodes(&tensors)?;
+        varying.extend(sizes.iter().cloned());
+        let finished = Recording { owners: &owners, before: &before, outside: &outside, outputs: &outputs }
+            .finish(tape, &varying, &states);
+        drop((states, varying));
+        let entry = &mut self.entries[at];
+        match finished {
+            Ok((program, inputs, outside, shared)) => {
+                let writes = inputs.iter().any(|l| l.written || l.moved.is_some());
+                if writes && parts.is_entangled(&tensors) {
+                    // what it was given shows what it writes, which copies of the parts do not
+                    entry.entangled = true;
+                }
                 let draws = draws.into_iter().map(|d| d.1).collect();
-                let orphans = program.orphans();
-                entry.ready = Some(Ready { program, output: output.clone(), state, draws, orphans });
+                let output = output.clone();
+                entry.ready =
+                    Some(Ready { program, output, results: came, inputs, outside, shared, suspects, draws });
             }
             Err(Refusal::Kept(why)) => {
                 entry.tries += 1;
@@ -573,20 +804,212 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             }
             Err(Refusal::Never(e)) => return fail!("jit", "the function cannot be recorded: {e}"),
         }
+        parts.back(false)?;
         Ok(O::put_together(&output, &mut results.into_iter()))
     }
 }
 
+/// The tensors that results may be, or look at.
+struct Sources<'a> {
+    given: &'a [Tensor],
+    inputs: &'a [Tensor],
+    outside: &'a [Outside],
+}
+
+impl Sources<'_> {
+    /// Where each result comes from, and the tensors that are computed for them.
+    fn of_results(&self, results: &[Tensor]) -> (Vec<Came>, Vec<Tensor>) {
+        let mut outputs: Vec<Tensor> = vec![];
+        let came = results.iter().map(|r| {
+            let (owner, view) = (r.owner(), r.as_view().map(View::without_base));
+            if let Some(i) = self.given.iter().position(|t| t.is_same(r)) {
+                return Came { from: From::Given(i), view: None };
+            }
+            let from = if let Some(i) = self.inputs.iter().position(|t| t.is_same(&owner)) {
+                From::Input(i)
+            } else if let Some(i) = self.outside.iter().position(|o| o.tensor.is_same(&owner)) {
+                From::Outside(i)
+            } else if let Some(i) = outputs.iter().position(|t| t.is_same(&owner)) {
+                From::Output(i)
+            } else {
+                outputs.push(owner);
+                From::Output(outputs.len() - 1)
+            };
+            Came { from, view }
+        });
+        (came.collect(), outputs)
+    }
+}
+
+/// Everything a recording is about, but for its launches.
+struct Recording<'a> {
+    owners: &'a [Tensor],
+    before: &'a [Before],
+    outside: &'a [Outside],
+    outputs: &'a [Tensor],
+}
+
+type Finished = (Program, Vec<Link>, Vec<Known>, Vec<(usize, usize)>);
+
+impl Recording<'_> {
+    fn finish(
+        &self,
+        tape: capture::Tape,
+        sizes: &[UOp],
+        draws: &[UOp],
+    ) -> std::result::Result<Finished, Refusal> {
+        let never = |e: Error| Refusal::Never(frit_engine::Error::Graph(e.to_string()));
+        let seen = |t: &Tensor, before: &Before| -> std::result::Result<Option<Seen>, Refusal> {
+            let Before::Memory(versions, view) = before else { return Ok(None) };
+            t.settle();
+            let after = t.peek().map_err(never)?;
+            match realize::memory_view(&after) {
+                Some((_, now)) if now == *view => Ok(Some(Seen { before: versions.clone(), after })),
+                _ => Err(Refusal::Kept(
+                    "a tensor it assigns to has another shape or place in memory then".into(),
+                )),
+            }
+        };
+        let missing = || never(Error::elsewhere("jit", "an input is not in memory"));
+        let inputs = self.owners.iter().zip(self.before).map(|(t, b)| seen(t, b)?.ok_or_else(missing));
+        let inputs = inputs.collect::<std::result::Result<Vec<Seen>, _>>()?;
+        let mut others = vec![];
+        for o in self.outside {
+            others.push(seen(&o.tensor, &o.before)?);
+        }
+        let outputs = nodes(self.outputs).map_err(never)?;
+        let is_shared = |i: &Seen, o: &Seen| Arc::ptr_eq(&i.before, &o.before);
+        let mut shared = vec![];
+        for (k, o) in others.iter().enumerate() {
+            let with = o.as_ref().and_then(|o| inputs.iter().position(|i| is_shared(i, o)));
+            shared.extend(with.map(|i| (i, k)));
+        }
+        let held: Vec<Seen> = others.into_iter().flatten().collect();
+        let (program, links) = tape.finish(&inputs, &held, sizes, &outputs, draws)?;
+        let (of_inputs, of_others) = links.split_at(inputs.len());
+        let mut of_others = of_others.iter();
+        let known = self.outside.iter().map(|o| {
+            let memory = match &o.before {
+                Before::Memory(versions, view) => of_others.next().map(|link| Kept {
+                    versions: versions.clone(),
+                    latest: 0,
+                    view: view.clone(),
+                    link: *link,
+                }),
+                Before::Other => None,
+            };
+            let mut known = Known { handle: o.tensor.downgrade(), changes: 0, memory };
+            known.update(&o.tensor);
+            known
+        });
+        Ok((program, of_inputs.to_vec(), known.collect(), shared))
+    }
+}
+
 impl Ready {
-    /// Whether launching again writes only where no one else looks.
-    fn can_replay(&self, inputs: &[Tensor]) -> bool {
-        // the tensor itself holds the view, we do while we look, and the view holds what is below it
-        let sole = |t: &Tensor| t.uop().is_ok_and(|n| holders(&n) == depth(&n) + 1);
-        self.state.iter().all(State::is_ours)
-            && self.program.written_inputs().iter().all(|&i| inputs.get(i).is_some_and(sole))
+    /// The tensors that a replay stores to or gives other memory.
+    fn stored_to(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        let given = self.inputs.iter().zip(inputs).filter(|(l, _)| l.written || l.moved.is_some());
+        let kept = self.outside.iter().filter(|k| k.is_stored_to()).filter_map(|k| k.handle.upgrade());
+        given.map(|(_, t)| t.owner()).chain(kept).collect()
     }
 
-    fn replay(&mut self, inputs: Vec<Tensor>, sizes: &[UOp]) -> Result<Vec<Tensor>> {
+    /// See that the program works on what its tensors are now.
+    fn look(&mut self, inputs: &[Tensor]) -> Result<Verdict> {
+        let is_other = |(i, t): &(usize, WeakTensor)| {
+            t.upgrade().is_some_and(|t| !inputs.get(*i).is_some_and(|now| now.owner().is_same(&t)))
+        };
+        if self.suspects.iter().any(is_other) {
+            return Ok(Verdict::Record);
+        }
+        let mut changed = vec![];
+        for i in 0..self.outside.len() {
+            let Some(t) = self.outside[i].handle.upgrade() else {
+                if self.results.iter().any(|r| matches!(r.from, From::Outside(k) if k == i)) {
+                    return Ok(Verdict::Record);
+                }
+                continue;
+            };
+            if self.outside[i].has_changed(&t) && !self.follow(i, &t, &mut changed)? {
+                return Ok(Verdict::Record);
+            }
+        }
+        if !changed.is_empty() {
+            engine(self.program.renew(changed))?;
+        }
+        if self.is_tangled(inputs)? {
+            return Ok(Verdict::Plainly);
+        }
+        // what others hold of tensors that are stored to stays as it is
+        for (link, t) in self.inputs.iter().zip(inputs).filter(|(l, _)| l.written) {
+            let (_, owner) = (link, t.owner());
+            if owner.peek().is_ok_and(|n| !is_sole(&n)) {
+                move_away(&owner)?;
+            }
+        }
+        for k in &mut self.outside {
+            let Some(held) = k.memory.as_ref().filter(|m| m.link.written).and_then(|m| m.link.held) else {
+                continue;
+            };
+            let Some(t) = k.handle.upgrade() else { continue };
+            if t.peek().is_ok_and(|n| !is_sole(&n)) {
+                move_away(&t)?;
+                engine(self.program.set_held(held, &t.peek()?))?;
+                k.update(&t);
+            }
+        }
+        Ok(Verdict::Replay)
+    }
+
+    /// A tensor outside is another than it was: let the program use that. False where it cannot.
+    fn follow(&mut self, i: usize, t: &Tensor, changed: &mut Vec<usize>) -> Result<bool> {
+        if assign::is_pending(t) {
+            Tensor::realize_all(&[t])?;
+        }
+        let Some(kept) = &self.outside[i].memory else { return Ok(false) };
+        let Before::Memory(versions, view) = Before::of(t) else { return Ok(false) };
+        if view != kept.view {
+            return Ok(false);
+        }
+        let Some(held) = kept.link.held else {
+            self.outside[i].update(t);
+            return Ok(true);
+        };
+        if !Arc::ptr_eq(&versions, &kept.versions) {
+            let shares = |k: &Known| k.memory.as_ref().is_some_and(|m| m.link.held == Some(held));
+            if self.outside.iter().filter(|k| shares(k)).count() > 1 || t.device()? != self.program.device() {
+                return Ok(false);
+            }
+            engine(self.program.set_held(held, &t.peek()?))?;
+        }
+        changed.push(held);
+        self.outside[i].update(t);
+        Ok(true)
+    }
+
+    /// Whether inputs and tensors outside are one memory in another way than at the recording.
+    fn is_tangled(&self, inputs: &[Tensor]) -> Result<bool> {
+        let stores = self.inputs.iter().any(|l| l.written) || self.outside.iter().any(Known::is_stored_to);
+        if self.outside.is_empty() || (!stores && self.shared.is_empty()) {
+            return Ok(false);
+        }
+        for (i, t) in inputs.iter().enumerate() {
+            let node = t.peek()?;
+            let Some((mine, _)) = realize::memory_view(&node) else { continue };
+            for (k, known) in self.outside.iter().enumerate() {
+                let Some(m) = known.memory.as_ref() else { continue };
+                let was = self.shared.contains(&(i, k));
+                let is = Arc::ptr_eq(&m.versions, &mine);
+                let matters = was || m.link.held.is_some();
+                if was != is && matters {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn replay(&mut self, inputs: &[Tensor], sizes: &[UOp]) -> Result<Vec<Tensor>> {
         if !self.draws.is_empty() {
             let (seed, mut at) = random::reserve(self.draws.iter().sum());
             for (i, count) in self.draws.iter().enumerate() {
@@ -594,33 +1017,51 @@ impl Ready {
                 at = at.wrapping_add(*count);
             }
         }
-        let outputs = engine(self.program.replay(&nodes(&inputs)?, sizes))?;
-        Ok(outputs.into_iter().map(|n| Tensor::of(Ok(n))).collect())
+        let outputs = engine(self.program.replay(&nodes(inputs)?, sizes))?;
+        // what is in other memory now
+        for (link, t) in self.inputs.iter().zip(inputs) {
+            if let Some(new) = link.moved.and_then(|o| outputs.get(o)) {
+                t.owner().set_uop(Ok(new.clone()));
+            }
+        }
+        for k in &mut self.outside {
+            if !k.is_stored_to() {
+                continue;
+            }
+            let Some(t) = k.handle.upgrade() else { continue };
+            if let Some(new) = k.memory.as_ref().and_then(|m| outputs.get(m.link.moved?)) {
+                t.set_uop(Ok(new.clone()));
+                k.update(&t);
+            } else if let Some(m) = &mut k.memory {
+                m.latest = m.versions.latest();
+            }
+        }
+        let mut binds = FxHashMap::default();
+        if self.results.iter().any(|r| r.view.is_some()) {
+            let given = nodes(inputs)?;
+            for n in frit_uop::graph::toposort(&[&given[..], sizes].concat()) {
+                if n.op == Op::Bind {
+                    binds.insert(n.src[0].clone(), n);
+                }
+            }
+        }
+        let mut made: Vec<Option<Tensor>> = vec![None; outputs.len()];
+        let lost = || Error::elsewhere("jit", "a tensor that the function gives back is gone");
+        let mut source = |from: From| match from {
+            From::Given(i) => inputs.get(i).cloned().ok_or_else(lost),
+            From::Input(i) => inputs.get(i).map(Tensor::owner).ok_or_else(lost),
+            From::Outside(i) => self.outside.get(i).and_then(|k| k.handle.upgrade()).ok_or_else(lost),
+            From::Output(i) => {
+                let (Some(node), Some(slot)) = (outputs.get(i), made.get_mut(i)) else { return Err(lost()) };
+                Ok(slot.get_or_insert_with(|| Tensor::of(Ok(node.clone()))).clone())
+            }
+        };
+        let result = |c: &Came| {
+            let base = source(c.from)?;
+            Ok(c.view.as_ref().map_or(base.clone(), |v| v.over(&base, &binds)))
+        };
+        self.results.iter().map(result).collect()
     }
-}
-
-impl State {
-    fn of(t: &Tensor) -> Option<State> {
-        let node = t.uop().ok()?;
-        // the tensor, and this
-        let holders = holders(&node);
-        Some(State { handle: Arc::downgrade(&t.0), node, holders })
-    }
-}
-
-/// The start of larger memory becomes memory of its own, as any other part of it does when it is realised: so all parts
-/// of one size are inputs of one kind. A part whose size varies stays where it is.
-fn own_memory(t: &Tensor) -> Result<()> {
-    let value = t.uop()?;
-    let (mut n, mut part) = (&value, false);
-    while matches!(n.op, Op::Reshape | Op::Shrink) {
-        part |= n.op == Op::Shrink;
-        n = &n.src[0];
-    }
-    if part && n.op == Op::Buffer && value.shape().iter().all(|d| d.as_int().is_some()) {
-        t.replace(&t.contiguous());
-    }
-    Ok(())
 }
 
 fn nodes(tensors: &[Tensor]) -> Result<Vec<UOp>> {

@@ -88,7 +88,8 @@ macro_rules! shifts_from {
 shifts_from!(i32, i64, isize);
 
 impl Tensor {
-    /// Same elements in other dims; one may be -1 and is worked out.
+    /// Same elements in other dims; one may be -1 and is worked out. A view where that can be: of `x.t()`, say, the rows
+    /// joined are no steps through x's memory, and so a value.
     ///
     /// ```
     /// # use frit_tensor::*;
@@ -98,19 +99,27 @@ impl Tensor {
     pub fn reshape(&self, dims: impl Into<Dims>) -> Tensor {
         let _c = call("reshape");
         let dims = dims.into();
-        self.seen(|x| Ok(x.reshape(&infer_dims(x, &dims)?)))
+        self.reshaped(|x| Ok(x.reshape(&infer_dims(x, &dims)?)))
+    }
+    /// A view in other dims; a value where the elements do not lie so that steps through memory could find them.
+    fn reshaped(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+        let t = self.seen(f);
+        match t.as_view() {
+            Some(view) if !view.is_strided() => Tensor::computed(view.node()),
+            _ => t,
+        }
     }
     /// The same as [`Tensor::reshape`].
     #[track_caller]
     pub fn view(&self, dims: impl Into<Dims>) -> Tensor {
         self.reshape(dims)
     }
-    /// Dims of size 1 repeated, new ones added in front; -1 keeps a size.
+    /// Dims of size 1 repeated, new ones added in front; -1 keeps a size. A view that cannot be written to.
     #[track_caller]
     pub fn expand(&self, dims: impl Into<Dims>) -> Tensor {
         let _c = call("expand");
         let dims = dims.into();
-        self.map(|x| {
+        self.seen(|x| {
             let mut to = dims.uops()?;
             let (n, s) = (to.len(), x.shape());
             if n < s.len() {
@@ -218,7 +227,7 @@ impl Tensor {
     pub fn flip(&self, axes: impl Into<Axes>) -> Tensor {
         let _c = call("flip");
         let axes = axes.into();
-        self.seen(|x| Ok(x.flip(&axes.resolve("flip", x.shape().len())?)))
+        self.map(|x| Ok(x.flip(&axes.resolve("flip", x.shape().len())?)))
     }
     /// A box cut out, by `(begin, end)` for each dim.
     #[track_caller]
@@ -283,7 +292,7 @@ impl Tensor {
     #[track_caller]
     pub fn flatten(&self, start: isize, end: isize) -> Tensor {
         let _c = call("flatten");
-        self.seen(|x| {
+        self.reshaped(|x| {
             let s = x.shape();
             if s.is_empty() {
                 return Ok(x.reshape(&[UOp::index(1)]));
@@ -303,7 +312,7 @@ impl Tensor {
     pub fn unflatten(&self, dim: isize, sizes: impl Into<Dims>) -> Tensor {
         let _c = call("unflatten");
         let sizes = sizes.into();
-        self.seen(|x| {
+        self.reshaped(|x| {
             let s = x.shape();
             let a = shape::axis("unflatten", dim, s.len())?;
             let mut dims: SmallVec<[shape::Dim; 4]> =

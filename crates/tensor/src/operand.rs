@@ -46,7 +46,7 @@ impl Operand {
         let _c = call("tensor");
         match self {
             Operand::Tensor(t) => t.clone(),
-            Operand::Number(v, w) => Tensor::of(default_dtype(*v, *w).map(|d| UOp::constant(*v, d))),
+            Operand::Number(v, w) => Tensor::leaf(default_dtype(*v, *w).map(|d| UOp::constant(*v, d))),
         }
     }
     /// As a tensor that changes no types beside `other`: a number takes the type it would in an operation with it.

@@ -5,12 +5,12 @@ use crate::error::{Error, Kind, Result, call, fail, here};
 use crate::tensor::{Tensor, is_memory};
 use frit_uop::promote;
 use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, Weak};
 
 pub use frit_engine::Blob;
-pub use frit_engine::buffer::Lent;
+pub use frit_engine::buffer::{Lent, Versions};
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
     r.map_err(|e| {
@@ -46,10 +46,19 @@ pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
     engine("realize", frit_engine::realize(nodes))
 }
 
-/// The value in memory that no other node's value shares: equal constants are one node, their copies are not.
-pub(crate) fn own_memory(x: &UOp) -> Result<UOp> {
-    let bytes = engine("realize", frit_engine::read(x))?;
-    Ok(from_bytes(x.dtype, bytes.len() / x.dtype.size().max(1), &bytes)?.reshape(x.shape()))
+/// A node of memory that was stored to since, at the version there is now; `None` where it is that already.
+pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
+    frit_engine::buffer::refreshed(node)
+}
+/// A version whose stores are done, as its memory; `None` where it is something else.
+pub(crate) fn settled(node: &UOp) -> Option<UOp> {
+    frit_engine::buffer::settled(node)
+}
+/// For a value in memory, in order: that memory's versions, and how it is seen, without the memory.
+pub(crate) fn memory_view(node: &UOp) -> Option<(Arc<Versions>, UOp)> {
+    let base = frit_engine::buffer::contiguous_base(node)?;
+    let view = frit_engine::normalise::normalise(node).ok()?.sink;
+    Some((frit_engine::buffer::versions(base)?.clone(), view))
 }
 
 /// Devices, and which one new tensors are made on.
@@ -146,11 +155,18 @@ fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
     }
 }
 
-/// Where something on the way from `root` to `target` was realised, if that is why there is no way.
-pub(crate) fn cut_history(root: &UOp, target: &UOp) -> Option<&'static Location<'static>> {
+/// Whether a value was made of memory that has been stored to since.
+pub(crate) fn is_overwritten(lineage: &[UOp], target: &UOp) -> bool {
+    let Some(versions) = frit_engine::buffer::versions(target) else { return false };
+    let same = |n: &UOp| frit_engine::buffer::versions(n).is_some_and(|v| Arc::ptr_eq(v, versions));
+    lineage.iter().any(|n| n.op == Op::Buffer && same(n) && refreshed(n).is_some())
+}
+
+/// Where something on the way from what has this lineage to `target` was realised, if that is why there is no way.
+pub(crate) fn cut_history(lineage: &[UOp], target: &UOp) -> Option<&'static Location<'static>> {
     let cuts = CUTS.lock().unwrap_or_else(|e| e.into_inner());
     let cuts = cuts.as_ref()?;
-    root.toposort().iter().filter(|n| n.op == Op::Buffer && *n != target).find_map(|n| {
+    lineage.iter().filter(|n| n.op == Op::Buffer && *n != target).find_map(|n| {
         let cut = cuts.get(&storage(n)?.id())?;
         cut.from.may_hold(target).then_some(cut.at)
     })
@@ -174,30 +190,44 @@ impl Tensor {
     #[track_caller]
     pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
         let _c = call("realize");
-        let mut distinct: Vec<&Tensor> = vec![];
+        let mut owners: Vec<Tensor> = vec![];
+        let mut known: FxHashSet<usize> = FxHashSet::default();
         for t in tensors {
-            if !distinct.iter().any(|d| Arc::ptr_eq(&d.0, &t.0)) {
-                distinct.push(t);
+            let owner = t.realized_through();
+            if known.insert(owner.address()) {
+                owners.push(owner);
             }
         }
         // the tensors and this list: the holders the engine expects
-        let nodes: Vec<UOp> = distinct.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+        let nodes: Vec<UOp> = owners.iter().map(|t| t.uop()).collect::<Result<_>>()?;
         let values = realize_nodes(&nodes)?;
         remember(&nodes, &values);
-        for ((t, old), new) in distinct.iter().zip(&nodes).zip(values) {
+        for ((t, old), new) in owners.iter().zip(&nodes).zip(values) {
             // another thread may have assigned to it meanwhile: then that stands
-            if t.uop().is_ok_and(|u| u == *old) {
-                t.set_uop(Ok(new));
-            }
+            t.swap_uop(old, new);
         }
         Ok(())
     }
-    /// Drop assignments that were not computed: it is its memory again, with whatever a run that failed left there.
+    /// The tensor that gets memory when this is realised: of a view the one it looks at, whole, since others see that too.
+    /// If no one else does, the view keeps what it sees for itself.
+    fn realized_through(&self) -> Tensor {
+        let Some(view) = self.as_view() else { return self.clone() };
+        if view.base.is_only_looked_at_by_one()
+            && let Ok(node) = view.node()
+        {
+            self.set_uop(Ok(node));
+            return self.clone();
+        }
+        view.base
+    }
+    /// Drop assignments that were not computed: it is its memory again, as it was before them. What a run that failed has
+    /// begun to store to stays failed.
     pub fn drop_assignments(&self) {
-        if let Ok(x) = self.uop()
+        let owner = self.owner();
+        if let Ok(x) = owner.uop()
             && is_memory(&x)
         {
-            self.set_uop(Ok(frit_engine::assign::strip_stores(&x)));
+            owner.set_uop(Ok(frit_engine::assign::strip_stores(&x)));
         }
     }
     /// The bytes of all elements in row-major order. Computes; never cuts history.
@@ -232,7 +262,7 @@ impl Tensor {
             let op = matches!(n.op, Op::ReduceAxis | Op::ScanAxis | Op::Scatter | Op::After | Op::Copy);
             op && n.realized().is_none()
         };
-        self.uop().is_ok_and(|x| !x.any(costly))
+        self.peek().is_ok_and(|x| !x.any(costly))
     }
     /// All elements in row-major order, as values of any type.
     pub(crate) fn to_scalars(&self) -> Result<Vec<Scalar>> {

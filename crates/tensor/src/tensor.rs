@@ -2,11 +2,13 @@
 
 use crate::error::{Error, Result, call, fail};
 use crate::shape::{self, Shape, show_all};
+use crate::view::View;
+use crate::watch;
 use frit_uop::promote;
 use frit_uop::{DType, Op, UOp};
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
 /// An array that is only a description until someone needs the numbers.
 ///
@@ -31,11 +33,31 @@ impl WeakTensor {
 }
 
 pub(crate) struct Inner {
-    node: RwLock<Result<UOp>>,
-    /// The tensor this is a view of: assigning to the view updates it.
-    base: Option<Weak<Inner>>,
+    value: RwLock<Value>,
+    /// Held by whoever makes the next version of the value from this one.
+    turn: Mutex<()>,
+    /// How often the value was swapped.
+    changes: AtomicU64,
+    /// Whether memory that it is may be another tensor's: then it is a value, and not a place to store to.
+    shared: AtomicBool,
+    /// Tensors are numbered in the order they are made.
+    born: u64,
     requires_grad: AtomicBool,
     grad: Mutex<Option<Tensor>>,
+}
+
+enum Value {
+    /// A node, or the error of a failed tensor.
+    Own(Result<UOp>),
+    /// Another tensor's value, seen another way.
+    View(View),
+}
+
+static BORN: AtomicU64 = AtomicU64::new(0);
+
+/// Tensors with smaller numbers are there already.
+pub(crate) fn next_born() -> u64 {
+    BORN.load(Ordering::Relaxed)
 }
 
 /// Every tensor ever marked with `requires_grad` that still lives.
@@ -49,10 +71,13 @@ pub(crate) fn marked() -> Vec<Tensor> {
 }
 
 impl Tensor {
-    pub(crate) fn wrap(node: Result<UOp>, base: Option<Weak<Inner>>) -> Tensor {
+    fn wrap(value: Value) -> Tensor {
         Tensor(Arc::new(Inner {
-            node: RwLock::new(node),
-            base,
+            value: RwLock::new(value),
+            turn: Mutex::new(()),
+            changes: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
+            born: BORN.fetch_add(1, Ordering::Relaxed),
             requires_grad: AtomicBool::new(false),
             grad: Mutex::new(None),
         }))
@@ -62,24 +87,110 @@ impl Tensor {
     pub fn from_uop(node: UOp) -> Tensor {
         let _c = call("from_uop");
         let ok = node.try_shape().is_some() && !matches!(node.dtype, DType::Void | DType::Index);
-        Tensor::wrap(
-            if ok { Ok(node) } else { fail!("from_uop", "a {} node is not a tensor value", node.op.name()) },
-            None,
-        )
+        Tensor::of(if ok {
+            Ok(node)
+        } else {
+            fail!("from_uop", "a {} node is not a tensor value", node.op.name())
+        })
     }
     /// A failed tensor.
     pub fn failed(e: Error) -> Tensor {
-        Tensor::wrap(Err(e), None)
+        Tensor::of(Err(e))
     }
     pub(crate) fn of(node: Result<UOp>) -> Tensor {
-        Tensor::wrap(node, None)
+        Tensor::wrap(Value::Own(node))
     }
-    /// The graph node, or the error of a failed tensor.
+    /// A tensor that a constructor makes: told apart from others with equal values, so that each has its own gradient.
+    pub(crate) fn leaf(node: Result<UOp>) -> Tensor {
+        Tensor::of(node.map(|n| if n.dtype.is_float() { n.leaf() } else { n }))
+    }
+    /// The graph node, or the error of a failed tensor. Of a view: the node of what it looks at, as it is now.
     pub fn uop(&self) -> Result<UOp> {
-        self.0.node.read().unwrap_or_else(|e| e.into_inner()).clone()
+        if let Some(view) = self.as_view() {
+            return view.node();
+        }
+        let node = self.peek();
+        watch::read(self);
+        node
+    }
+    /// The same for someone who only looks around: a Jit that records takes no notice.
+    pub fn peek(&self) -> Result<UOp> {
+        let node = match &*self.0.value.read().unwrap_or_else(|e| e.into_inner()) {
+            Value::Own(node) => node.clone()?,
+            Value::View(view) => return view.node(),
+        };
+        // what a replay stored to in place is this tensor's, in its latest version
+        let Some(new) = crate::realize::refreshed(&node) else { return Ok(node) };
+        let mut value = self.0.value.write().unwrap_or_else(|e| e.into_inner());
+        if matches!(&*value, Value::Own(Ok(n)) if *n == node) {
+            *value = Value::Own(Ok(new.clone()));
+        }
+        Ok(new)
     }
     pub(crate) fn set_uop(&self, node: Result<UOp>) {
-        *self.0.node.write().unwrap_or_else(|e| e.into_inner()) = node;
+        let old = std::mem::replace(
+            &mut *self.0.value.write().unwrap_or_else(|e| e.into_inner()),
+            Value::Own(node),
+        );
+        self.0.changes.fetch_add(1, Ordering::Release);
+        // dropped without the lock: a base may go with it
+        drop(old);
+    }
+    /// Put a node in the place of another, unless someone else was faster.
+    pub(crate) fn swap_uop(&self, old: &UOp, new: UOp) {
+        let mut value = self.0.value.write().unwrap_or_else(|e| e.into_inner());
+        if new != *old && matches!(&*value, Value::Own(Ok(n)) if n == old) {
+            self.0.shared.store(false, Ordering::Relaxed);
+            let old = std::mem::replace(&mut *value, Value::Own(Ok(new)));
+            self.0.changes.fetch_add(1, Ordering::Release);
+            drop(value);
+            drop(old);
+        }
+    }
+    /// Let an assignment that was computed meanwhile be the memory it went to.
+    pub(crate) fn settle(&self) {
+        if let Ok(node) = self.peek()
+            && let Some(memory) = crate::realize::settled(&node)
+        {
+            self.swap_uop(&node, memory);
+        }
+    }
+    /// Be a view from now on.
+    pub(crate) fn set_view(&self, view: View) {
+        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = Value::View(view);
+        self.0.changes.fetch_add(1, Ordering::Release);
+    }
+    /// How often the value was swapped: what was found out about it holds while this is the same.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
+    }
+    /// A number that identifies the handle while it lives.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+    /// Its number in the order tensors were made.
+    pub(crate) fn born(&self) -> u64 {
+        self.0.born
+    }
+    /// As what it looks at another tensor; `None` for a tensor with a value of its own.
+    pub(crate) fn as_view(&self) -> Option<View> {
+        match &*self.0.value.read().unwrap_or_else(|e| e.into_inner()) {
+            Value::View(view) => Some(view.clone()),
+            Value::Own(_) => None,
+        }
+    }
+    /// The tensor whose value it is or looks at.
+    pub(crate) fn owner(&self) -> Tensor {
+        self.as_view().map_or_else(|| self.clone(), |v| v.base)
+    }
+    /// Keep others from making a new version of the value meanwhile. Of an owner.
+    pub(crate) fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.0.turn.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// Whether no one but one view holds this tensor.
+    pub(crate) fn is_only_looked_at_by_one(&self) -> bool {
+        // the view's own handle and the one we were asked through
+        Arc::strong_count(&self.0) <= 2
     }
     /// Whether both are the same handle: what changes one changes the other.
     pub fn is_same(&self, o: &Tensor) -> bool {
@@ -90,22 +201,37 @@ impl Tensor {
         WeakTensor(Arc::downgrade(&self.0))
     }
     /// Let this handle mean another value from now on, on whatever device that is, without storing anything: for
-    /// loading and moving. Tensors made from it before keep what they were made from.
+    /// loading and moving. What was computed from it before keeps what it was computed from; views of it follow.
     pub fn replace(&self, value: &Tensor) {
         self.set_uop(value.uop());
-    }
-    /// The tensor this is a view of, while someone holds it.
-    pub(crate) fn base(&self) -> Option<Tensor> {
-        self.0.base.as_ref().and_then(|b| b.upgrade()).map(Tensor)
+        self.0.shared.store(true, Ordering::Relaxed);
     }
     /// A new tensor made of this one's node.
     pub(crate) fn map(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
-        Tensor::of(self.uop().and_then(|x| f(&x)))
+        Tensor::computed(self.uop().and_then(|x| f(&x)))
     }
-    /// A view: a new tensor made by movement only, which writes through to this one.
+    /// A value that was computed of others: if it is memory, it is theirs.
+    pub(crate) fn computed(node: Result<UOp>) -> Tensor {
+        let t = Tensor::of(node);
+        t.0.shared.store(true, Ordering::Relaxed);
+        t
+    }
+    /// Whether it is memory of its own, seen through movement that maps places one to one, so that it can be stored to.
+    pub(crate) fn is_place(&self, node: &UOp) -> bool {
+        // what no one else sees any more is its own by now; we look at it, too
+        is_memory(node) && (!self.0.shared.load(Ordering::Relaxed) || is_sole(node))
+    }
+    /// The tensor that a view of this base is.
+    pub(crate) fn of_view(view: View) -> Tensor {
+        Tensor::wrap(Value::View(view))
+    }
+    /// A view: what `f` makes of this by movement, whatever this comes to be; it writes through.
     pub(crate) fn seen(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
-        let base = self.0.base.clone().unwrap_or_else(|| Arc::downgrade(&self.0));
-        Tensor::wrap(self.uop().and_then(|x| f(&x)), Some(base))
+        match View::of(self, f) {
+            Ok(Ok(view)) => Tensor::wrap(Value::View(view)),
+            Ok(Err(value)) => Tensor::computed(Ok(value)),
+            Err(e) => Tensor::failed(e),
+        }
     }
     /// The error of a failed tensor, early.
     ///
@@ -144,8 +270,7 @@ impl Tensor {
             None => crate::realize::default_device(),
         }
     }
-    /// Mark it (or not) as something `backward` computes gradients for; gives the same tensor back. A tensor made of
-    /// constants only gets memory of its own, so that it is told apart from equal constants.
+    /// Mark it (or not) as something `backward` computes gradients for; gives the same tensor back.
     #[track_caller]
     pub fn requires_grad(&self, on: bool) -> Tensor {
         let _c = call("requires_grad");
@@ -158,8 +283,9 @@ impl Tensor {
                     "requires_grad",
                     "{dtype} values have no gradients; cast to a float type"
                 ));
-            } else if !u.any(|n| n.op == Op::Buffer) {
-                self.set_uop(crate::realize::own_memory(&u));
+            } else if self.as_view().is_none() && !is_memory(&u) && u.op != Op::Leaf {
+                // equal values that are computed are one node, and this must be told apart from them
+                self.set_uop(Ok(u.leaf()));
             }
         }
         if on && !self.0.requires_grad.swap(true, Ordering::Relaxed) {
@@ -185,11 +311,11 @@ impl Tensor {
     pub fn set_grad(&self, g: Option<Tensor>) {
         *self.0.grad.lock().unwrap_or_else(|e| e.into_inner()) = g;
     }
-    /// The same value, opaque to gradients.
+    /// The same value, opaque to gradients: a view, so what is written to it is written here.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
         let _c = call("detach");
-        self.map(|x| Ok(x.detach()))
+        self.seen(|x| Ok(x.detach()))
     }
     /// The same value, materialised in row-major order where it is computed.
     #[track_caller]
@@ -201,10 +327,15 @@ impl Tensor {
     #[track_caller]
     pub fn to(&self, device: &str) -> Tensor {
         let _c = call("to");
-        self.map(|x| {
-            let device = crate::realize::check_device(device)?;
-            Ok(if x.device().as_deref() == Some(&*device) { x.clone() } else { x.copy_to(&device) })
-        })
+        let (x, device) = match (self.uop(), crate::realize::check_device(device)) {
+            (Ok(x), Ok(device)) => (x, device),
+            (Err(e), _) | (_, Err(e)) => return Tensor::failed(e),
+        };
+        if x.device().as_deref() == Some(&*device) {
+            self.clone()
+        } else {
+            Tensor::of(Ok(x.copy_to(&device)))
+        }
     }
     /// Converted to another type. Float to int truncates and saturates; NaN gives 0.
     #[track_caller]
@@ -319,6 +450,17 @@ pub(crate) fn number(v: f64, dtype: DType) -> UOp {
 /// Every element `v`.
 pub(crate) fn filled(dims: &[UOp], v: UOp) -> UOp {
     expand_to(&v, dims)
+}
+
+/// Whether no one but its tensor, and we while we look, sees this version of a value in memory.
+pub(crate) fn is_sole(view: &UOp) -> bool {
+    let (mut n, mut handles, mut depth) = (view, view.ref_count(), 1);
+    while n.op != Op::Buffer && !n.src.is_empty() {
+        n = &n.src[0];
+        handles += n.ref_count();
+        depth += 1;
+    }
+    handles <= depth + 1
 }
 
 /// Is it memory seen through movement that maps places one to one, so that it can be stored to?

@@ -485,7 +485,7 @@ impl PyTensor {
                 shape.0
             )));
         };
-        made.build(|| Tensor::from_blob(d, &frit::Blob::new(Address(ptr, len)), shape.0))
+        made.build(|| Tensor::from_blob(d, &frit::Blob::volatile(Address(ptr, len)), shape.0))
     }
     /// The array itself, shared without a copy: what others write to it later shows through.
     #[staticmethod]

@@ -5,22 +5,26 @@ use super::{PyTensor, out, outs};
 use crate::convert::{Arg, TensorArg, tensors};
 use crate::error::{checked, compute, raised};
 use crate::live;
-use frit::{Operand, Tensor};
+use frit::{DType, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// A new version of a tensor; the place keeps its old one where that fails.
-pub fn assign(place: &Tensor, value: Operand) -> PyResult<()> {
-    let before = place.cast(place.dtype());
-    let assigned = place.assign(value);
-    if let Err(e) = assigned.check() {
-        place.replace(&before);
-        return Err(raised(e));
-    }
-    Ok(())
+/// A new version of a tensor, made of the one it has; it keeps its old one where that fails. As torch has it, an in-place
+/// operator never turns floats into integers, or numbers into bools.
+pub fn update(place: &Tensor, f: impl FnOnce(Tensor) -> Tensor) -> PyResult<()> {
+    let kind = |d: DType| (d != DType::Bool) as u8 + d.is_float() as u8;
+    let to = place.dtype();
+    let fitting = |made: Tensor| match made.dtype() {
+        d if made.check().is_err() || kind(d) <= kind(to) => made,
+        d => Tensor::failed(frit::Error::new(
+            "update",
+            format!("{d} values do not go into a {to} tensor; cast them"),
+        )),
+    };
+    place.try_update(|x| fitting(f(x))).map_err(raised)
 }
 
 impl PyTensor {
@@ -37,15 +41,16 @@ impl PyTensor {
     /// The tensors that get a gradient from this one: those marked, if it depends on any; else all floats that Python
     /// holds and did not exclude.
     fn targets(&self) -> PyResult<Vec<Tensor>> {
-        let root = self.0.uop().map_err(raised)?;
-        let below = root.toposort();
+        let below = self.0.lineage().map_err(raised)?;
         // a tensor that was computed since is found by where its value is
         let values = below.iter().filter_map(|n| n.realized());
         let inside: HashSet<usize> = below.iter().chain(values).map(|n| n.address()).collect();
         let mut found: Vec<Tensor> = vec![];
         let live = live::all();
+        let marked: Vec<Tensor> = live.iter().filter(|t| t.is_requires_grad()).cloned().collect();
+        self.0.check_lineage(&marked).map_err(raised)?;
         for t in live.iter().cloned() {
-            let seen = t.uop().is_ok_and(|n| n.dtype.is_float() && inside.contains(&n.address()));
+            let seen = t.peek().is_ok_and(|n| n.dtype.is_float() && inside.contains(&n.address()));
             if seen && !found.iter().any(|f| f.is_same(&t)) {
                 found.push(t);
             }
@@ -161,32 +166,22 @@ impl PyTensor {
     }
     /// Gives this tensor a new value, lazily; what was made from it before keeps the old one. Gives it back.
     fn assign<'py>(slf: Bound<'py, Self>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        let value = of_value(x)?;
-        let place = &slf.get().0;
-        if let Operand::Tensor(v) = &value
-            && v.dtype() != place.dtype()
-        {
-            let text = format!("assign: {} into {}; cast it", v.dtype(), place.dtype());
-            return Err(PyRuntimeError::new_err(text));
-        }
-        assign(place, value)?;
+        slf.get().0.try_assign(of_value(x)?).map_err(raised)?;
         Ok(slf)
     }
     /// Gives this tensor the values of another, as torch has it: of another type they are converted.
     fn copy_<'py>(slf: Bound<'py, Self>, src: TensorArg) -> PyResult<Bound<'py, Self>> {
-        let place = &slf.get().0;
-        assign(place, src.0.cast(place.dtype()).into())?;
+        slf.get().0.try_assign(src.0).map_err(raised)?;
         Ok(slf)
     }
     /// Gives every element of this tensor one value.
     fn fill_<'py>(slf: Bound<'py, Self>, value: Arg) -> PyResult<Bound<'py, Self>> {
-        let place = &slf.get().0;
-        assign(place, Tensor::full_dtype((), value.0, place.dtype()).into())?;
+        slf.get().0.try_assign(value.0).map_err(raised)?;
         Ok(slf)
     }
     /// Gives every element of this tensor the value 0.
     fn zero_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        assign(&slf.get().0, slf.get().0.zeros_like().into())?;
+        slf.get().0.try_assign(0).map_err(raised)?;
         Ok(slf)
     }
     /// The same value, opaque to gradients.
@@ -205,16 +200,8 @@ impl PyTensor {
     }
     fn __setitem__(&self, py: Python<'_>, idx: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let indices = super::index::indices(py, idx)?;
-        // `x[i] += y` calls this with what the in-place operator has assigned to already
         let value = of_value(value)?;
-        let place = &self.0;
-        let before = place.cast(place.dtype());
-        let set = compute(py, || Ok(place.set(indices, value)))?;
-        if let Err(e) = set.check() {
-            place.replace(&before);
-            return Err(raised(e));
-        }
-        Ok(())
+        compute(py, || self.0.try_set(indices, value))
     }
     fn __delitem__(&self, idx: &Bound<'_, PyAny>) -> PyResult<()> {
         let _ = idx;

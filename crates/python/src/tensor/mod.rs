@@ -11,6 +11,7 @@ mod movement;
 mod neural;
 mod operators;
 mod random;
+pub use random::is_training;
 mod reduce;
 mod spectral;
 mod windows;

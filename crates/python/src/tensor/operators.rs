@@ -5,7 +5,6 @@
 
 use super::{PyTensor, grad, out};
 use crate::convert::Arg;
-use crate::error::checked;
 use frit::Operand;
 use pyo3::prelude::*;
 
@@ -23,8 +22,10 @@ macro_rules! operators {
                 out($f)
             }
             fn $in_place(&self, o: Arg) -> PyResult<()> {
-                let ($a, $b) = (&self.0, o.0);
-                grad::assign(&self.0, checked($f)?.into())
+                grad::update(&self.0, |x| {
+                    let ($a, $b) = (&x, o.0);
+                    $f
+                })
             }
         )*}
     };
@@ -56,7 +57,7 @@ impl PyTensor {
     }
     fn __ipow__(&self, o: Arg, modulo: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let _ = modulo;
-        grad::assign(&self.0, checked(self.0.pow(o.0))?.into())
+        grad::update(&self.0, |x| x.pow(o.0))
     }
     fn __neg__(&self) -> PyResult<PyTensor> {
         out(self.0.negate())
