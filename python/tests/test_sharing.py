@@ -261,3 +261,56 @@ def test_small_floats_of_ml_dtypes(name):
     assert np.asarray(t, dtype=kind).dtype == kind and (np.asarray(t, dtype=kind) == a).all()
     assert Tensor(a[0, 0]).item() == 1.5 and Tensor.from_numpy(a).tolist() == t.tolist()
     assert np.frombuffer(t.tobytes(), dtype=kind).tolist() == a.ravel().tolist()
+
+
+def test_children_compute_whatever_threads_of_their_parent_do():
+    program = """
+import os, threading, time
+from frit import Tensor
+stop = False
+shared = Tensor([1.0, 2.0]).realize()
+def work(k):
+    mine, n = Tensor([1.0, 2.0]).realize(), 0
+    while not stop:
+        n += 1
+        mine.assign(mine + 1).realize()
+        (shared + Tensor.rand(2) + Tensor.arange(n % 50 + 2).sum()).realize()
+threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+for t in threads: t.start()
+bad, begin = [], time.time()
+for i in range(120):
+    pid = os.fork()
+    if pid == 0:
+        x = Tensor([i]).realize()
+        x += 1
+        os._exit(7 if (Tensor.arange(i + 1).sum() + x + shared.sum()).item() == i * (i + 1) // 2 + i + 4 else 1)
+    while (got := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.time() - begin > 90: os.kill(pid, 9)
+        time.sleep(0.001)
+    if os.waitstatus_to_exitcode(got[1]) != 7: bad.append((i, got))
+stop = True
+for t in threads: t.join()
+print(bad)
+"""
+    r = run(program)
+    assert r.stdout.strip() == "[]", r
+
+
+def test_workers_draw_different_numbers():
+    program = """
+import multiprocessing
+from frit import Tensor
+def draw(_): return Tensor.rand(4).tolist()
+def seeded(_):
+    Tensor.manual_seed(3)
+    return Tensor.rand(4).tolist()
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    Tensor.manual_seed(3)
+    want = seeded(0)
+    with context.Pool(3, maxtasksperchild=1) as pool:
+        drawn, same = pool.map(draw, range(6), chunksize=1), pool.map(seeded, range(3), chunksize=1)
+    print(len({tuple(d) for d in drawn + [want]}), same == [want] * 3)
+"""
+    r = run(program)
+    assert r.stdout.strip() == "7 True", r

@@ -1,8 +1,8 @@
 //! Long work asks now and then whether it should end: a person at the keyboard may have had enough.
 
 use crate::Error;
+use frit_abi::sync::OnceLock;
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 static ASK: OnceLock<fn() -> bool> = OnceLock::new();

@@ -31,5 +31,6 @@ pub mod stats;
 pub use buffer::{from_blob, from_bytes, read, write};
 pub use devices::{default_device, scope};
 pub use error::Error;
+pub use frit_abi::{fork, sync};
 pub use frit_runtime::Blob;
 pub use realize::realize;

@@ -2,6 +2,7 @@
 
 use crate::normalise::{Bindings, eval_index};
 use crate::{Error, config, search, stats};
+use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
 use frit_abi::target::Isa;
 use frit_abi::{Kernel, LaunchDims, Target};
 use frit_codegen::{Opt, Opts};
@@ -13,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::hash::Hash;
 use std::io::IsTerminal;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A schedule with its kernels loaded.
@@ -125,7 +126,7 @@ pub(crate) type Cache<V> = LazyLock<Mutex<Bounded<Key, Arc<V>>>>;
 static PLANS: Cache<Plan> = LazyLock::new(|| Mutex::new(Bounded::new(1024)));
 static KERNELS: Cache<Compiled> = LazyLock::new(|| Mutex::new(Bounded::new(8192)));
 
-pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 

@@ -65,6 +65,10 @@ pub trait Device: Send + Sync {
     fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Loaded>, Error>> {
         kernels.iter().map(|k| self.load(k)).collect()
     }
+    /// Whether it can be used in a process that was forked from the one that opened it.
+    fn survives_fork(&self) -> bool {
+        true
+    }
     /// Wait for every launch; a data-dependent miss that was not reported yet is [`Error::Index`].
     fn synchronize(&self) -> Result<(), Error>;
 }

@@ -3,11 +3,12 @@
 use crate::creation::Element;
 use crate::error::{Error, Kind, Result, call, fail, here};
 use crate::tensor::{Tensor, is_memory};
+use frit_abi::sync::Mutex;
 use frit_uop::promote;
 use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 pub use frit_engine::Blob;
 pub use frit_engine::buffer::Lent;

@@ -2,11 +2,12 @@
 
 use crate::error::{Error, Result, call, fail};
 use crate::shape::{self, Shape, show_all};
+use frit_abi::sync::{Mutex, RwLock};
 use frit_uop::promote;
 use frit_uop::{DType, Op, UOp};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// An array that is only a description until someone needs the numbers.
 ///

@@ -9,6 +9,7 @@ use crate::infer;
 use crate::op::{Op, OpSet};
 use crate::place::{Held, Place, Unheld};
 use frit_abi::DType;
+use frit_abi::sync::{Mutex, MutexGuard, OnceLock};
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -16,7 +17,6 @@ use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
@@ -57,11 +57,10 @@ type Table = HashTable<(u64, &'static Place)>;
 #[repr(align(128))]
 struct Shard(Mutex<Table>);
 
-static TABLE: LazyLock<[Shard; SHARDS]> =
-    LazyLock::new(|| std::array::from_fn(|_| Shard(Mutex::new(HashTable::new()))));
+static TABLE: [Shard; SHARDS] = [const { Shard(Mutex::new(HashTable::new())) }; SHARDS];
 
 #[inline]
-fn shard(hash: u64) -> std::sync::MutexGuard<'static, Table> {
+fn shard(hash: u64) -> MutexGuard<'static, Table> {
     // bits that the table itself uses neither for the place nor for the tag: within a shard those must still vary.
     // A panic while the lock is held cannot leave the table half-changed: probes and inserts are single steps
     TABLE[(hash >> 40) as usize % SHARDS].0.lock().unwrap_or_else(|e| e.into_inner())

@@ -5,10 +5,10 @@
 //! or none, and looks whether it is the one he meant.
 
 use crate::node::{self, Node};
+use frit_abi::sync::{Mutex, MutexGuard};
 use std::cell::{RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard};
 
 /// Room for a node. On cache lines of its own, the first of which has all that a search compares.
 #[repr(C, align(64))]
