@@ -9,14 +9,16 @@
 //! fork      take the turns;  a fork is under way;  wait until all other depths are 0;  fork;  no fork is under way
 //! ```
 //!
-//! Both write before they read, in one order for all, so at least one of them sees the other. A section inside a section
+//! Both write before they read, so at least one of them sees the other. A section is begun far more often than a process is
+//! forked, so where the system can make every thread's writes seen (`membarrier`), the fork asks for that, and beginning a
+//! section takes no fence. A section inside a section
 //! goes on, so there is no order of locks to keep; what a section must not do is wait for another thread. Work that does is
 //! done in [`Turns`], which a fork takes like anyone else, first.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::ptr::{self, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -38,8 +40,12 @@ impl Slot {
 static STRAYS: Slot = Slot::new();
 /// All other slots: a list that only grows.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(null_mut());
-/// Whether a fork is under way.
-static FORKING: AtomicBool = AtomicBool::new(false);
+/// What a thread that begins a section must know: [`FENCED`], [`FORKING`].
+static STATE: AtomicUsize = AtomicUsize::new(FENCED);
+/// The system has no [`membarrier`], or was not asked yet.
+const FENCED: usize = 1;
+/// A fork is under way.
+const FORKING: usize = 2;
 /// How many forks lie between the process that asked first and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// How many forks this process and those it comes from have made.
@@ -126,12 +132,20 @@ pub struct Section {
 #[inline]
 pub fn section() -> Section {
     let slot = slot();
+    if ptr::eq(slot, &STRAYS) {
+        slot.depth.fetch_add(1, Ordering::SeqCst);
+        look(slot);
+        return Section { slot, here: PhantomData };
+    }
+    // no other thread writes to this slot
     let depth = slot.depth.load(Ordering::Relaxed);
-    if depth > 0 && !ptr::eq(slot, &STRAYS) {
-        // this thread is inside already, and no other one writes to its slot
-        slot.depth.store(depth + 1, Ordering::Relaxed);
-    } else if slot.depth.fetch_add(1, Ordering::SeqCst) == 0 && FORKING.load(Ordering::SeqCst) {
-        wait_outside(slot);
+    slot.depth.store(depth + 1, Ordering::Relaxed);
+    if depth == 0 {
+        // the compiler must keep the order; that the machine does is seen to by the fork, or below
+        compiler_fence(Ordering::SeqCst);
+        if STATE.load(Ordering::Relaxed) != 0 {
+            look(slot);
+        }
     }
     Section { slot, here: PhantomData }
 }
@@ -146,15 +160,19 @@ impl Drop for Section {
     }
 }
 
+fn is_forking() -> bool {
+    STATE.load(Ordering::SeqCst) & FORKING != 0
+}
+
+/// Wait outside while a fork is under way.
 #[cold]
-fn wait_outside(slot: &Slot) {
-    if FORKS_HERE.get() {
-        return;
-    }
-    while FORKING.load(Ordering::SeqCst) {
+fn look(slot: &Slot) {
+    fence(Ordering::SeqCst);
+    while is_forking() && !FORKS_HERE.get() {
         slot.depth.fetch_sub(1, Ordering::SeqCst);
-        wait(|| FORKING.load(Ordering::SeqCst));
+        wait(is_forking);
         slot.depth.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -270,18 +288,25 @@ pub fn keep_out(within: Duration) -> bool {
         let late = || Instant::now() > end;
         let mut mine = false;
         wait(|| {
-            mine = !FORKING.swap(true, Ordering::SeqCst);
+            mine = STATE.fetch_or(FORKING, Ordering::SeqCst) & FORKING == 0;
             !mine && !late()
         });
         if !mine {
             return false;
+        }
+        fence(Ordering::SeqCst);
+        if STATE.load(Ordering::SeqCst) & FENCED == 0 && !membarrier(BARRIER) {
+            // cannot be, since it was agreed on; what a thread wrote is seen after a moment all the same
+            std::thread::sleep(Duration::from_millis(1));
         }
         let mut others = slots().filter(|s| !ptr::eq(*s, me));
         h.is_alone = others.all(|slot| {
             wait(|| slot.depth.load(Ordering::SeqCst) > 0 && !late());
             slot.depth.load(Ordering::SeqCst) == 0
         });
-        FORKING.store(h.is_alone, Ordering::SeqCst);
+        if !h.is_alone {
+            STATE.fetch_and(!FORKING, Ordering::SeqCst);
+        }
         h.is_alone
     });
     kept.unwrap_or(true)
@@ -297,7 +322,7 @@ pub fn release() {
         }
         FORKS_HERE.set(false);
         if std::mem::take(&mut h.is_alone) {
-            FORKING.store(false, Ordering::SeqCst);
+            STATE.fetch_and(!FORKING, Ordering::SeqCst);
         }
         h.turns.clear();
     });
@@ -335,20 +360,48 @@ fn watch() {
             slot.taken.store(ptr::eq(slot, &STRAYS), Ordering::SeqCst);
         }
         if !HELD.try_with(|h| h.borrow().is_alone).unwrap_or(false) {
-            FORKING.store(false, Ordering::SeqCst);
+            STATE.fetch_and(!FORKING, Ordering::SeqCst);
         }
+        agree();
         release();
     }
     if !WATCHES.load(Ordering::Relaxed) && !WATCHES.swap(true, Ordering::AcqRel) {
         // SAFETY: the handlers are plain functions that live as long as the program. They take no lock but those that the
         // thread which forks holds itself, and the allocator works in all three.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        agree();
     }
 }
 
 /// There is no fork here.
 #[cfg(not(unix))]
 fn watch() {}
+
+/// Agree with the system that it makes all threads' writes seen when asked to, if it can: no section needs a fence then.
+#[cfg(unix)]
+fn agree() {
+    match membarrier(REGISTER) {
+        true => STATE.fetch_and(!FENCED, Ordering::SeqCst),
+        false => STATE.fetch_or(FENCED, Ordering::SeqCst),
+    };
+}
+
+const BARRIER: u32 = 1 << 3;
+#[cfg(unix)]
+const REGISTER: u32 = 1 << 4;
+
+/// Every thread of this process goes through a full barrier before this returns; or agree that it may be asked for.
+#[cfg(target_os = "linux")]
+fn membarrier(command: u32) -> bool {
+    // SAFETY: the call takes numbers, and changes no memory
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0u32, 0u32) == 0 }
+}
+
+/// There is no such call here.
+#[cfg(not(target_os = "linux"))]
+fn membarrier(_command: u32) -> bool {
+    false
+}
 
 #[cfg(test)]
 mod tests {
