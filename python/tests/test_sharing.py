@@ -207,6 +207,37 @@ except KeyboardInterrupt:
     assert r.stdout == "interrupted True\n", r
 
 
+@pytest.mark.parametrize("work", [
+    # one long kernel; a long one that is repeated; many short ones; kernels to compile
+    "(a @ a @ a @ a).sum().item()",
+    "f(a); f(a); [f(a) for _ in range(1000)]",
+    "[(small + i).realize() for i in range(10**7)]",
+    "[Tensor.realize(*[(Tensor.rand(i + j, 40) @ Tensor.rand(40, i)).softmax().cumsum(0) for j in range(400)]) for i in range(9, 99)]",
+])
+def test_ctrl_c_ends_what_is_computed_within_half_a_second(work, tmp_path):
+    program = f"""
+import _thread, signal, threading, time
+from frit import Tensor, TinyJit
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+a, small = Tensor.rand(6000, 6000).realize(), Tensor.rand(64).realize()
+f = TinyJit(lambda x: (x @ x).realize())
+pressed = []
+def press():
+    pressed.append(time.time())
+    _thread.interrupt_main()
+threading.Timer(1.0, press).start()
+try:
+    {work}
+    print("never")
+except KeyboardInterrupt:
+    took = time.time() - pressed[0]
+    print("interrupted", took < 0.5 or took)
+print((small * 0 + 2).sum().item())
+"""
+    r = run(program, FRIT_CACHE=str(tmp_path))
+    assert r.stdout == "interrupted True\n128.0\n", r
+
+
 def test_an_index_in_the_data_names_the_line():
     program = """
 from frit import Tensor

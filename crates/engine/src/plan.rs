@@ -1,7 +1,7 @@
 //! A plan: every kernel of a graph, loaded, in order, with where its arguments come from. Made once for a structure.
 
 use crate::normalise::{Bindings, eval_index};
-use crate::{Error, config, search, stats};
+use crate::{Error, config, interrupt, search, stats};
 use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
 use frit_abi::target::Isa;
 use frit_abi::{Kernel, LaunchDims, Target};
@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::hash::Hash;
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 /// A schedule with its kernels loaded.
@@ -219,7 +220,15 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     let render = renderer(device, dev.target());
     let choices = choices(&missing, device, dev.target())?;
     let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
-    let lowered = in_parallel(&jobs, |(ast, choice)| compile(ast, dev.target(), render, choice));
+    let is_cut = AtomicBool::new(false);
+    let lowered = in_parallel(&jobs, |(ast, choice)| {
+        // one thread is told that the work should end, all do
+        if is_cut.load(Relaxed) || interrupt::check().is_err() {
+            is_cut.store(true, Relaxed);
+            return Err(Error::Interrupted);
+        }
+        compile(ast, dev.target(), render, choice)
+    });
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
