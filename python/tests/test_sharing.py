@@ -207,6 +207,37 @@ except KeyboardInterrupt:
     assert r.stdout == "interrupted True\n", r
 
 
+@pytest.mark.parametrize("work", [
+    # one long kernel; a long one that is repeated; many short ones; kernels to compile
+    "(a @ a @ a @ a).sum().item()",
+    "f(a); f(a); [f(a) for _ in range(1000)]",
+    "[(small + i).realize() for i in range(10**7)]",
+    "[Tensor.realize(*[(Tensor.rand(i + j, 40) @ Tensor.rand(40, i)).softmax().cumsum(0) for j in range(400)]) for i in range(9, 99)]",
+])
+def test_ctrl_c_ends_what_is_computed_within_half_a_second(work, tmp_path):
+    program = f"""
+import _thread, signal, threading, time
+from frit import Tensor, TinyJit
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+a, small = Tensor.rand(6000, 6000).realize(), Tensor.rand(64).realize()
+f = TinyJit(lambda x: (x @ x).realize())
+pressed = []
+def press():
+    pressed.append(time.time())
+    _thread.interrupt_main()
+threading.Timer(1.0, press).start()
+try:
+    {work}
+    print("never")
+except KeyboardInterrupt:
+    took = time.time() - pressed[0]
+    print("interrupted", took < 0.5 or took)
+print((small * 0 + 2).sum().item())
+"""
+    r = run(program, FRIT_CACHE=str(tmp_path))
+    assert r.stdout == "interrupted True\n128.0\n", r
+
+
 def test_an_index_in_the_data_names_the_line():
     program = """
 from frit import Tensor
@@ -261,3 +292,56 @@ def test_small_floats_of_ml_dtypes(name):
     assert np.asarray(t, dtype=kind).dtype == kind and (np.asarray(t, dtype=kind) == a).all()
     assert Tensor(a[0, 0]).item() == 1.5 and Tensor.from_numpy(a).tolist() == t.tolist()
     assert np.frombuffer(t.tobytes(), dtype=kind).tolist() == a.ravel().tolist()
+
+
+def test_children_compute_whatever_threads_of_their_parent_do():
+    program = """
+import os, threading, time
+from frit import Tensor
+stop = False
+shared = Tensor([1.0, 2.0]).realize()
+def work(k):
+    mine, n = Tensor([1.0, 2.0]).realize(), 0
+    while not stop:
+        n += 1
+        mine.assign(mine + 1).realize()
+        (shared + Tensor.rand(2) + Tensor.arange(n % 50 + 2).sum()).realize()
+threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+for t in threads: t.start()
+bad, begin = [], time.time()
+for i in range(120):
+    pid = os.fork()
+    if pid == 0:
+        x = Tensor([i]).realize()
+        x += 1
+        os._exit(7 if (Tensor.arange(i + 1).sum() + x + shared.sum()).item() == i * (i + 1) // 2 + i + 4 else 1)
+    while (got := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.time() - begin > 90: os.kill(pid, 9)
+        time.sleep(0.001)
+    if os.waitstatus_to_exitcode(got[1]) != 7: bad.append((i, got))
+stop = True
+for t in threads: t.join()
+print(bad)
+"""
+    r = run(program)
+    assert r.stdout.strip() == "[]", r
+
+
+def test_workers_draw_different_numbers():
+    program = """
+import multiprocessing
+from frit import Tensor
+def draw(_): return Tensor.rand(4).tolist()
+def seeded(_):
+    Tensor.manual_seed(3)
+    return Tensor.rand(4).tolist()
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    Tensor.manual_seed(3)
+    want = seeded(0)
+    with context.Pool(3, maxtasksperchild=1) as pool:
+        drawn, same = pool.map(draw, range(6), chunksize=1), pool.map(seeded, range(3), chunksize=1)
+    print(len({tuple(d) for d in drawn + [want]}), same == [want] * 3)
+"""
+    r = run(program)
+    assert r.stdout.strip() == "7 True", r

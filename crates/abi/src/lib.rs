@@ -5,10 +5,12 @@ pub mod alu;
 pub mod bytecode;
 pub mod dtype;
 pub mod elementary;
+pub mod fork;
 pub mod kernel;
 pub mod matrix;
 pub mod scalar;
 pub mod small_float;
+pub mod sync;
 pub mod target;
 
 pub use alu::Alu;

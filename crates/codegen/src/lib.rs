@@ -37,9 +37,10 @@ pub use error::Error;
 pub use opt::{Layout, Opt, Plan};
 
 use frit_abi::Target;
+use frit_abi::sync::LazyLock;
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Linear, Op, UOp};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// How the opts of a kernel are found.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The environment variables this room reads. A value that means nothing is an error.
 
 use crate::Error;
-use std::sync::OnceLock;
+use frit_abi::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Every variable read here, with what it accepts and does: for help texts.

@@ -1,8 +1,9 @@
 //! Which device new tensors are made on.
 
 use crate::Error;
+use frit_abi::sync::RwLock;
 use std::cell::RefCell;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 thread_local! {
     static SCOPES: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };

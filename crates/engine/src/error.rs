@@ -46,6 +46,7 @@ impl From<frit_runtime::Error> for Error {
                 Some(s) => format!("{s}: an index in the data is out of range"),
                 None => "an index in the data is out of range".into(),
             }),
+            frit_runtime::Error::Interrupted => Error::Interrupted,
             e => Error::Runtime(e),
         }
     }

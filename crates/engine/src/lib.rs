@@ -8,7 +8,7 @@
 //! 4. [`run`]: allocate, launch, report. A loop is a run of its own, before what uses it: [`loops`].
 //!
 //! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
-//! [`search`] (opts found by trying), [`interrupt`] (long work that is asked to end), [`stats`] (counters), [`measure`] (compile times, for benchmarks).
+//! [`search`] (opts found by trying), [`stats`] (counters), [`measure`] (compile times, for benchmarks).
 
 pub mod assign;
 pub mod buffer;
@@ -16,7 +16,6 @@ pub mod capture;
 pub mod config;
 pub mod devices;
 pub mod error;
-pub mod interrupt;
 pub mod loops;
 pub mod measure;
 pub mod normalise;
@@ -31,5 +30,6 @@ pub mod stats;
 pub use buffer::{from_blob, from_bytes, read, write};
 pub use devices::{default_device, scope};
 pub use error::Error;
-pub use frit_runtime::Blob;
+pub use frit_abi::{fork, sync};
+pub use frit_runtime::{Blob, interrupt};
 pub use realize::realize;

@@ -16,11 +16,12 @@ use crate::realize::{check_tensors, most_elements, realize_on, seen_as};
 use crate::run::Ready;
 use crate::{Error, capture, config};
 use frit_abi::DType;
+use frit_abi::sync::{LazyLock, Mutex};
 use frit_runtime::Device;
 use frit_uop::graph::toposort_outside;
 use frit_uop::{Arg, Loop, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A loop's body, ready to run on any memory.

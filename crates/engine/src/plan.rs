@@ -1,7 +1,8 @@
 //! A plan: every kernel of a graph, loaded, in order, with where its arguments come from. Made once for a structure.
 
 use crate::normalise::{Bindings, eval_index};
-use crate::{Error, config, search, stats};
+use crate::{Error, config, interrupt, search, stats};
+use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
 use frit_abi::target::Isa;
 use frit_abi::{Kernel, LaunchDims, Param, Target};
 use frit_codegen::{Opt, Opts};
@@ -13,7 +14,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::hash::Hash;
 use std::io::IsTerminal;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 /// A schedule with its kernels loaded.
@@ -151,7 +153,7 @@ pub(crate) type Cache<V> = LazyLock<Mutex<Bounded<Key, Arc<V>>>>;
 static PLANS: Cache<Plan> = LazyLock::new(|| Mutex::new(Bounded::new(1024)));
 static KERNELS: Cache<Compiled> = LazyLock::new(|| Mutex::new(Bounded::new(8192)));
 
-pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -244,7 +246,15 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     let render = renderer(device, dev.target());
     let choices = choices(&missing, device, dev.target())?;
     let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
-    let lowered = in_parallel(&jobs, |(ast, choice)| compile(ast, dev.target(), render, choice));
+    let is_cut = AtomicBool::new(false);
+    let lowered = in_parallel(&jobs, |(ast, choice)| {
+        // one thread is told that the work should end, all do
+        if is_cut.load(Relaxed) || interrupt::check().is_err() {
+            is_cut.store(true, Relaxed);
+            return Err(Error::Interrupted);
+        }
+        compile(ast, dev.target(), render, choice)
+    });
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);

@@ -4,20 +4,21 @@ use crate::assign::{Root, base_of, make_in_place, strip_stores, version_of};
 use crate::buffer::{Buffer, contiguous_base, refreshed};
 use crate::normalise::normalise;
 use crate::{Error, config, loops, plan, run};
+use frit_abi::fork::{Turn, Turns};
 use frit_uop::graph::toposort;
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// An output's tensor and the caller's list.
 const HOLDERS_OF_AN_OUTPUT: usize = 2;
 
 /// Graphs with stores run one at a time: a version must not be stored twice.
-pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static STORES: Mutex<()> = Mutex::new(());
-    STORES.lock().unwrap_or_else(|e| e.into_inner())
+pub(crate) fn one_at_a_time() -> Turn {
+    static STORES: Turns = Turns::new();
+    STORES.take()
 }
 
 /// Compute the outputs together. Each comes back as a view of the memory that now holds its value; nodes remember it,

@@ -1,17 +1,28 @@
 //! Failures as Python raises them, at the call that is wrong.
 
+use frit::engine::fork;
 use frit::{Error, Kind, Tensor};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use std::cell::Cell;
+use std::sync::OnceLock;
+use std::thread::ThreadId;
 
 thread_local! {
     /// What Python wants to be raised by work that it interrupted.
     static INTERRUPT: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
+/// The thread that runs signal handlers, and in which process that was found out.
+static MAIN: OnceLock<(ThreadId, u64)> = OnceLock::new();
+
 /// Whether a signal handler of the program raised an exception, as Ctrl-C does: then long work ends.
 fn is_interrupted() -> bool {
+    // no other thread runs them, so none need wait for the interpreter's lock; in a child another one may be the main one
+    let known = MAIN.get().filter(|(_, process)| *process == fork::generation());
+    if known.is_some_and(|(main, _)| *main != std::thread::current().id()) {
+        return false;
+    }
     Python::attach(|py| py.check_signals().map_err(|e| INTERRUPT.set(Some(e))).is_err())
 }
 
@@ -65,7 +76,10 @@ pub fn compute<T: Send>(py: Python<'_>, f: impl FnOnce() -> frit::Result<T> + Se
 
 /// Let frit ask Python: where the program is, and whether long work should end.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    let _ = m;
+    let threading = m.py().import("threading")?;
+    if threading.call_method0("current_thread")?.is(threading.call_method0("main_thread")?) {
+        let _ = MAIN.set((std::thread::current().id(), fork::generation()));
+    }
     frit::engine::interrupt::ask(is_interrupted);
     frit::blame(line);
     Ok(())

@@ -1,7 +1,7 @@
 //! The tensors that Python holds, without keeping them: who may want a gradient, who still waits to be computed.
 
+use frit::engine::sync::Mutex;
 use frit::{Tensor, WeakTensor};
-use std::sync::Mutex;
 
 static LIVE: Mutex<Vec<WeakTensor>> = Mutex::new(Vec::new());
 

@@ -8,6 +8,7 @@
 
 use crate::Error;
 use crate::memory::{Block, Memory};
+use frit_abi::sync::OnceLock;
 use memmap2::Mmap;
 use std::any::Any;
 use std::fmt;
@@ -16,7 +17,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Read-only bytes, shared: clones and slices keep the owner alive.
 ///

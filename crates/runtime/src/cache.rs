@@ -8,12 +8,13 @@
 use crate::env::CacheSetting;
 use crate::sys;
 use frit_abi::kernel::ABI_VERSION;
+use frit_abi::sync::{Mutex, OnceLock};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Who made an entry, and whose entries are used: this version, by the convention its kernels follow.

@@ -3,10 +3,10 @@
 //! An empty value is the same as none.
 
 use crate::Error;
+use frit_abi::sync::OnceLock;
 use frit_abi::target::Isa;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 /// One variable, for `--help` and the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -67,6 +67,8 @@ pub enum Error {
         /// Which access of the kernel it was: the number that its renderer gave it.
         site: u32,
     },
+    /// The program asked long work to end.
+    Interrupted,
 }
 
 impl Error {
@@ -80,6 +82,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Device(message) => f.write_str(message),
+            Error::Interrupted => f.write_str("interrupted"),
             Error::Env { name, value, accepts } => {
                 write!(f, "{name}={value} is not valid: expected {accepts}")
             }

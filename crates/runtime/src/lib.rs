@@ -7,7 +7,7 @@
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing.
 //! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
 //! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
-//! - [`sys`]: what differs between operating systems.
+//! - [`interrupt`]: long work that is asked to end. [`sys`]: what differs between operating systems.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), frit_runtime::Error> {
@@ -24,6 +24,7 @@ pub mod cpu;
 pub mod env;
 pub mod error;
 pub mod interp;
+pub mod interrupt;
 pub mod memory;
 pub mod null;
 pub mod registry;
@@ -65,6 +66,10 @@ pub trait Device: Send + Sync {
     fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Loaded>, Error>> {
         kernels.iter().map(|k| self.load(k)).collect()
     }
+    /// Whether it can be used in a process that was forked from the one that opened it.
+    fn survives_fork(&self) -> bool {
+        true
+    }
     /// Wait for every launch; a data-dependent miss that was not reported yet is [`Error::Index`].
     fn synchronize(&self) -> Result<(), Error>;
 }
@@ -74,7 +79,7 @@ pub trait Loaded: Send + Sync {
     /// Run it: `bufs` and `vars` in the order of the kernel's parameters. Arguments are checked against them.
     ///
     /// On a device with a queue this returns before the kernel has run. The caller orders launches and copies that
-    /// touch the same memory.
+    /// touch the same memory. [`Error::Interrupted`] may come before anything has run, or midway.
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error>;
     /// Name of the kernel.
     fn name(&self) -> &str;

@@ -1,8 +1,9 @@
 //! Devices by name: `CPU`, `cpu:0`, `NULL`. Each is opened once per process, when first asked for.
 
-use crate::sys::ForkMutex;
 use crate::{Device, Error, cpu, interp, null};
-use std::sync::Arc;
+use frit_abi::fork;
+use frit_abi::sync::Mutex;
+use std::sync::{Arc, PoisonError};
 
 /// One kind of device: its name, what it is, and how to open the one with a given suffix.
 struct Kind {
@@ -30,8 +31,27 @@ const KINDS: &[Kind] = &[
     Kind { name: "NULL", about: "compiles, runs nothing", suffixes: &["0"], open: |_| null::open() },
 ];
 
-/// Kind, suffix, and the device they name.
-type Opened = (&'static str, &'static str, Arc<dyn Device>);
+/// A device that was opened.
+struct Opened {
+    kind: &'static str,
+    suffix: &'static str,
+    device: Arc<dyn Device>,
+    /// In which process: see [`fork::generation`].
+    generation: u64,
+}
+
+impl Opened {
+    fn device(&self) -> Result<Arc<dyn Device>, Error> {
+        if self.generation != fork::generation() && !self.device.survives_fork() {
+            let name = self.device.name();
+            return Err(Error::Device(format!(
+                "{name} was in use when this process was forked, and cannot be used in the child: \
+                 start the process anew (spawn) or use {name} only after the fork"
+            )));
+        }
+        Ok(self.device.clone())
+    }
+}
 
 /// A kind of device as `frit devices` shows it.
 pub struct DeviceInfo {
@@ -45,14 +65,15 @@ pub struct DeviceInfo {
 
 /// The device called `name`, in any case; the same one every time.
 pub fn device(name: &str) -> Result<Arc<dyn Device>, Error> {
-    static OPEN: ForkMutex<Vec<Opened>> = ForkMutex::new(Vec::new());
+    static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
     let (kind, suffix) = parse(name)?;
-    let mut open = OPEN.lock();
-    if let Some((.., device)) = open.iter().find(|(k, s, _)| (*k, *s) == (kind.name, suffix)) {
-        return Ok(device.clone());
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = open.iter().find(|o| (o.kind, o.suffix) == (kind.name, suffix)) {
+        return known.device();
     }
     let device = (kind.open)(suffix)?;
-    open.push((kind.name, suffix, device.clone()));
+    let generation = fork::generation();
+    open.push(Opened { kind: kind.name, suffix, device: device.clone(), generation });
     Ok(device)
 }
 
@@ -82,6 +103,40 @@ fn parse(name: &str) -> Result<(&'static Kind, &'static str), Error> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_device_that_does_not_survive_a_fork_is_an_error_in_the_child() {
+        struct Remote(Arc<dyn Device>);
+        impl Device for Remote {
+            fn name(&self) -> &str {
+                "REMOTE"
+            }
+            fn target(&self) -> &frit_abi::Target {
+                self.0.target()
+            }
+            fn alloc(&self, bytes: usize) -> Result<crate::Memory, Error> {
+                self.0.alloc(bytes)
+            }
+            fn memory_stats(&self) -> crate::MemoryStats {
+                self.0.memory_stats()
+            }
+            fn load(&self, kernel: &frit_abi::Kernel) -> Result<Arc<dyn crate::Loaded>, Error> {
+                self.0.load(kernel)
+            }
+            fn synchronize(&self) -> Result<(), Error> {
+                Ok(())
+            }
+            fn survives_fork(&self) -> bool {
+                false
+            }
+        }
+        let device: Arc<dyn Device> = Arc::new(Remote(device("NULL").unwrap()));
+        let mut opened = Opened { kind: "REMOTE", suffix: "0", device, generation: fork::generation() };
+        assert!(opened.device().is_ok());
+        // as in a child of the process that opened it
+        opened.generation = fork::generation().wrapping_sub(1);
+        let message = opened.device().err().unwrap().to_string();
+        assert!(message.contains("REMOTE") && message.contains("fork"), "{message}");
+    }
     #[test]
     fn names_are_parsed_in_any_case_and_unknown_ones_list_the_known() {
         for name in ["CPU", "cpu", "Cpu:0", " CPU "] {

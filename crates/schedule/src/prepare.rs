@@ -6,11 +6,11 @@
 use crate::error::Error;
 use crate::index;
 use crate::plan::Plan;
+use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, Scalar};
 use frit_uop::rewrite::rewrite;
 use frit_uop::rules::Matcher;
 use frit_uop::{Arg, Op, UOp, rules};
-use std::sync::LazyLock;
 
 rules! { MOVEMENT;
     Detach(x)                       => x;

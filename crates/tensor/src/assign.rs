@@ -16,10 +16,11 @@ use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled};
 use crate::view;
 use crate::watch::{self, Watched};
+use frit_abi::sync::Mutex;
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// Tensors that were assigned to; some may still be waiting to be computed.
 static PENDING: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());

@@ -56,6 +56,7 @@ pub mod shape;
 mod similarity;
 mod sort;
 pub mod tensor;
+mod turn;
 mod view;
 mod watch;
 

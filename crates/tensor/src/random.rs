@@ -4,6 +4,9 @@
 //! not. A draw takes the next elements of the stream, whatever its shape: `rand(3)` then `rand(2)` are the numbers of
 //! `rand(5)`. The place in the stream travels as a small buffer, not as a constant, so the second step of a training
 //! loop finds every kernel of the first.
+//!
+//! A forked process goes on with a stream of its own: its number is mixed into the seed, so that workers do not all draw
+//! the same. [`manual_seed`] in the child makes its numbers repeatable; the parent's stream does not notice.
 
 use crate::creation::sizes;
 use crate::error::{Error, Result, call, fail};
@@ -11,25 +14,45 @@ use crate::realize;
 use crate::shape::{self, Dims};
 use crate::tensor::{Tensor, expand_to, number};
 use crate::watch::{self, Watched};
+use frit_abi::fork;
+use frit_abi::sync::Mutex;
 use frit_uop::{Alu, DType, UOp};
 use std::cell::RefCell;
 use std::f64::consts as c;
-use std::sync::Mutex;
 
 struct Stream {
     seed: u64,
     next: u64,
+    /// The process it belongs to: see [`fork::generation`].
+    generation: u64,
 }
-static STREAM: Mutex<Stream> = Mutex::new(Stream { seed: 0, next: 0 });
+static STREAM: Mutex<Stream> = Mutex::new(Stream { seed: 0, next: 0, generation: 0 });
 
-/// Start the stream of random numbers again with this seed.
+/// Start the stream of random numbers again with this seed. In a forked process, which otherwise has a stream of its own
+/// that differs each time, too.
 pub fn manual_seed(seed: u64) {
-    *STREAM.lock().unwrap_or_else(|e| e.into_inner()) = Stream { seed, next: 0 };
+    let generation = fork::generation();
+    *STREAM.lock().unwrap_or_else(|e| e.into_inner()) = Stream { seed, next: 0, generation };
+}
+
+/// The seed of a child of the process with this seed: another one for each.
+fn seed_of_child(seed: u64) -> u64 {
+    // the number of a process may be used again, its parent's count of forks is not
+    [std::process::id() as u64, fork::count()].into_iter().fold(seed, |seed, n| {
+        let mixed = (seed ^ n).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    })
 }
 
 /// Take the next `count` elements of the stream: its seed and where they begin.
 pub(crate) fn reserve(count: u64) -> (u64, u64) {
     let mut s = STREAM.lock().unwrap_or_else(|e| e.into_inner());
+    let generation = fork::generation();
+    if s.generation != generation {
+        *s = Stream { seed: seed_of_child(s.seed), generation, ..*s };
+    }
     let at = s.next;
     s.next = s.next.wrapping_add(count);
     (s.seed, at)

@@ -3,11 +3,12 @@
 use crate::creation::Element;
 use crate::error::{Error, Kind, Result, call, fail, here};
 use crate::tensor::{Tensor, is_memory};
+use frit_abi::sync::Mutex;
 use frit_uop::promote;
 use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::panic::Location;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 pub use frit_engine::Blob;
 pub use frit_engine::buffer::{Lent, Versions};
@@ -136,8 +137,10 @@ fn remember(before: &[UOp], after: &[UOp]) {
     let at = here();
     let mut cuts = CUTS.lock().unwrap_or_else(|e| e.into_inner());
     let cuts = cuts.get_or_insert_default();
-    if cuts.len() >= cuts.capacity() {
+    // forget what is gone before these make the table grow, and not again until as many have come as there are
+    if cuts.len() + fresh.len() > cuts.capacity() {
         cuts.retain(|_, c| c.buffer.strong_count() > 0);
+        cuts.reserve(cuts.len() + fresh.len());
     }
     for (_, s) in fresh {
         cuts.insert(s.id(), Cut { buffer: Arc::downgrade(&s), at, from: from.clone() });

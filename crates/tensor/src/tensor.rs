@@ -2,13 +2,15 @@
 
 use crate::error::{Error, Result, call, fail};
 use crate::shape::{self, Shape, show_all};
+use crate::turn::{Taken, Turn};
 use crate::view::View;
 use crate::watch;
+use frit_abi::sync::{Mutex, RwLock};
 use frit_uop::promote;
 use frit_uop::{DType, Op, UOp};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// An array that is only a description until someone needs the numbers.
 ///
@@ -35,7 +37,7 @@ impl WeakTensor {
 pub(crate) struct Inner {
     value: RwLock<Value>,
     /// Held by whoever makes the next version of the value from this one.
-    turn: Mutex<()>,
+    turn: Turn,
     /// How often the value was swapped.
     changes: AtomicU64,
     /// Whether memory that it is may be another tensor's: then it is a value, and not a place to store to.
@@ -74,7 +76,7 @@ impl Tensor {
     fn wrap(value: Value) -> Tensor {
         Tensor(Arc::new(Inner {
             value: RwLock::new(value),
-            turn: Mutex::new(()),
+            turn: Turn::default(),
             changes: AtomicU64::new(0),
             shared: AtomicBool::new(false),
             born: BORN.fetch_add(1, Ordering::Relaxed),
@@ -184,8 +186,8 @@ impl Tensor {
         self.as_view().map_or_else(|| self.clone(), |v| v.base)
     }
     /// Keep others from making a new version of the value meanwhile. Of an owner.
-    pub(crate) fn take_turn(&self) -> MutexGuard<'_, ()> {
-        self.0.turn.lock().unwrap_or_else(|e| e.into_inner())
+    pub(crate) fn take_turn(&self) -> Taken<'_> {
+        self.0.turn.take()
     }
     /// Whether no one but one view holds this tensor.
     pub(crate) fn is_only_looked_at_by_one(&self) -> bool {

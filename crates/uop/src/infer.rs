@@ -4,9 +4,10 @@ use crate::arg::{Arg, Space};
 use crate::loops::Loop;
 use crate::node::{Shape, UOp};
 use crate::op::Op;
+use frit_abi::sync::RwLock;
 use frit_abi::{Alu, DType, Scalar};
 use smallvec::{SmallVec, smallvec};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// The shape of a node with these parts; `None` for effects and for parts that do not fit together.
 pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {

@@ -7,8 +7,9 @@
 use crate::arg::Arg;
 use crate::infer;
 use crate::op::{Op, OpSet};
-use crate::place::{Held, Place};
+use crate::place::{Held, Place, Unheld};
 use frit_abi::DType;
+use frit_abi::sync::{Mutex, MutexGuard, OnceLock};
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -16,7 +17,6 @@ use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
@@ -59,11 +59,10 @@ type Table = HashTable<(u64, &'static Place)>;
 #[repr(align(128))]
 struct Shard(Mutex<Table>);
 
-static TABLE: LazyLock<[Shard; SHARDS]> =
-    LazyLock::new(|| std::array::from_fn(|_| Shard(Mutex::new(HashTable::new()))));
+static TABLE: [Shard; SHARDS] = [const { Shard(Mutex::new(HashTable::new())) }; SHARDS];
 
 #[inline]
-fn shard(hash: u64) -> std::sync::MutexGuard<'static, Table> {
+fn shard(hash: u64) -> MutexGuard<'static, Table> {
     // bits that the table itself uses neither for the place nor for the tag: within a shard those must still vary.
     // A panic while the lock is held cannot leave the table half-changed: probes and inserts are single steps
     TABLE[(hash >> 40) as usize % SHARDS].0.lock().unwrap_or_else(|e| e.into_inner())
@@ -172,7 +171,7 @@ impl UOp {
         let bounds = infer::bounds(op, dtype, &src, &arg);
         let device = infer::device(&src, &arg);
         let volatile = src.iter().any(|s| s.volatile) || matches!(&arg, Arg::Buffer(b) if b.is_volatile());
-        let node = Held::put(Node {
+        let made = Unheld::put(Node {
             op,
             dtype,
             src,
@@ -187,16 +186,19 @@ impl UOp {
             hash,
             realized: OnceLock::new(),
         });
+        let node = made.node();
         let mut table = shard(hash);
-        let same = |n: &Node| is_same(n, node.op, node.dtype, &node.src, &node.arg);
-        if let Some(n) = find(&table, hash, same) {
-            drop(table); // before `node`, whose drop takes the lock
+        if let Some(n) = find(&table, hash, |n| is_same(n, node.op, node.dtype, &node.src, &node.arg)) {
+            drop(table); // before `made`, whose sources may leave the table with it
             return UOp(n);
         }
-        table.insert_unique(hash, (hash, node.place()), |e| e.0);
+        table.insert_unique(hash, (hash, made.place()), |e| e.0);
+        // Counted in the table only, and under its lock: a thread that remembers the place from an equal node of former
+        // times could otherwise have this one while another puts its twin in the table, and two equal nodes would live
+        let held = made.hold();
         drop(table);
         // not remembered: most nodes are never asked for again, and would displace those that are
-        UOp(node)
+        UOp(held)
     }
     /// A hash of the structure, the same in every process (buffers count by identity).
     pub fn structural_hash(&self) -> u64 {
@@ -242,7 +244,7 @@ pub fn live_nodes() -> usize {
     TABLE.iter().map(|s| s.0.lock().unwrap_or_else(|e| e.into_inner()).len()).sum()
 }
 
-/// A node that no one holds leaves the table. One that was made while another thread made the same is not in it.
+/// A node that no one holds leaves the table.
 pub(crate) fn leave_table(n: &Node, place: &'static Place) {
     if let Ok(e) = shard(n.hash).find_entry(n.hash, |e| std::ptr::eq(e.1, place)) {
         e.remove();
@@ -316,6 +318,64 @@ mod tests {
                         let mut slot = shared[k].lock().unwrap();
                         assert!(slot.as_ref().is_none_or(|m| *m == n));
                         *slot = if i % 3 == 0 { None } else { Some(n) };
+                    }
+                });
+            }
+        });
+    }
+    #[test]
+    fn a_node_is_not_recalled_before_it_is_in_the_table() {
+        let made = || UOp::index(424_242) * 17 + 99_991;
+        // met again, so this thread remembers its place, which is the first to be used again
+        let n = made();
+        let (hash, place) = (made().structural_hash(), n.address());
+        let (op, dtype, src, arg) = (n.op, n.dtype, n.src.clone(), n.arg.clone());
+        drop(n);
+        let unheld = Unheld::put(Node {
+            op,
+            dtype,
+            src: src.clone(),
+            arg: arg.clone(),
+            src_ops: OpSet(0),
+            ranges: SmallVec::new(),
+            bounds: (0, 0),
+            device: 0,
+            simple: AtomicBool::new(false),
+            shape: None,
+            hash,
+            realized: OnceLock::new(),
+        });
+        assert_eq!(std::ptr::from_ref(unheld.place()) as usize, place, "a place is used again");
+        assert!(recall(hash, |n| is_same(n, op, dtype, &src, &arg)).is_none());
+        let twin = made();
+        drop(unheld);
+        assert_eq!(made(), twin);
+    }
+    #[test]
+    fn equal_nodes_that_threads_make_and_drop_at_once_are_one() {
+        // all threads make the same few nodes, hold them for a moment, and remember places that others use again
+        const THREADS: usize = 4;
+        let turn = std::sync::Barrier::new(THREADS);
+        let held: Vec<Mutex<Option<UOp>>> = (0..THREADS).map(|_| Mutex::new(None)).collect();
+        std::thread::scope(|s| {
+            for t in 0..THREADS {
+                let (turn, held) = (&turn, &held);
+                s.spawn(move || {
+                    for i in 0..4000i64 {
+                        let x = UOp::index(88_000 + i % 3);
+                        let (mut n, mut again) = (&x * 7 + 11, &x * 7 + 11);
+                        for _ in 0..8 {
+                            assert_eq!(n, again);
+                            drop(std::mem::replace(&mut n, &x * 7 + 13));
+                            again = &x * 7 + 13;
+                        }
+                        *held[t].lock().unwrap() = Some(n);
+                        turn.wait();
+                        let mine = held[t].lock().unwrap().clone();
+                        assert_eq!(mine, *held[(t + 1) % THREADS].lock().unwrap());
+                        drop((mine, again));
+                        turn.wait();
+                        *held[t].lock().unwrap() = None;
                     }
                 });
             }

@@ -5,10 +5,10 @@
 //! or none, and looks whether it is the one he meant.
 
 use crate::node::{self, Node};
+use frit_abi::sync::{Mutex, MutexGuard};
 use std::cell::{RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard};
 
 /// Room for a node. On cache lines of its own, the first of which has all that a search compares.
 #[repr(C, align(64))]
@@ -49,18 +49,47 @@ impl Place {
     }
 }
 
+/// A place with a node in it that has no handle yet, so that nobody else can have the node: a search that comes upon the
+/// place, by the table or by memory, finds it empty.
+pub(crate) struct Unheld(&'static Place);
+
+impl Unheld {
+    /// Put a node in a free place.
+    pub(crate) fn put(node: Node) -> Unheld {
+        let place = take();
+        // SAFETY: nobody else has a free place, and nobody reads one that has no handles
+        unsafe { (*place.node.get()).write(node) };
+        Unheld(place)
+    }
+    #[inline]
+    pub(crate) fn place(&self) -> &'static Place {
+        self.0
+    }
+    pub(crate) fn node(&self) -> &Node {
+        // SAFETY: `put` wrote it, and only `hold` and `drop` end that
+        unsafe { self.0.node() }
+    }
+    /// Count the first handle: from now on others may have the node too.
+    pub(crate) fn hold(self) -> Held {
+        let place = self.0;
+        std::mem::forget(self);
+        place.count.store(1, Ordering::Release);
+        Held(place)
+    }
+}
+
+impl Drop for Unheld {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the node, and this is the last that is seen of it
+        unsafe { (*self.0.node.get()).assume_init_drop() };
+        free(self.0);
+    }
+}
+
 /// A counted handle to the node in a place.
 pub(crate) struct Held(&'static Place);
 
 impl Held {
-    /// Put a node in a free place.
-    pub(crate) fn put(node: Node) -> Held {
-        let place = take();
-        // SAFETY: nobody else has a free place, and nobody reads one that has no handles
-        unsafe { (*place.node.get()).write(node) };
-        place.count.store(1, Ordering::Release);
-        Held(place)
-    }
     #[inline]
     pub(crate) fn place(&self) -> &'static Place {
         self.0
@@ -165,14 +194,14 @@ unsafe fn bury(place: &'static Place) {
             while let Ok(Some(place)) = MINE.try_with(next_dead) {
                 // SAFETY: every place on the list has lost its last handle
                 unsafe { empty(place) };
-                let _ = MINE.try_with(|m| give_back(&mut m.borrow_mut(), place));
+                free(place);
             }
         }
         // at thread exit there may be no list any more
         Err(_) => {
             // SAFETY: by the caller's word
             unsafe { empty(place) };
-            spare().push(vec![place]);
+            free(place);
         }
     }
 }
@@ -184,10 +213,18 @@ fn next_dead(m: &RefCell<Mine>) -> Option<&'static Place> {
     next
 }
 
-fn give_back(m: &mut Mine, place: &'static Place) {
-    m.free.push(place);
-    if m.free.len() > MANY {
-        spare().push(m.free.split_off(MANY / 2));
+/// Keep a place for another node.
+fn free(place: &'static Place) {
+    let kept = MINE.try_with(|m| {
+        let free = &mut m.borrow_mut().free;
+        free.push(place);
+        if free.len() > MANY {
+            spare().push(free.split_off(MANY / 2));
+        }
+    });
+    // at thread exit there may be no list any more
+    if kept.is_err() {
+        spare().push(vec![place]);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Places in the user's program, numbered so that a kernel can name one in its status word.
 
+use frit_abi::sync::{Mutex, OnceLock};
 use std::borrow::Cow;
 use std::panic::Location;
-use std::sync::{Mutex, OnceLock};
 
 /// A call in the user's program.
 #[derive(Clone, PartialEq, Eq, Debug)]

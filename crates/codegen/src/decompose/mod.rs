@@ -37,10 +37,10 @@ mod threefry;
 mod trig;
 
 use frit_abi::Target;
+use frit_abi::sync::LazyLock;
 use frit_uop::rewrite::rewrite;
 use frit_uop::rules::Matcher;
 use frit_uop::{Op, UOp};
-use std::sync::LazyLock;
 
 /// Every table, in the order they are tried: small floats first, since what they become is decomposed further.
 static MATCHER: LazyLock<Matcher<Target>> = LazyLock::new(|| {

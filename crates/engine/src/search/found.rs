@@ -1,11 +1,11 @@
 //! What searches found, on disk, in a place of its own: it can be shipped with an application.
 
 use frit_abi::Target;
+use frit_abi::sync::OnceLock;
 use frit_codegen::Opt;
 use frit_runtime::cache::{DEFAULT_LIMIT, DiskCache, Key};
 use frit_runtime::env::CacheSetting;
 use frit_uop::{UOp, text};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Part of every key: results of another search are not used.

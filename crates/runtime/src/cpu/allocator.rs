@@ -6,13 +6,14 @@
 use crate::Error;
 use crate::env::{self, Guard};
 use crate::memory::{Block, Memory, MemoryStats};
-use crate::sys::{self, ForkMutex, GuardedPages};
+use crate::sys::{self, GuardedPages};
+use frit_abi::sync::{Mutex, MutexGuard};
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 /// Alignment of every block: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
@@ -30,7 +31,7 @@ pub struct Allocator {
 
 struct Shared {
     device: &'static str,
-    free: ForkMutex<FreeLists>,
+    free: Mutex<FreeLists>,
     cache_limit: usize,
     in_use: AtomicUsize,
     peak: AtomicUsize,
@@ -64,7 +65,7 @@ impl Allocator {
     pub fn new(device: &'static str, cache_limit: usize) -> Allocator {
         let shared = Shared {
             device,
-            free: ForkMutex::default(),
+            free: Mutex::default(),
             cache_limit,
             in_use: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
@@ -90,7 +91,7 @@ impl Allocator {
             let pages = GuardedPages::new(bytes).ok_or_else(full)?;
             return Ok(Memory::new(Arc::new(GuardedBlock { pages, bytes, side })));
         }
-        let cached = shared.free.lock().take(class);
+        let cached = shared.free().take(class);
         shared.allocations.fetch_add(1, Relaxed);
         let region = match cached {
             Some(region) => {
@@ -114,15 +115,21 @@ impl Allocator {
         MemoryStats {
             in_use: s.in_use.load(Relaxed),
             peak: s.peak.load(Relaxed),
-            cached: s.free.lock().cached,
+            cached: s.free().cached,
             allocations: s.allocations.load(Relaxed),
             reused: s.reused.load(Relaxed),
         }
     }
     /// Give all free blocks back to the system.
     pub fn trim(&self) {
-        let idle = std::mem::take(&mut *self.shared.free.lock());
+        let idle = std::mem::take(&mut *self.shared.free());
         drop(idle);
+    }
+}
+
+impl Shared {
+    fn free(&self) -> MutexGuard<'_, FreeLists> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -233,14 +240,14 @@ impl Drop for HostBlock {
         let Some(region) = self.region.take() else { return };
         let limit = self.shared.cache_limit;
         let mut excess = {
-            let mut free = self.shared.free.lock();
+            let mut free = self.shared.free();
             free.put(region);
             free.over(limit)
         };
         while excess.is_some() {
             // Unmapping is slow: it happens here, outside the lock.
             drop(excess.take());
-            excess = self.shared.free.lock().over(limit);
+            excess = self.shared.free().over(limit);
         }
     }
 }

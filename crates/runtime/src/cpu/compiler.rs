@@ -13,6 +13,7 @@ use crate::cache::{DiskCache, Key};
 use crate::sys::ScratchFile;
 use crate::{Error, env};
 use frit_abi::kernel::ABI_VERSION;
+use frit_abi::sync::OnceLock;
 use rustc_hash::FxHashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,7 +21,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names that are tried, in this order, where none is asked for. A bare `clang` may be missing where `clang-19` is not.
 #[rustfmt::skip]

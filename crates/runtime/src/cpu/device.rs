@@ -8,7 +8,7 @@ use super::rounding::in_default_mode;
 use super::{native, scratch, target};
 use crate::cache::{self, DiskCache};
 use crate::env::{self, CacheSetting, Units};
-use crate::{Blob, Bound, Device, Error, Loaded, Memory, MemoryStats};
+use crate::{Blob, Bound, Device, Error, Loaded, Memory, MemoryStats, interrupt};
 use frit_abi::target::Isa;
 use frit_abi::{Code, Kernel, LaunchDims, Param, Target};
 use std::ffi::{OsString, c_void};
@@ -18,6 +18,10 @@ use std::time::Instant;
 
 /// A launch with less work than this is not worth sharing out; and no slice of one should be smaller.
 pub const INLINE_NANOS: u64 = 5_000;
+/// Before a launch with more work than this it is asked whether to go on, whatever the clock costs.
+const LONG_NANOS: u64 = 1_000_000;
+/// How long to run without asking.
+const SLICE_NANOS: u64 = 50_000_000;
 /// The pace of a kernel that has not run yet.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -250,7 +254,7 @@ impl CpuKernel {
                 no_scratch.store(true, Relaxed);
             }
         };
-        self.share(dims.thread_extent, &run);
+        self.share(dims.thread_extent, &run)?;
         if no_scratch.into_inner() {
             let message = format!("there is no memory for {} bytes of scratch", self.scratch);
             return Err(Error::Launch { kernel: self.name.clone(), message });
@@ -271,28 +275,60 @@ impl CpuKernel {
         Ok(())
     }
 
-    /// Run `0..extent`, on several threads if the launches before had enough work in them to be worth it.
-    fn share(&self, extent: i64, run: &(dyn Fn(i64, i64) + Sync)) {
-        if extent <= 1 {
-            // No choice to make, so nothing to measure.
-            return (0..extent).for_each(|i| run(i, i + 1));
+    /// Run `0..extent`, on several threads if the launches before had enough work in them to be worth it. Long work is cut
+    /// in slices between which it may be asked to end.
+    fn share(&self, extent: i64, run: &(dyn Fn(i64, i64) + Sync)) -> Result<(), Error> {
+        if extent <= 0 {
+            return Ok(());
         }
         let before = self.pace.load(Relaxed);
-        let nanos = AtomicU64::new(0);
+        match before.saturating_mul(extent as u64) < LONG_NANOS * 1000 {
+            true => interrupt::check_rarely()?,
+            false => interrupt::check()?,
+        }
+        if extent == 1 && before != UNKNOWN {
+            // No choice to make, so nothing to measure again.
+            run(0, 1);
+            return Ok(());
+        }
+        let (nanos, is_cut) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (most, caller) = (longest_slice(before, extent), interrupt::thread_mark());
         let timed = |begin: i64, end: i64| {
             let start = Instant::now();
-            run(begin, end);
-            nanos.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+            let (mut at, mut now) = (begin, start);
+            while at < end && !is_cut.load(Relaxed) {
+                let until = at.saturating_add(most).min(end);
+                run(at, until);
+                (at, now) = (until, Instant::now());
+                // The thread that launched it is the one that is told.
+                if interrupt::thread_mark() == caller && interrupt::should_end(now) {
+                    is_cut.store(true, Relaxed);
+                }
+            }
+            nanos.fetch_add(now.duration_since(start).as_nanos() as u64, Relaxed);
         };
         self.pool.parallel_for(extent, grain(before), &timed);
+        if is_cut.into_inner() {
+            return Err(Error::Interrupted);
+        }
         let now = nanos.into_inner().saturating_mul(1000) / extent as u64;
         self.pace.store(if before == UNKNOWN { now } else { before - before / 4 + now / 4 }, Relaxed);
+        Ok(())
     }
 }
 
 /// Least indices in a slice, when each is that many picoseconds of work.
 fn grain(pace: u64) -> i64 {
     if pace == UNKNOWN { 1 } else { (INLINE_NANOS * 1000).div_ceil(pace.max(1)) as i64 }
+}
+
+/// Most indices that are run without asking whether to go on.
+fn longest_slice(pace: u64, extent: i64) -> i64 {
+    match (interrupt::can_end(), pace) {
+        (false, _) => i64::MAX,
+        (true, UNKNOWN) => (extent / 128).max(1),
+        (true, pace) => (SLICE_NANOS * 1000 / pace.max(1)).max(1) as i64,
+    }
 }
 
 #[cfg(test)]

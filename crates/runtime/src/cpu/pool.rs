@@ -6,13 +6,14 @@
 //!
 //! Slices shrink as the range runs out: few calls, and no one waits long for the last.
 
-use crate::sys::fork_generation;
+use frit_abi::fork;
+use frit_abi::sync::OnceLock;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -100,7 +101,7 @@ impl Pool {
 
     /// The crew of this process, started if need be; `None` while another thread starts it.
     fn crew(&self) -> Option<&Crew> {
-        let generation = fork_generation();
+        let generation = fork::generation();
         let current = self.crew.load(Ordering::Acquire);
         // SAFETY: a crew is freed only when the pool is dropped; a parent's crew stays as an unused leftover in the child.
         if let Some(crew) = unsafe { current.as_ref() }.filter(|c| c.generation == generation) {
@@ -125,7 +126,7 @@ impl Drop for Pool {
         let crew = *self.crew.get_mut();
         // SAFETY: made by `Box::into_raw` in `crew`; no call can be using it, since the pool is being dropped.
         let Some(crew) = (!crew.is_null()).then(|| unsafe { Box::from_raw(crew) }) else { return };
-        if crew.generation != fork_generation() {
+        if crew.generation != fork::generation() {
             // Threads of a parent process: their handles mean nothing here.
             std::mem::forget(crew);
             return;

@@ -123,6 +123,7 @@ impl Loaded for InterpKernel {
     }
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
         crate::check_args(&self.name, &self.params, bufs, vars)?;
+        crate::interrupt::check()?;
         self.check_dims(dims)?;
         let Some(bases) = bufs.iter().map(|b| b.host_ptr()).collect::<Option<Vec<_>>>() else {
             return Err(self.refuse("a buffer is not in this machine's memory"));

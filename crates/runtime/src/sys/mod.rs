@@ -1,13 +1,11 @@
 //! What differs between operating systems, behind one set of names. Where a system lacks something, the call fails
 //! at run time with an ordinary error.
 
-mod fork;
 #[cfg(not(unix))]
 mod other;
 #[cfg(unix)]
 mod unix;
 
-pub use fork::ForkMutex;
 #[cfg(not(unix))]
 pub use other::*;
 #[cfg(unix)]

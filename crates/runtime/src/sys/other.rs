@@ -6,11 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// There is no fork here.
-pub fn fork_generation() -> u64 {
-    0
-}
-
 /// Machine code in memory: readable and executable. Never writable once it exists.
 pub struct CodePages {
     map: Mmap,

@@ -6,22 +6,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+#[cfg(not(target_os = "linux"))]
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How many forks lie between the process that first asked and this one.
-pub fn fork_generation() -> u64 {
-    static FORKS: AtomicU64 = AtomicU64::new(0);
-    static HOOK: Once = Once::new();
-    extern "C" fn in_child() {
-        FORKS.fetch_add(1, Ordering::SeqCst);
-    }
-    HOOK.call_once(|| {
-        // SAFETY: the handler is a plain function that only touches an atomic.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
-    FORKS.load(Ordering::SeqCst)
-}
 
 /// Machine code in memory: readable and, in its first part, executable. Never writable once it exists.
 pub struct CodePages {
@@ -217,7 +203,7 @@ pub fn thread_time() -> std::time::Duration {
 pub fn allow_tiles() -> bool {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     {
-        static ALLOWED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        static ALLOWED: frit_abi::sync::OnceLock<bool> = frit_abi::sync::OnceLock::new();
         const REQUEST_PERMISSION: libc::c_long = 0x1023;
         const TILE_DATA: libc::c_long = 18;
         // SAFETY: the call takes two numbers and changes nothing but what this process may use.

@@ -3,6 +3,8 @@ mod arguments;
 mod assign;
 mod behaviour;
 mod errors;
+#[cfg(unix)]
+mod fork;
 mod fusion;
 mod hash;
 mod jit;

@@ -27,7 +27,7 @@ pub mod sum;
 
 use crate::node::UOp;
 use crate::rules::{Matcher, RuleSet};
-use std::sync::LazyLock;
+use frit_abi::sync::LazyLock;
 
 pub use given::simplify_given;
 
