@@ -119,11 +119,14 @@ impl Tensor {
             Ok(var_node(&wide(x), a, correction).1.cast(to_float(x).dtype))
         })
     }
-    /// The standard deviation over axes: the root of the variance.
+    /// The standard deviation over axes: the root of the variance, whose squares do not overflow where it does not.
     #[track_caller]
     pub fn std(&self, axes: impl Into<Axes>, correction: i64) -> Tensor {
-        let _c = call("std");
-        self.var(axes, correction).sqrt()
+        self.reduce("std", axes.into(), |x, a| {
+            let float = to_float(x).dtype;
+            let squares = x.cast(squares_dtype(float));
+            Ok(var_node(&squares, a, correction).1.un(Alu::Sqrt).cast(float))
+        })
     }
     /// Variance and mean over axes.
     #[track_caller]
@@ -143,15 +146,19 @@ impl Tensor {
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
         let _c = call("norm");
-        let axes = axes.into();
-        match p {
-            2.0 => self.square().sum(axes).sqrt(),
-            1.0 => self.abs().sum(axes),
-            f64::INFINITY => self.abs().max(axes),
-            f64::NEG_INFINITY => self.abs().min(axes),
-            0.0 => self.ne(0).cast(to_float_dtype(self.dtype())).sum(axes),
-            _ => self.abs().pow(p).sum(axes).pow(1.0 / p),
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
         }
+        let (axes, x) = (axes.into(), crate::norm::wide(self));
+        let norm = match p {
+            2.0 => x.square().sum(axes).sqrt(),
+            1.0 => x.abs().sum(axes),
+            f64::INFINITY => x.abs().max(axes),
+            f64::NEG_INFINITY => x.abs().min(axes),
+            0.0 => x.ne(0).cast(x.dtype()).sum(axes),
+            _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
+        };
+        norm.cast(to_float_dtype(self.dtype()))
     }
     /// log(sum(exp(x))) over axes, by the greatest element so that nothing overflows.
     #[track_caller]
@@ -287,6 +294,11 @@ pub(crate) fn last_records(x: &UOp, best: &UOp, axis: usize) -> UOp {
 
 fn to_float_dtype(d: DType) -> DType {
     frit_uop::promote::to_float(d)
+}
+
+/// A type that holds the sum of the squares of anything `d` holds, where there is one.
+fn squares_dtype(d: DType) -> DType {
+    if d.is_small_float() && d != DType::BF16 { DType::F32 } else { DType::F64 }
 }
 
 /// As a float of at least 32 bits.
