@@ -7,7 +7,7 @@ use crate::error::{Error, Result, call, fail};
 use crate::movement::fixed;
 use crate::operand::Operand;
 use crate::reduce::{mean_node, reduce_node, wide};
-use crate::shape::{keepdim, product, show_all};
+use crate::shape::{keepdim, product, show_all, size_of};
 use crate::tensor::{Tensor, expand_to, filled, number};
 use frit_uop::{Alu, DType, Scalar, UOp};
 use smallvec::SmallVec;
@@ -151,7 +151,7 @@ impl Tensor {
             }
             let lead = &s[..s.len() - output.len()];
             let rows = |n: UOp| [product(lead), n];
-            let out: SmallVec<[UOp; 4]> = output.iter().map(|&n| UOp::index(n as i64)).collect();
+            let out: SmallVec<[UOp; 4]> = output.iter().map(|&n| size_of(n)).collect();
             let flat = rows(product(&s[lead.len()..]));
             let zeros = Tensor::of(Ok(filled(&rows(product(&out)), x.const_like(0))));
             let (at, values) = (i.reshape(&flat), x.reshape(&flat));

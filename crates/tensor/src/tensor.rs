@@ -1,7 +1,7 @@
 //! The handle people hold: a graph node that can be swapped, or an error.
 
 use crate::error::{Error, Result, call, fail};
-use crate::shape::{self, Shape, show_all};
+use crate::shape::{self, Shape, show_all, sized};
 use frit_uop::promote;
 use frit_uop::{DType, Op, UOp};
 use smallvec::SmallVec;
@@ -72,7 +72,7 @@ impl Tensor {
         Tensor::wrap(Err(e), None)
     }
     pub(crate) fn of(node: Result<UOp>) -> Tensor {
-        Tensor::wrap(node, None)
+        Tensor::wrap(node.and_then(sized), None)
     }
     /// The graph node, or the error of a failed tensor.
     pub fn uop(&self) -> Result<UOp> {
@@ -105,7 +105,7 @@ impl Tensor {
     /// A view: a new tensor made by movement only, which writes through to this one.
     pub(crate) fn seen(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         let base = self.0.base.clone().unwrap_or_else(|| Arc::downgrade(&self.0));
-        Tensor::wrap(self.uop().and_then(|x| f(&x)), Some(base))
+        Tensor::wrap(self.uop().and_then(|x| f(&x)).and_then(sized), Some(base))
     }
     /// The error of a failed tensor, early.
     ///

@@ -264,16 +264,11 @@ impl PyTensor {
         indices_or_sections: &Bound<'py, PyAny>,
         dim: isize,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let places = match pieces(indices_or_sections)? {
-            Err(list) => list,
-            Ok(0) => return Err(PyRuntimeError::new_err("tensor_split: into 0 pieces")),
-            // the first pieces are one longer where it does not divide
-            Ok(k) => {
-                let n = self.0.shape()[dim].get();
-                (1..k).map(|i| i * (n / k) + i.min(n % k)).collect()
-            }
+        let parts = match pieces(indices_or_sections)? {
+            Err(places) => self.0.tensor_split(&places, dim),
+            Ok(n) => self.0.tensor_split_into(n, dim),
         };
-        PyTuple::new(py, outs(self.0.tensor_split(&places, dim))?)
+        PyTuple::new(py, outs(parts)?)
     }
     /// The parts along dim, each without it.
     #[pyo3(signature = (dim=0))]
