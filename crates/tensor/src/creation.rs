@@ -1,7 +1,7 @@
 //! Making tensors from numbers.
 
 use crate::error::{Error, Result, call, fail};
-use crate::operand::{Operand, literal};
+use crate::operand::{Operand, filling};
 use crate::realize;
 use crate::shape::{self, Dim, Dims};
 use crate::tensor::{Tensor, filled, number};
@@ -191,7 +191,7 @@ impl Tensor {
         let _c = call("full");
         let (dims, v) = (dims.into(), v.into());
         Tensor::of((|| match v {
-            Operand::Number(s, _) => Ok(filled(&sizes("full", &dims)?, literal("full", s, dtype)?)),
+            Operand::Number(s, _) => Ok(filled(&sizes("full", &dims)?, filling("full", s, dtype)?)),
             Operand::Tensor(t) => t.full_as(&dims, dtype),
         })())
     }

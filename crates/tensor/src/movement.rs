@@ -1,5 +1,6 @@
 //! Moving elements without computing: the six movement ops and what is made of them.
 
+use crate::composite;
 use crate::error::{Error, Result, call, fail, site};
 use crate::shape::{
     self, Axes, Dims, countable, dim_as, dim_sub, factors, product, same, show, show_all, size_of,
@@ -447,7 +448,13 @@ impl Tensor {
                     );
                 }
             }
-            Ok(join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a))
+            let out = join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a);
+            // empty ones leave no element behind, but the result is made of them too
+            let empty = |x: &&UOp| x.shape()[a].as_int() == Some(0) && x.shape()[a] != out.shape()[a];
+            Ok(xs.iter().filter(empty).fold(out.clone(), |out, x| {
+                let all: Vec<usize> = (0..x.shape().len()).collect();
+                composite::joined(&out, &x.reduce_axes(Alu::Add, &all).reshape(&[]))
+            }))
         })())
     }
     /// Tensors of one shape along a new axis.
@@ -616,8 +623,21 @@ fn rolled(x: &UOp, shift: i64, axis: usize) -> Result<UOp> {
     Ok(join(&[cut(x, axis, &rest, &k), cut(x, axis, &UOp::index(0), &rest)], axis))
 }
 
-/// Nodes of one type joined along an axis: each padded to the whole, then chosen by place.
+/// So many nodes are joined in one kernel, which looks at all of them for each element.
+const JOINED: usize = 32;
+
+/// Nodes of one type joined along an axis. Many are joined to runs in memory first, and these to longer ones, so that the
+/// work grows with their number and not with its square.
 pub(crate) fn join(xs: &[UOp], axis: usize) -> UOp {
+    if xs.len() <= JOINED {
+        return join_few(xs, axis);
+    }
+    let runs = |run: &[UOp]| if run.len() > 1 { join_few(run, axis).contiguous() } else { run[0].clone() };
+    join(&xs.chunks(JOINED).map(runs).collect::<Vec<_>>(), axis)
+}
+
+/// Each padded to the whole, then chosen by place.
+fn join_few(xs: &[UOp], axis: usize) -> UOp {
     let zero = UOp::index(0);
     let total = xs.iter().fold(zero.clone(), |t, x| t.fold_add(&x.shape()[axis]));
     let parts: Vec<&UOp> = xs.iter().filter(|x| x.shape()[axis].as_int() != Some(0)).collect();

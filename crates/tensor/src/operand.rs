@@ -91,6 +91,22 @@ pub(crate) fn literal(op: &'static str, v: Scalar, dtype: DType) -> Result<UOp> 
     Ok(UOp::constant(v, dtype))
 }
 
+/// A constant of an integer or float type, an integer wrapped to the type's bits: for operations whose results wrap,
+/// where it makes no difference which of the two does.
+fn wrapped(v: Scalar, dtype: DType) -> UOp {
+    match v {
+        Scalar::Float(_) => UOp::constant(v, dtype),
+        _ => UOp::constant(Scalar::from_bits(v.as_i128() as u64, dtype), dtype),
+    }
+}
+
+/// A number to fill a tensor with: of an unsigned type also a negative one, by its bits, as in torch.
+pub(crate) fn filling(op: &'static str, v: Scalar, dtype: DType) -> Result<UOp> {
+    let most = dtype.int_range().map_or(0, |r| r.1);
+    let negative = !matches!(v, Scalar::Float(_)) && (-most..0).contains(&v.as_i128());
+    if negative && dtype.is_unsigned() { Ok(wrapped(v, dtype)) } else { literal(op, v, dtype) }
+}
+
 /// The type an operation on two operands works in.
 pub(crate) fn meet(op: &'static str, a: &Operand, b: &Operand) -> Result<DType> {
     use Operand::*;
@@ -116,7 +132,16 @@ pub(crate) fn pair(
 
 /// A binary operation in the type both meet at.
 pub(crate) fn binary(op: &'static str, alu: Alu, a: &Operand, b: &Operand) -> Tensor {
-    Tensor::of(pair(op, a, b, |d| allowed(op, alu, d)).map(|[a, b]| a.bin(alu, &b)))
+    Tensor::of((|| {
+        let d = allowed(op, alu, meet(op, a, b)?)?;
+        let modular = matches!(alu, Alu::Add | Alu::Sub | Alu::Mul | Alu::And | Alu::Or | Alu::Xor);
+        let node = |x: &Operand| match x {
+            Operand::Number(v, _) if modular && d.is_int() && d != DType::Bool => Ok(wrapped(*v, d)),
+            x => Ok(x.node(op, d)?.cast(d)),
+        };
+        let [a, b] = align(op, [node(a)?, node(b)?])?;
+        Ok(a.bin(alu, &b))
+    })())
 }
 
 fn allowed(op: &'static str, alu: Alu, d: DType) -> Result<DType> {

@@ -344,6 +344,10 @@ impl Axes {
     /// The axes as positions in the order given.
     pub(crate) fn in_order(&self, op: &'static str, rank: usize) -> Result<SmallVec<[usize; 4]>> {
         let Some(list) = &self.list else { return Ok((0..rank).collect()) };
+        if rank == 0 && list.iter().all(|a| matches!(a, 0 | -1)) {
+            // a scalar counts as one element along one axis, as in torch
+            return Ok(SmallVec::new());
+        }
         let mut out = SmallVec::new();
         for &a in list {
             let a = axis(op, a as isize, rank)?;
