@@ -176,16 +176,6 @@ impl Ints {
     }
 }
 
-/// A parameter that counts something.
-pub struct Size(pub usize);
-
-impl<'py> FromPyObject<'_, 'py> for Size {
-    type Error = PyErr;
-    fn extract(obj: Borrowed<'_, 'py, PyAny>) -> PyResult<Size> {
-        count(obj.extract()?, "a number of elements").map(Size)
-    }
-}
-
 /// A size that is not negative.
 pub fn count(v: i64, what: &str) -> PyResult<usize> {
     usize::try_from(v)

@@ -359,10 +359,21 @@ fn gather(n: &UOp, g: &UOp) -> UOp {
         .cast(x.dtype)
 }
 
+/// What is computed stays in memory before elements of it are picked: at a place from data nothing of it is shared, and
+/// a long way behind it would be computed for each of its branches again.
+fn computed_once(x: &UOp) -> UOp {
+    let mut at = x;
+    while at.op.is_movement() {
+        at = &at.src[0];
+    }
+    let stands = matches!(at.op, Op::Const | Op::Buffer | Op::Param | Op::Iota | Op::After | Op::Contiguous);
+    if stands { x.clone() } else { x.contiguous() }
+}
+
 fn scatter(n: &UOp, g: &UOp) -> Result<Grads> {
     let Arg::Scatter(mode, site) = n.arg else { return fail!("gradient", "a scatter without a mode") };
     let (base, idx, val) = (&n.src[0], &n.src[1], &n.src[2]);
-    let picked = |x: &UOp| x.gather(idx, site);
+    let picked = |x: &UOp| computed_once(x).gather(idx, site);
     let zero = g.const_like(0);
     Ok(match mode {
         ScatterMode::Combine(Alu::Add) => smallvec![Some(g.clone()), Some(picked(g))],

@@ -1,7 +1,7 @@
 //! Making tensors: from data, and from sizes.
 
 use super::{PyTensor, Wish, out};
-use crate::convert::{Arg, DimArg, Size, SizesArg, TensorArg, number, size_list, sizes, tensors, type_name};
+use crate::convert::{Arg, DimArg, SizesArg, TensorArg, count, number, size_list, sizes, tensors, type_name};
 use crate::device::within;
 use crate::dtype::{DTypeArg, default_float, default_int};
 use crate::error::{checked, raised};
@@ -343,13 +343,13 @@ impl PyTensor {
     fn logspace(
         start: f64,
         stop: f64,
-        steps: Size,
+        steps: i64,
         base: f64,
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let steps = steps.0;
+        let steps = count(steps, "steps")?;
         let made = Made { dtype, device, requires_grad };
         let d = made.float();
         made.build(|| Tensor::logspace(start, stop, steps, base).cast(d))

@@ -2,7 +2,7 @@
 
 use super::create::of_data;
 use super::{PyTensor, out, outs};
-use crate::convert::{Arg, DimArg, Size, TensorArg, type_name};
+use crate::convert::{Arg, DimArg, TensorArg, count, type_name};
 use crate::error::{compute, raised};
 use frit::{Dim, Index, Indices, Operand};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
@@ -199,10 +199,10 @@ impl PyTensor {
         &self,
         py: Python<'_>,
         mask: TensorArg,
-        size: Option<Size>,
+        size: Option<i64>,
         fill_value: Option<Arg>,
     ) -> PyResult<PyTensor> {
-        let size = size.map(|n| n.0);
+        let size = size.map(|n| count(n, "size")).transpose()?;
         let found = compute(py, || self.0.masked_select(&mask.0))?;
         sized(found, size, fill_value)
     }
@@ -215,11 +215,11 @@ impl PyTensor {
     fn nonzero<'py>(
         &self,
         py: Python<'py>,
-        size: Option<Size>,
+        size: Option<i64>,
         fill_value: Option<Arg>,
         as_tuple: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let size = size.map(|n| n.0);
+        let size = size.map(|n| count(n, "size")).transpose()?;
         if as_tuple {
             return Ok(PyTuple::new(py, outs(compute(py, || self.0.nonzero_tuple())?)?)?.into_any());
         }

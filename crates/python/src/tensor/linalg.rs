@@ -1,7 +1,7 @@
 //! Matrices.
 
 use super::{PyTensor, out, pair};
-use crate::convert::{Size, TensorArg, tensors};
+use crate::convert::{TensorArg, count, tensors};
 use crate::dtype::DTypeArg;
 use frit::{Tensor, Triangular};
 use pyo3::exceptions::PyRuntimeError;
@@ -152,8 +152,8 @@ impl PyTensor {
     }
     /// Brought towards the nearest orthogonal matrix by steps of a polynomial.
     #[pyo3(signature = (steps, params, eps=1e-7))]
-    fn newton_schulz(&self, steps: Size, params: Vec<f64>, eps: f64) -> PyResult<PyTensor> {
-        let steps = steps.0;
+    fn newton_schulz(&self, steps: i64, params: Vec<f64>, eps: f64) -> PyResult<PyTensor> {
+        let steps = count(steps, "steps")?;
         out(self.0.newton_schulz(steps, &params, eps))
     }
 }

@@ -1,9 +1,7 @@
 //! The same elements in another order or shape.
 
 use super::{PyTensor, out, outs};
-use crate::convert::{
-    Arg, DimArg, Ints, Size, SizesArg, TensorArg, axes, count, int_list, tensors, type_name,
-};
+use crate::convert::{Arg, DimArg, Ints, SizesArg, TensorArg, axes, count, int_list, tensors, type_name};
 use crate::error::{compute, raised};
 use frit::{Dim, Dims, Index, Operand, PadMode, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -331,8 +329,8 @@ impl PyTensor {
     }
     /// A view by sizes and strides over the flattened elements.
     #[pyo3(signature = (size, stride, storage_offset=0))]
-    fn as_strided(&self, size: Ints, stride: Ints, storage_offset: Size) -> PyResult<PyTensor> {
-        let storage_offset = storage_offset.0;
+    fn as_strided(&self, size: Ints, stride: Ints, storage_offset: i64) -> PyResult<PyTensor> {
+        let storage_offset = count(storage_offset, "storage_offset")?;
         let strides: Vec<isize> = stride.0.iter().map(|&s| s as isize).collect();
         out(self.0.as_strided(&size.counts("as_strided: a size")?, &strides, storage_offset))
     }
@@ -362,13 +360,13 @@ impl PyTensor {
         out(self.0.triu(diagonal))
     }
     /// Channels as finer pixels: (*, C r², H, W) to (*, C, H r, W r).
-    fn pixel_shuffle(&self, upscale_factor: Size) -> PyResult<PyTensor> {
-        let upscale_factor = upscale_factor.0;
+    fn pixel_shuffle(&self, upscale_factor: i64) -> PyResult<PyTensor> {
+        let upscale_factor = count(upscale_factor, "upscale_factor")?;
         out(self.0.pixel_shuffle(upscale_factor))
     }
     /// Pixels as more channels: the way back of pixel_shuffle.
-    fn pixel_unshuffle(&self, downscale_factor: Size) -> PyResult<PyTensor> {
-        let downscale_factor = downscale_factor.0;
+    fn pixel_unshuffle(&self, downscale_factor: i64) -> PyResult<PyTensor> {
+        let downscale_factor = count(downscale_factor, "downscale_factor")?;
         out(self.0.pixel_unshuffle(downscale_factor))
     }
 }

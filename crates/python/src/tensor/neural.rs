@@ -1,7 +1,7 @@
 //! Resizing, norms, attention, losses.
 
 use super::{PyTensor, out, random};
-use crate::convert::{Ints, Size, TensorArg, axes};
+use crate::convert::{Ints, TensorArg, axes, count};
 use frit::{
     Attention, Bce, CrossEntropy, Ctc, GridSample, Interpolate, Outside, Reduction, Rope, Sampling, Tensor,
 };
@@ -138,12 +138,12 @@ impl PyTensor {
     #[pyo3(signature = (num_groups, weight=None, bias=None, eps=1e-5))]
     fn groupnorm(
         &self,
-        num_groups: Size,
+        num_groups: i64,
         weight: Option<TensorArg>,
         bias: Option<TensorArg>,
         eps: f64,
     ) -> PyResult<PyTensor> {
-        let num_groups = num_groups.0;
+        let num_groups = count(num_groups, "num_groups")?;
         out(self.0.groupnorm(num_groups, plain(&weight), plain(&bias), eps))
     }
     /// Mean 0 and variance 1 in each channel of each sample.
@@ -163,8 +163,8 @@ impl PyTensor {
     }
     /// Divided by a power of what is in so many neighbouring channels.
     #[pyo3(signature = (size, alpha=1e-4, beta=0.75, k=1.0))]
-    fn local_response_norm(&self, size: Size, alpha: f64, beta: f64, k: f64) -> PyResult<PyTensor> {
-        let size = size.0;
+    fn local_response_norm(&self, size: i64, alpha: f64, beta: f64, k: f64) -> PyResult<PyTensor> {
+        let size = count(size, "size")?;
         out(self.0.local_response_norm(size, alpha, beta, k))
     }
     /// softmax(q k^T / sqrt(d) + mask) v, this being q: (*, L, d). A bool mask says where to look, another is added.
@@ -200,12 +200,12 @@ impl PyTensor {
         &self,
         base: f64,
         interleaved: bool,
-        dims: Option<Size>,
-        offset: Size,
+        dims: Option<i64>,
+        offset: i64,
         positions: Option<TensorArg>,
     ) -> PyResult<PyTensor> {
-        let dims = dims.map(|n| n.0);
-        let offset = offset.0;
+        let dims = dims.map(|n| count(n, "dims")).transpose()?;
+        let offset = count(offset, "offset")?;
         out(self.0.rope(Rope { base, interleaved, dims, offset, positions: owned(positions) }))
     }
     /// Cross entropy of scores for class indices or probabilities; classes are dim 1 (0 of a vector).
@@ -326,11 +326,11 @@ impl PyTensor {
         targets: TensorArg,
         input_lengths: TensorArg,
         target_lengths: TensorArg,
-        blank: Size,
+        blank: i64,
         reduction: &str,
         zero_infinity: bool,
     ) -> PyResult<PyTensor> {
-        let blank = blank.0;
+        let blank = count(blank, "blank")?;
         let o = Ctc { blank, reduction: self::reduction(reduction)?, zero_infinity };
         out(self.0.ctc_loss(&targets.0, &input_lengths.0, &target_lengths.0, o))
     }

@@ -2,7 +2,7 @@
 
 use super::create::Made;
 use super::{PyTensor, out};
-use crate::convert::{Arg, Size, SizesArg, count, size_list, sizes};
+use crate::convert::{Arg, SizesArg, count, size_list, sizes};
 use crate::dtype::DTypeArg;
 use crate::error::compute;
 use frit::{DType, Dim, Dims, Operand, Scalar, Tensor};
@@ -268,8 +268,8 @@ impl PyTensor {
     }
     /// Places drawn by weights: this is a vector or a matrix of them.
     #[pyo3(signature = (num_samples=1, replacement=false))]
-    fn multinomial(&self, py: Python<'_>, num_samples: Size, replacement: bool) -> PyResult<PyTensor> {
-        let num_samples = num_samples.0;
+    fn multinomial(&self, py: Python<'_>, num_samples: i64, replacement: bool) -> PyResult<PyTensor> {
+        let num_samples = count(num_samples, "num_samples")?;
         out(compute(py, || Ok(self.0.multinomial(num_samples, replacement)))?)
     }
     /// Elements set to 0 with probability p, the others divided by 1 - p; itself where the program does not train.

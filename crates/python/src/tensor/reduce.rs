@@ -1,7 +1,7 @@
 //! Fewer elements: reductions, scans, ranking, counting.
 
 use super::{PyTensor, out, pair, ranked};
-use crate::convert::{Arg, Ints, Size, TensorArg, axes, type_name};
+use crate::convert::{Arg, Ints, TensorArg, axes, count, type_name};
 use crate::dtype::DTypeArg;
 use crate::error::compute;
 use frit::{Axes, Tensor};
@@ -273,13 +273,13 @@ impl PyTensor {
     fn topk<'py>(
         &self,
         py: Python<'py>,
-        k: Size,
+        k: i64,
         dim: isize,
         largest: bool,
         sorted_: bool,
         sorted: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let k = k.0;
+        let k = count(k, "k")?;
         let _ = (sorted_, sorted); // always
         ranked(py, self.0.topk(k, dim, largest))
     }
@@ -288,11 +288,11 @@ impl PyTensor {
     fn kthvalue<'py>(
         &self,
         py: Python<'py>,
-        k: Size,
+        k: i64,
         dim: isize,
         keepdim: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let k = k.0;
+        let k = count(k, "k")?;
         ranked(py, self.0.kthvalue(k, along(dim, keepdim)))
     }
     /// The lower median of all elements; along dim, it and its place.
@@ -351,14 +351,14 @@ impl PyTensor {
     }
     /// How often each of 0, 1, 2, ... occurs, or the sum of their weights.
     #[pyo3(signature = (weights=None, minlength=0))]
-    fn bincount(&self, py: Python<'_>, weights: Option<TensorArg>, minlength: Size) -> PyResult<PyTensor> {
-        let minlength = minlength.0;
+    fn bincount(&self, py: Python<'_>, weights: Option<TensorArg>, minlength: i64) -> PyResult<PyTensor> {
+        let minlength = count(minlength, "minlength")?;
         out(compute(py, || self.0.bincount(weights.as_ref().map(|w| &w.0), minlength))?)
     }
     /// How many elements lie in each of so many equal intervals.
     #[pyo3(signature = (bins=100, min=0.0, max=0.0))]
-    fn histc(&self, bins: Size, min: f64, max: f64) -> PyResult<PyTensor> {
-        let bins = bins.0;
+    fn histc(&self, bins: i64, min: f64, max: f64) -> PyResult<PyTensor> {
+        let bins = count(bins, "bins")?;
         out(self.0.histc(bins, min, max))
     }
     /// How many elements are not zero, over axes or all.

@@ -323,6 +323,42 @@ fn numbers_wrap_where_results_do() {
 }
 
 #[test]
+fn every_type_is_sorted_by_every_instruction_set() {
+    for device in ["CPU:SSE2", "CPU:AVX2", "CPU"] {
+        let sorted = |d: DType| {
+            let x = ((Tensor::arange(700) * 37) % 101).cast(d).reshape([7, 100]);
+            let (values, places) = x.sort(1, true);
+            let again = x.gather(1, &places).eq(&values).all(..).item::<bool>()?;
+            let falls = values.narrow(1, 0, 99).ge(values.narrow(1, 1, 99)).all(..).item::<bool>()?;
+            let first = x.topk(3, 0, false).0.narrow(0, 0, 1).eq(x.min(keepdim(0))).all(..).item::<bool>()?;
+            Ok::<bool, Error>(again && falls && first)
+        };
+        for d in
+            [DType::I8, DType::U8, DType::I16, DType::U16, DType::F16, DType::BF16, DType::Bool, DType::I64]
+        {
+            // a machine without the set has no such device
+            if let Ok(got) = Device::scope(device, || sorted(d)) {
+                assert!(got.unwrap_or_else(|e| panic!("{device} {d}: {e}")), "{device} {d}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gradient_is_computed_once_before_it_is_picked_from() {
+    on(|| {
+        let n = 129;
+        let src = Tensor::full([n], 1.5).contiguous();
+        let idx = (Tensor::arange(n) % 3).contiguous();
+        let begin = std::time::Instant::now();
+        let y = Tensor::ones([n]).scatter_reduce(0, &idx, &src, "prod", true).logcumsumexp(0).sum(..);
+        assert_eq!(y.gradient(&[&src])?[0].to_vec::<f32>()?.len(), n);
+        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+        Ok(())
+    });
+}
+
+#[test]
 fn thousands_are_joined_in_time_that_grows_with_their_number() {
     on(|| {
         let parts: Vec<Tensor> = (0..5000).map(|i| Tensor::new([i as f64]).contiguous()).collect();
