@@ -11,6 +11,7 @@ mod device;
 mod dtype;
 mod error;
 mod flags;
+mod function;
 mod jit;
 mod live;
 mod memory;
@@ -36,6 +37,7 @@ const PARTS: &[Part] = &[
     jit::register,
     state::register,
     flags::register,
+    function::register,
     waiting::register,
 ];
 

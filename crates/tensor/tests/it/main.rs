@@ -3,6 +3,7 @@ mod arguments;
 mod assign;
 mod behaviour;
 mod errors;
+mod function;
 mod fusion;
 mod hash;
 mod jit;
