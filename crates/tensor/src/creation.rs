@@ -121,10 +121,12 @@ impl Tensor {
         }
         let d = N::Item::DTYPE;
         let values = || out.iter().map(|v| v.scalar());
+        let fits =
+            |v: Scalar, d: DType| d.int_range().is_some_and(|(lo, hi)| (lo..=hi).contains(&v.as_i128()));
         let to = match d {
             DType::Bool => DType::Bool,
-            d if d.is_float() => DType::F32,
-            _ if values().all(|v| i32::try_from(v.as_i128()).is_ok()) => DType::I32,
+            d if d.is_float() => promote::defaults().float,
+            _ if values().all(|v| fits(v, promote::defaults().int)) => promote::defaults().int,
             _ if values().all(|v| matches!(v, Scalar::Int(_))) => DType::I64,
             _ => return Tensor::failed(Error::new("new", "a literal is beyond int64")),
         };
@@ -284,7 +286,7 @@ impl Tensor {
                 if !n.is_finite() {
                     return fail!("arange", "from {a} to {b} by {s}");
                 }
-                return Ok(ramp(n as i64, a, s, DType::F32));
+                return Ok(ramp(n as i64, a, s, DType::F32).cast(promote::defaults().float));
             }
             let (a, b, s) = (a.as_i128(), b.as_i128(), s.as_i128());
             if s == 0 {

@@ -728,6 +728,12 @@ impl Tensor {
         let _c = call("gradient");
         self.gradients(Some(seed), targets, false)
     }
+    /// [`Tensor::gradient_with`] with zeros for what this does not depend on.
+    #[track_caller]
+    pub fn gradient_with_or_zeros(&self, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let _c = call("gradient");
+        self.gradients(Some(seed), targets, true)
+    }
     fn gradients(&self, seed: Option<&Tensor>, targets: &[&Tensor], zeros: bool) -> Result<Vec<Tensor>> {
         let root = self.uop()?;
         if !root.dtype.is_float() {

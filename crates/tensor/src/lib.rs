@@ -65,6 +65,7 @@ pub use creation::{Element, Nested};
 pub use ctc::Ctc;
 pub use error::{Call, Error, Kind, Result, call};
 pub use fft::{Fft, FftNorm, Stft};
+pub use frit_uop::promote::{Defaults, choose_defaults, defaults, with_defaults};
 pub use frit_uop::site::blame;
 pub use frit_uop::{DType, Scalar};
 pub use function::{Function, function};

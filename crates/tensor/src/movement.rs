@@ -605,6 +605,14 @@ impl Tensor {
         let _c = call("unfold");
         self.map(|x| {
             let a = shape::axis("unfold", dim, x.shape().len())?;
+            if size == 0 && step > 0 {
+                // a place for every step, and nothing in it
+                let places = fixed("unfold", &x.shape()[a])? as usize / step + 1;
+                let mut dims: Nodes = x.shape().iter().cloned().collect();
+                dims[a] = size_of(places);
+                dims.push(UOp::index(0));
+                return Ok(crate::tensor::filled(&dims, x.const_like(0)));
+            }
             let w = windows(x, a, size, step, 1)?; // (.., size, places, ..)
             let mut axes: Vec<usize> = (0..w.shape().len()).filter(|i| *i != a).collect();
             axes.push(a);

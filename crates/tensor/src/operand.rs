@@ -73,10 +73,13 @@ impl Operand {
 pub(crate) fn default_dtype(v: Scalar, w: Weak) -> Result<DType> {
     Ok(match (w, v) {
         (Weak::Bool, _) => DType::Bool,
-        (Weak::Float, _) => DType::F32,
+        (Weak::Float, _) => promote::defaults().float,
         (_, Scalar::Uint(u)) => return fail!("tensor", "literal {u} is beyond int64"),
-        (Weak::Int, v) if i32::try_from(v.as_i128()).is_ok() => DType::I32,
-        _ => DType::I64,
+        (Weak::Int, v) => {
+            let int = promote::defaults().int;
+            let fits = int.int_range().is_some_and(|(lo, hi)| (lo..=hi).contains(&v.as_i128()));
+            if fits { int } else { DType::I64 }
+        }
     })
 }
 

@@ -335,6 +335,9 @@ impl PyTensor {
             .map_err(|_| PyValueError::new_err("number of steps must be non-negative"))?;
         let made = Made { dtype, device, requires_grad };
         let d = made.float();
+        if d == DType::Bool {
+            return Err(PyRuntimeError::new_err("linspace: not of bools"));
+        }
         made.build(|| Tensor::linspace(start, stop, n).cast(d))
     }
     /// Powers of a base from base**start to base**stop, evenly spaced in the exponent.

@@ -1,7 +1,7 @@
 //! Resizing, norms, attention, losses.
 
 use super::{PyTensor, out, random};
-use crate::convert::{Ints, TensorArg, axes, count};
+use crate::convert::{Ints, TensorArg, axes, count, truth};
 use frit::{
     Attention, Bce, CrossEntropy, Ctc, GridSample, Interpolate, Outside, Reduction, Rope, Sampling, Tensor,
 };
@@ -48,7 +48,7 @@ impl PyTensor {
         &self,
         size: Option<Ints>,
         mode: &str,
-        align_corners: bool,
+        #[pyo3(from_py_with = truth)] align_corners: bool,
         scale_factor: Option<&Bound<'_, PyAny>>,
         antialias: bool,
     ) -> PyResult<PyTensor> {
@@ -73,7 +73,7 @@ impl PyTensor {
         grid: TensorArg,
         mode: &str,
         padding_mode: &str,
-        align_corners: bool,
+        #[pyo3(from_py_with = truth)] align_corners: bool,
     ) -> PyResult<PyTensor> {
         let outside = match padding_mode {
             "zeros" => Outside::Zeros,
@@ -89,7 +89,11 @@ impl PyTensor {
     }
     /// The grid of an affine map, for grid_sample: this is (N, 2, 3).
     #[pyo3(signature = (size, align_corners=false))]
-    fn affine_grid(&self, size: Ints, align_corners: bool) -> PyResult<PyTensor> {
+    fn affine_grid(
+        &self,
+        size: Ints,
+        #[pyo3(from_py_with = truth)] align_corners: bool,
+    ) -> PyResult<PyTensor> {
         out(self.0.affine_grid(&size.counts("size")?, align_corners))
     }
     /// Mean 0 and variance 1 over axes.
@@ -177,8 +181,8 @@ impl PyTensor {
         value: TensorArg,
         attn_mask: Option<TensorArg>,
         dropout_p: f64,
-        is_causal: bool,
-        enable_gqa: bool,
+        #[pyo3(from_py_with = truth)] is_causal: bool,
+        #[pyo3(from_py_with = truth)] enable_gqa: bool,
         scale: Option<f64>,
     ) -> PyResult<PyTensor> {
         let _ = enable_gqa; // fewer key heads are always shared

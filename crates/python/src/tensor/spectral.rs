@@ -1,7 +1,7 @@
 //! Fourier transforms, as pairs of real and imaginary parts in a last dim; and hashes.
 
 use super::{PyTensor, out};
-use crate::convert::{Ints, TensorArg, axes, count};
+use crate::convert::{Ints, TensorArg, axes, count, truth};
 use crate::error::raised;
 use frit::{Fft, FftNorm, Keccak, PadMode, Stft, Tensor};
 use pyo3::exceptions::PyValueError;
@@ -93,10 +93,10 @@ impl PyTensor {
         n_fft: i64,
         hop_length: Option<i64>,
         window: Option<TensorArg>,
-        center: bool,
+        #[pyo3(from_py_with = truth)] center: bool,
         pad_mode: &str,
-        normalized: bool,
-        onesided: bool,
+        #[pyo3(from_py_with = truth)] normalized: bool,
+        #[pyo3(from_py_with = truth)] onesided: bool,
     ) -> PyResult<PyTensor> {
         let hop_length = hop_length.map(|n| count(n, "hop_length")).transpose()?;
         let n_fft = count(n_fft, "n_fft")?;
@@ -125,9 +125,9 @@ impl PyTensor {
         n_fft: i64,
         hop_length: Option<i64>,
         window: Option<TensorArg>,
-        center: bool,
-        normalized: bool,
-        onesided: bool,
+        #[pyo3(from_py_with = truth)] center: bool,
+        #[pyo3(from_py_with = truth)] normalized: bool,
+        #[pyo3(from_py_with = truth)] onesided: bool,
         length: Option<i64>,
     ) -> PyResult<PyTensor> {
         let hop_length = hop_length.map(|n| count(n, "hop_length")).transpose()?;

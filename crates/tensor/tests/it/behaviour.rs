@@ -318,6 +318,37 @@ fn numbers_wrap_where_results_do() {
         let far = Tensor::new([500.0, -500.0, f64::INFINITY, 440.0]);
         assert_eq!(far.cast(DType::F8E4M3).float().to_vec::<f32>()?, [448.0, -448.0, 448.0, 448.0]);
         assert!(far.cast(DType::F8E5M2).float().to_vec::<f32>()?[2].is_infinite());
+        let bytes = Tensor::new([[100, 2], [3, 4]]).cast(DType::I8);
+        assert_eq!(bytes.matmul(&bytes).to_vec::<i8>()?, [22, -48, 56, 22]);
+        let pixels = Tensor::new([[[[0, 255], [100, 7]]]]).cast(DType::U8);
+        let o = Interpolate { mode: Sampling::Linear, ..Default::default() };
+        assert_eq!(pixels.interpolate(&[3, 3], o).to_vec::<u8>()?, [0, 128, 255, 50, 91, 131, 100, 54, 7]);
+        assert_eq!(Tensor::ones([3, 4]).unfold(1, 0, 8).shape(), [3, 1, 0]);
+        let masked = Tensor::ones([3]).at(Tensor::new([true, false]));
+        assert_eq!(masked.check().unwrap_err().kind(), Kind::Index);
+        Ok(())
+    });
+}
+
+#[test]
+fn numbers_without_a_type_have_the_default_ones_of_their_scope() {
+    on(|| {
+        let made = || {
+            let x = Tensor::new([1, 2]);
+            [Tensor::new(1.5), Tensor::ones([2]), Tensor::rand([2]), &x / 2, x.exp()].map(|t| t.dtype())
+        };
+        let half = Defaults { float: DType::F16, int: DType::I64 };
+        assert_eq!(made(), [DType::F32; 5]);
+        assert_eq!(with_defaults(half, made), [DType::F16; 5]);
+        assert_eq!(with_defaults(half, || Tensor::new([1, 2]).dtype()), DType::I64);
+        // other threads have their own, and a type of another kind is none
+        assert_eq!(
+            with_defaults(half, || std::thread::scope(|s| s.spawn(defaults).join())).unwrap(),
+            Defaults::default()
+        );
+        let wrong = Defaults { float: DType::I8, int: DType::I64 };
+        assert_eq!(with_defaults(wrong, defaults), Defaults::default());
+        assert_eq!(made(), [DType::F32; 5]);
         Ok(())
     });
 }
