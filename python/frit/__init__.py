@@ -9,6 +9,7 @@
 from frit._frit import JitError, SymbolicInt, Tensor, TinyJit, Variable, __version__
 from frit.device import Device
 from frit.dtype import DType, dtypes
+from frit.function import function
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
 from frit.helpers import Context, GlobalCounters, getenv
 from frit import nn
@@ -24,6 +25,7 @@ __all__ = [
     "TinyJit",
     "Variable",
     "dtypes",
+    "function",
     "getenv",
     "nn",
     "__version__",

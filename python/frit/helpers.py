@@ -7,11 +7,14 @@ import time
 from frit import _frit
 from frit._frit import Tensor
 from frit.device import Device
+from frit.dtype import dtypes
 
 __all__ = ["Context", "ContextVar", "GlobalCounters", "Timing", "colored", "fetch", "getenv", "prod", "tqdm", "trange"]
 
 # Flags that change while a program runs, by the names people write, and the engine's.
 _ENGINE = {name: f"FRIT_{name}" for name in ("DEBUG", "BEAM", "BEAM_SECONDS", "BEAM_CHECK", "SPEC")}
+# The types of numbers that no one gave a type, and their places in default_dtypes().
+_DEFAULTS = {"DEFAULT_FLOAT": 0, "DEFAULT_INT": 1}
 # Flags that are read when a device is opened.
 _FIXED = ("THREADS", "CPU", "ISA", "MATRIX", "CC", "CACHE", "INTERP_SEED", "GUARD", "DATA")
 # Knobs of tinygrad that choose between ways to the same values: they can be set, and choose nothing here.
@@ -28,6 +31,24 @@ _WITHOUT_EFFECT = frozenset(
 def getenv(key, default=0):
     """A variable of the environment, as the type of the default."""
     return type(default)(os.environ.get(key, default))
+
+
+def _set_default(key, value):
+    """Makes a type (or its name: "half", "float32") the default of its kind."""
+    dtype = _frit.dtype(value.lower() if isinstance(value, str) else value)
+    if dtypes.is_float(dtype) != (key == "DEFAULT_FLOAT"):
+        raise ValueError(f"{key}={value}: not of that kind")
+    _frit.default_dtypes(dtype)
+
+
+# The environment's wishes, checked when the module is loaded.
+for _key in _DEFAULTS:
+    _value = os.environ.get(f"FRIT_{_key}") or os.environ.get(_key)
+    if _value:
+        try:
+            _set_default(_key, _value)
+        except (TypeError, ValueError, RuntimeError) as e:
+            raise ValueError(f"{_key}={_value}: {e}") from None
 
 
 class ContextVar:
@@ -51,6 +72,8 @@ class ContextVar:
             return int(Tensor.training)
         if self.key in ("DEVICE", "DEV"):
             return Device.DEFAULT
+        if self.key in _DEFAULTS:
+            return _frit.default_dtypes()[_DEFAULTS[self.key]].name
         return self._value
 
     @value.setter
@@ -61,6 +84,8 @@ class ContextVar:
             Tensor.training = bool(v)
         elif self.key in ("DEVICE", "DEV"):
             Device.DEFAULT = v
+        elif self.key in _DEFAULTS:
+            _set_default(self.key, v)
         elif self.key in _FIXED:
             raise ValueError(f"FRIT_{self.key} is read when a device is opened: set it in the environment")
         else:
@@ -102,7 +127,7 @@ DEBUG, BEAM, TRAINING = ContextVar("DEBUG"), ContextVar("BEAM"), ContextVar("TRA
 def _flag(name):
     """The flag of a name, with or without the prefix it has in the environment."""
     short = name.removeprefix("FRIT_")
-    known = short in _ENGINE or short in _FIXED or short in ("TRAINING", "DEVICE", "DEV")
+    known = short in _ENGINE or short in _FIXED or short in _DEFAULTS or short in ("TRAINING", "DEVICE", "DEV")
     if not known and short not in _WITHOUT_EFFECT and short not in ContextVar._known:
         raise KeyError(f"there is no flag {name!r}")
     return ContextVar(short)
@@ -112,7 +137,7 @@ class Context:
     """``with Context(DEBUG=2, BEAM=4):`` sets flags, and puts them back; also a decorator.
 
     Every flag of the environment has its name here, with or without ``FRIT_``: DEBUG, BEAM, BEAM_SECONDS, BEAM_CHECK, SPEC,
-    DEVICE; and TRAINING is ``Tensor.training``. Flags are those of the process, whichever thread sets them.
+    DEVICE, DEFAULT_FLOAT, DEFAULT_INT; and TRAINING is ``Tensor.training``. Flags are those of the process, whichever thread sets them.
     """
 
     def __init__(self, **flags):

@@ -78,7 +78,8 @@ impl SmallFloat {
             sign * (m | 1 << self.man) as f64 * scale(e as i32 - self.bias() - man)
         }
     }
-    /// The nearest bit pattern, ties to even; beyond the greatest finite value: infinity where there is one, else NaN.
+    /// The nearest bit pattern, ties to even; beyond the greatest finite value: infinity where there is one, else the
+    /// greatest (`float8_e4m3`) or NaN (`fnuz`), as torch converts.
     pub fn from_f64(self, x: f64) -> u32 {
         let sign = (x.is_sign_negative() as u32) << (self.exp + self.man);
         if x.is_nan() {
@@ -86,7 +87,8 @@ impl SmallFloat {
         }
         let overflow = match self.top {
             Top::Ieee => sign | ((1 << self.exp) - 1) << self.man,
-            _ => self.nan_bits() | if self.is_fnuz() { 0 } else { sign },
+            Top::Finite => sign | self.max_bits(),
+            Top::Fnuz => self.nan_bits(),
         };
         if x.is_infinite() {
             return overflow;

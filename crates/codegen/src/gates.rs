@@ -27,8 +27,14 @@ pub fn gates(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
 
 fn pull(n: &UOp) -> UOp {
     let Some((buf, idx)) = address(n) else { return n.clone() };
+    let (never, first) = (UOp::boolean(false), UOp::index(0));
+    let gated = match idx.op {
+        // a checked access that always misses: it stays, to be reported
+        Op::Invalid if matches!(n.arg, Arg::Site(_)) => Some((&never, &first)),
+        _ => gated(idx),
+    };
     // a simplified index has at most one gate, outermost
-    let Some((gate, inner)) = gated(idx) else {
+    let Some((gate, inner)) = gated else {
         return match (&n.arg, n.gate()) {
             (Arg::Site(_), None) => UOp::new(n.op, n.dtype, n.src.clone(), Arg::None),
             _ => n.clone(),

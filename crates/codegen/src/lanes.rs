@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 pub const FARTHEST: i64 = 1 << 22;
 
 /// The pass. Leaves no upcast range behind.
-pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
+pub fn lanes(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let order = sink.toposort();
     let widths: FxHashMap<u32, u32> = order
         .iter()
@@ -41,7 +41,8 @@ pub fn lanes(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     let written =
         order.iter().filter(|n| n.op == Op::Store).filter_map(|n| Some(behind_after(address(n)?.0).clone()));
     let done = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
-    let mut v = Vectoriser { widths, squares, written: written.collect(), done };
+    let register = ctx.target.vector_bytes;
+    let mut v = Vectoriser { widths, squares, written: written.collect(), done, register };
     Ok(crate::simplify(&v.vector(sink)?))
 }
 
@@ -52,6 +53,8 @@ pub struct Vectoriser {
     /// Memory that the kernel writes to.
     written: FxHashSet<UOp>,
     pub(crate) done: FxHashMap<UOp, UOp>,
+    /// Bytes of a vector register.
+    pub(crate) register: usize,
 }
 
 impl Vectoriser {

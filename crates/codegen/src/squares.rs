@@ -194,9 +194,12 @@ impl Square {
     }
 
     /// Rows side by side, each `n` further, as one access each: address and gate. None where rows have gates of their
-    /// own.
+    /// own, or do not fit a register.
     fn sides(&self, v: &mut Vectoriser) -> Result<Option<Vec<Place>>, Error> {
         let (n, count) = (self.accesses.len(), self.rows / self.accesses.len());
+        if count > 1 && n * self.bytes() > v.register {
+            return Ok(None);
+        }
         let is_one = self.of_row.is_empty() && self.of_column.iter().all(|c| *c == self.of_column[0]);
         let reach = coefficient(&self.idx, self.lane).and_then(|step| step.checked_mul(n as i64));
         let Some(stride) = reach.filter(|s| is_one && s.abs() <= lanes::FARTHEST) else { return Ok(None) };

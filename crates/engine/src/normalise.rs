@@ -32,7 +32,9 @@ pub fn normalise(sink: &UOp) -> Result<Normal, Error> {
     for n in normal.sink.toposort() {
         match n.op {
             Op::LoopIn => {
-                return Err(Error::Graph("a value of a loop's step is used outside the loop".into()));
+                return Err(Error::Graph(
+                    "a value of a loop's step, or of a function's argument, has no numbers outside it".into(),
+                ));
             }
             Op::LoopOut => return Err(Error::Graph("a loop has not run before its results are used".into())),
             _ => {}

@@ -143,6 +143,23 @@ pub fn size_list(args: &Bound<'_, PyTuple>) -> PyResult<Vec<Dim>> {
     }
 }
 
+/// What is given one by one, or by the name it has in signatures.
+pub fn given<'py>(
+    args: &Bound<'py, PyTuple>,
+    named: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    match named {
+        None => Ok(args.clone()),
+        Some(v) if args.is_empty() => PyTuple::new(args.py(), [v]),
+        Some(_) => Err(PyTypeError::new_err("given both by place and by name")),
+    }
+}
+
+/// A flag as Python code writes it: `True`, `1`, whatever is true.
+pub fn truth(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
+    obj.is_truthy()
+}
+
 /// Integers one by one, or in one tuple.
 pub fn int_list(args: &Bound<'_, PyTuple>) -> PyResult<Vec<i64>> {
     size_list(args)?.iter().map(|d| d.value().map_err(crate::error::raised)).collect()

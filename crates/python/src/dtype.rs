@@ -1,11 +1,10 @@
 //! Element types: `dtypes.float32` and its like.
 
-use frit::DType;
+use frit::{DType, Defaults};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Every type: what frit calls it, what Python code calls it (the first is printed), the letter of its memory format.
 const TYPES: [(DType, &[&str], &str); 17] = [
@@ -164,29 +163,25 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArg {
     }
 }
 
-static DEFAULT_FLOAT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
-static DEFAULT_INT: AtomicU8 = AtomicU8::new(DType::I32 as u8);
-
-fn default_of(which: &AtomicU8) -> DType {
-    let v = which.load(Ordering::Relaxed);
-    TYPES.iter().map(|t| t.0).find(|d| *d as u8 == v).unwrap_or(DType::F32)
-}
 /// The type of floats that no one gave a type.
 pub fn default_float() -> DType {
-    default_of(&DEFAULT_FLOAT)
+    frit::defaults().float
 }
 /// The type of integers that no one gave a type.
 pub fn default_int() -> DType {
-    default_of(&DEFAULT_INT)
+    frit::defaults().int
 }
 
 /// The default float and integer types; given one, it replaces that of its kind.
 #[pyfunction]
 #[pyo3(signature = (new=None))]
 fn default_dtypes(py: Python<'_>, new: Option<DTypeArg>) -> PyResult<(Py<PyDType>, Py<PyDType>)> {
+    let now = frit::defaults();
     match new {
-        Some(DTypeArg(d)) if d.is_float() => DEFAULT_FLOAT.store(d as u8, Ordering::Relaxed),
-        Some(DTypeArg(d)) if d.is_int() => DEFAULT_INT.store(d as u8, Ordering::Relaxed),
+        Some(DTypeArg(float)) if float.is_float() => frit::choose_defaults(Defaults { float, ..now }),
+        Some(DTypeArg(int)) if int.is_int() && int != DType::Bool => {
+            frit::choose_defaults(Defaults { int, ..now });
+        }
         Some(DTypeArg(d)) => return Err(PyValueError::new_err(format!("{d} cannot be a default type"))),
         None => {}
     }

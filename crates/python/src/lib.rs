@@ -12,6 +12,7 @@ mod dtype;
 mod error;
 mod flags;
 mod fork;
+mod function;
 mod jit;
 mod live;
 mod memory;
@@ -38,6 +39,7 @@ const PARTS: &[Part] = &[
     state::register,
     flags::register,
     fork::register,
+    function::register,
     waiting::register,
 ];
 

@@ -82,20 +82,30 @@ pub fn available() -> Vec<DeviceInfo> {
     KINDS.iter().map(|k| DeviceInfo { name: k.name, about: k.about, device: device(k.name) }).collect()
 }
 
+/// A name as an error repeats it: its beginning, where it is longer than any device's.
+fn shown(name: &str) -> String {
+    match name.char_indices().nth(40) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
+
 fn parse(name: &str) -> Result<(&'static Kind, &'static str), Error> {
     let upper = name.trim().to_ascii_uppercase();
     let (base, suffix) = upper.split_once(':').map_or((&*upper, None), |(b, s)| (b, Some(s)));
     let Some(kind) = KINDS.iter().find(|k| k.name == base) else {
         let known: Vec<_> = KINDS.iter().map(|k| k.name).collect();
         return Err(Error::Device(format!(
-            "there is no device {name:?}: expected one of {}",
+            "there is no device {}: expected one of {}",
+            shown(name),
             known.join(", ")
         )));
     };
     let found = suffix.map_or(kind.suffixes.first(), |s| kind.suffixes.iter().find(|k| **k == s));
     found.map(|s| (kind, *s)).ok_or_else(|| {
         let known: Vec<_> = kind.suffixes.iter().map(|s| format!("{}:{s}", kind.name)).collect();
-        Error::Device(format!("there is no device {name:?}: expected {} or {}", kind.name, known.join(", ")))
+        let (name, kind) = (shown(name), kind.name);
+        Error::Device(format!("there is no device {name}: expected {kind} or {}", known.join(", ")))
     })
 }
 

@@ -211,6 +211,9 @@ impl Tensor {
     pub fn softmax(&self, dim: isize) -> Tensor {
         let _c = call("softmax");
         self.along(dim, "softmax", |x, dim| {
+            if x.shape()[dim].as_int() == Some(0) {
+                return x.clone();
+            }
             let e = (x - x.max(keepdim(dim)).detach()).exp();
             // one division a row
             &e * e.sum(keepdim(dim)).reciprocal()
@@ -221,6 +224,9 @@ impl Tensor {
     pub fn log_softmax(&self, dim: isize) -> Tensor {
         let _c = call("log_softmax");
         self.along(dim, "log_softmax", |x, dim| {
+            if x.shape()[dim].as_int() == Some(0) {
+                return x.clone();
+            }
             let d = x - x.max(keepdim(dim)).detach();
             &d - d.exp().sum(keepdim(dim)).log()
         })

@@ -22,6 +22,14 @@ pub(crate) fn one(x: &UOp) -> UOp {
     x.const_like(1)
 }
 
+/// `y`, which depends on x with the slope zero everywhere: the branch that is never taken shows the way to gradients.
+pub(crate) fn joined(y: &UOp, x: &UOp) -> UOp {
+    match x.dtype.is_float() {
+        true => UOp::boolean(true).select(y, &x.un(Alu::Trunc).cast(y.dtype)),
+        false => y.clone(),
+    }
+}
+
 /// Where the square of x would say no more, and might overflow.
 fn large(x: &UOp) -> UOp {
     number(if x.dtype == DType::F64 { 3e8 } else { 1e5 }, x.dtype).lt(x)
@@ -46,12 +54,16 @@ pub(crate) fn asinh(x: &UOp) -> UOp {
     x.eq_(&x.const_like(0)).select(x, &negative.select(&neg(&y), &y))
 }
 
-/// Inverse hyperbolic cosine: `log1p(t + sqrt(t) sqrt(t + 2))`, t = x - 1.
+/// Inverse hyperbolic cosine: `log1p(t + sqrt(t) sqrt(t + 2))`, t = x - 1. Of negative numbers it is NaN, with the slope
+/// `1 / sqrt(x² - 1)` there too, as torch has it.
 pub(crate) fn acosh(x: &UOp) -> UOp {
-    let large = large(x);
-    let t = sub(&large.select(&x.const_like(2), x), &one(x));
+    let negative = x.lt(&x.const_like(0));
+    let a = negative.select(&neg(x), x);
+    let large = large(&a);
+    let t = sub(&large.select(&x.const_like(2), &a), &one(x));
     let root = mul(&t.un(Alu::Sqrt), &add(&t, &x.const_like(2)).un(Alu::Sqrt));
-    large.select(&log_of_twice(x, &large), &add(&t, &root).un(Alu::Log1p))
+    let y = large.select(&log_of_twice(&a, &large), &add(&t, &root).un(Alu::Log1p));
+    negative.select(&sub(&number(f64::NAN, x.dtype), &y), &y)
 }
 
 /// Inverse hyperbolic tangent: `(log(1 + x) - log(1 - x)) / 2`, whose terms have the same sign.

@@ -135,17 +135,17 @@ fn close(opened: Open, init: &[&Tensor], next: &[Tensor], ys: &[Tensor]) -> Resu
         }
         results.push(y);
     }
-    finish(opened, &results, "")
+    finish("scan", opened, &results, "")
 }
 
-fn finish(opened: Open, results: &[UOp], name: &str) -> Result<Vec<Tensor>> {
+fn finish(op: &'static str, opened: Open, results: &[UOp], name: &str) -> Result<Vec<Tensor>> {
     let node = match opened.close(results, name) {
         Ok(n) => n,
-        Err(m) => return fail!("scan", "{m}"),
+        Err(m) => return fail!(op, "{m}"),
     };
     let out = |i| match Loop::of(&node) {
         Some(l) => Tensor::of(Ok(l.out(i))),
-        None => Tensor::of(fail!("scan", "a loop without a body")),
+        None => Tensor::of(fail!(op, "a loop without a body")),
     };
     Ok((0..results.len()).map(out).collect())
 }
@@ -155,11 +155,30 @@ pub(crate) fn function(
     inputs: &[&Tensor],
     f: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
 ) -> Result<Vec<Tensor>> {
+    one_step(name, name, inputs, f)
+}
+/// The same, for errors of `op`; without a name the gradient is that of the body.
+#[track_caller]
+pub(crate) fn one_step(
+    op: &'static str,
+    name: &str,
+    inputs: &[&Tensor],
+    f: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
+) -> Result<Vec<Tensor>> {
     let nodes: Vec<UOp> = inputs.iter().map(|t| t.uop()).collect::<Result<_>>()?;
     let opened = Open::new(&UOp::index(1), &[], &nodes);
     let inside: Vec<Tensor> = opened.inputs.iter().map(|n| Tensor::of(Ok(n.clone()))).collect();
     let results: Vec<UOp> = f(&inside).iter().map(|t| t.uop()).collect::<Result<_>>()?;
-    let stacked = finish(opened, &results, name)?;
+    let _c = call(op);
+    for (i, (t, given)) in inside.iter().zip(&opened.inputs).enumerate() {
+        if t.uop()? != *given {
+            return fail!(
+                op,
+                "argument {i} is assigned to, which its caller would not see: give the value back"
+            );
+        }
+    }
+    let stacked = finish(op, opened, &results, name)?;
     // one step: its results are the only ones
     Ok(stacked.into_iter().zip(&results).map(|(t, r)| t.map(|x| Ok(x.reshape(r.shape())))).collect())
 }

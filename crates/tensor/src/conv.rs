@@ -127,6 +127,14 @@ impl Window {
         let stride =
             if self.stride.is_empty() { size.to_vec() } else { each(op, "stride", &self.stride, n)? };
         let dilation = each(op, "dilation", &self.dilation, n)?;
+        let amounts: &[(usize, usize)] = match &self.padding {
+            Padding::Amounts(p) => p,
+            Padding::Same => &[],
+        };
+        let numbers = size.iter().chain(&stride).chain(&dilation).chain(&self.output_padding);
+        if let Some(n) = numbers.chain(amounts.iter().flat_map(|(a, b)| [a, b])).find(|n| **n > LARGEST) {
+            return fail!(op, "{n} in a window, whose numbers are at most {LARGEST}");
+        }
         if stride.contains(&0) || dilation.contains(&0) || size.contains(&0) {
             return fail!(
                 op,
@@ -151,6 +159,9 @@ impl Window {
         Window { stride, ..self.clone() }
     }
 }
+
+/// The largest number that describes a window: their products are sizes.
+const LARGEST: usize = i32::MAX as usize;
 
 /// One for each of `n` spatial dims.
 fn each<T: Copy + std::fmt::Debug>(op: &'static str, name: &str, v: &[T], n: usize) -> Result<Vec<T>> {
@@ -338,10 +349,13 @@ fn spaced(op: &'static str, x: &UOp, axis: usize, step: usize) -> Result<UOp> {
         return Ok(x.clone());
     }
     let mut dims: SmallVec<[UOp; 8]> = x.shape().iter().cloned().collect();
+    let Some(length) = n.checked_mul(s) else {
+        return fail!(op, "{n} elements, {s} apart, are more than can be counted");
+    };
     dims.insert(axis + 1, UOp::index(1));
     let rows = pad_axis(&x.reshape(&dims), axis + 1, &UOp::index(0), &UOp::index(s - 1));
     dims.remove(axis);
-    dims[axis] = UOp::index(n * s);
+    dims[axis] = UOp::index(length);
     Ok(cut(&rows.reshape(&dims), axis, &UOp::index(0), &UOp::index((n - 1) * s + 1)))
 }
 

@@ -1,7 +1,7 @@
 //! Making tensors from numbers.
 
 use crate::error::{Error, Result, call, fail};
-use crate::operand::{Operand, literal};
+use crate::operand::{Operand, filling};
 use crate::realize;
 use crate::shape::{self, Dim, Dims};
 use crate::tensor::{Tensor, filled, number};
@@ -121,10 +121,12 @@ impl Tensor {
         }
         let d = N::Item::DTYPE;
         let values = || out.iter().map(|v| v.scalar());
+        let fits =
+            |v: Scalar, d: DType| d.int_range().is_some_and(|(lo, hi)| (lo..=hi).contains(&v.as_i128()));
         let to = match d {
             DType::Bool => DType::Bool,
-            d if d.is_float() => DType::F32,
-            _ if values().all(|v| i32::try_from(v.as_i128()).is_ok()) => DType::I32,
+            d if d.is_float() => promote::defaults().float,
+            _ if values().all(|v| fits(v, promote::defaults().int)) => promote::defaults().int,
             _ if values().all(|v| matches!(v, Scalar::Int(_))) => DType::I64,
             _ => return Tensor::failed(Error::new("new", "a literal is beyond int64")),
         };
@@ -191,7 +193,7 @@ impl Tensor {
         let _c = call("full");
         let (dims, v) = (dims.into(), v.into());
         Tensor::leaf((|| match v {
-            Operand::Number(s, _) => Ok(filled(&sizes("full", &dims)?, literal("full", s, dtype)?)),
+            Operand::Number(s, _) => Ok(filled(&sizes("full", &dims)?, filling("full", s, dtype)?)),
             Operand::Tensor(t) => t.full_as(&dims, dtype),
         })())
     }
@@ -286,7 +288,7 @@ impl Tensor {
                 if !n.is_finite() {
                     return fail!("arange", "from {a} to {b} by {s}");
                 }
-                return Ok(ramp(n as i64, a, s, DType::F32));
+                return Ok(ramp(n as i64, a, s, DType::F32).cast(promote::defaults().float));
             }
             let (a, b, s) = (a.as_i128(), b.as_i128(), s.as_i128());
             if s == 0 {

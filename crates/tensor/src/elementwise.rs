@@ -229,7 +229,7 @@ fn powi(x: &UOp, n: u32) -> UOp {
             base = base.bin(Alu::Mul, &base);
         }
     }
-    r.unwrap_or_else(|| crate::tensor::filled(x.shape(), x.const_like(1)))
+    r.unwrap_or_else(|| composite::joined(&crate::tensor::filled(x.shape(), x.const_like(1)), x))
 }
 
 impl Tensor {
@@ -378,11 +378,14 @@ impl Tensor {
             Ok(cond.select(&a, &b))
         })
     }
-    /// `v` where the mask is true.
+    /// `v` where the mask is true. Of bools it stays bool, whatever the number.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, v: impl Into<Operand>) -> Tensor {
         let _c = call("masked_fill");
-        mask.where_(v, self)
+        match v.into() {
+            Operand::Number(v, _) if self.dtype() == DType::Bool => mask.where_(v.as_f64() != 0.0, self),
+            v => mask.where_(v, self),
+        }
     }
     /// No less than `lo`, no more than `hi`. The gradient passes inside, not at the limits.
     #[track_caller]
@@ -425,7 +428,7 @@ impl Tensor {
             // 1/-0.0 is negative: a test that works on every float type
             let negative = s.lt(&zero).or_(&s.eq_(&zero).and_(&s.un(Alu::Recip).lt(&zero)));
             let a = abs(&x);
-            negative.select(&a.un(Alu::Neg), &a)
+            composite::joined(&negative.select(&a.un(Alu::Neg), &a), &s)
         }))
     }
     /// log(exp(x) + exp(y)), without overflow.

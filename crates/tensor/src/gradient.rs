@@ -6,7 +6,7 @@
 //!
 //! What comes out is graph again, so gradients of gradients are the same walk. A `()` source of a larger node was
 //! broadcast, so its gradient is a sum. Masks are `where`, never a multiplication. Ties of max and min share the
-//! gradient equally. Rounding passes a gradient of zero; comparisons, integers and `detach` end the way.
+//! gradient equally, but in a pool the first has it. Rounding passes a gradient of zero; comparisons, integers and `detach` end the way.
 
 use crate::composite::{add, div, mul, neg, one, sub};
 use crate::derivative;
@@ -15,7 +15,7 @@ use crate::gradient_loop;
 use crate::index::scatter_along;
 use crate::movement::{cut, pad_axis, windows_dilated};
 use crate::realize::{cut_history, is_overwritten};
-use crate::reduce::{drop_axes, last_records, reduce_node, zeros_like};
+use crate::reduce::{drop_axes, is_first_wins, last_records, reduce_node, zeros_like};
 use crate::shape::{dim_sub, product, show_all};
 use crate::tensor::{Tensor, expand_to, filled, number};
 use frit_uop::graph::toposort_outside;
@@ -273,7 +273,17 @@ fn reduce(n: &UOp, g: &UOp) -> Result<UOp> {
     match alu {
         Alu::Add => Ok(back(g)),
         Alu::Max | Alu::Min => {
-            let hit = x.eq_(&back(n));
+            // NaN wins, and is not equal to itself
+            let hit = x.eq_(&back(n)).or_(&x.ne_(x));
+            if is_first_wins(x) {
+                let dims = x.shape().iter().enumerate();
+                let along: SmallVec<[UOp; 4]> =
+                    dims.map(|(i, d)| if axes.contains(&i) { d.clone() } else { UOp::index(1) }).collect();
+                let places = UOp::iota(&product(&along), DType::I32).reshape(&along).expand(x.shape());
+                let first = hit.select(&places, &UOp::int(i32::MAX as i64, DType::I32));
+                let hit = places.eq_(&back(&first.reduce_axes(Alu::Min, &axes)));
+                return Ok(hit.select(&back(g), &g.const_like(0)));
+            }
             let count = reduce_node(&hit.cast(g.dtype), Alu::Add, &axes);
             Ok(hit.select(&back(&div(g, &count)), &g.const_like(0)))
         }
@@ -355,10 +365,21 @@ fn gather(n: &UOp, g: &UOp) -> UOp {
         .cast(x.dtype)
 }
 
+/// What is computed stays in memory before elements of it are picked: at a place from data nothing of it is shared, and
+/// a long way behind it would be computed for each of its branches again.
+fn computed_once(x: &UOp) -> UOp {
+    let mut at = x;
+    while at.op.is_movement() {
+        at = &at.src[0];
+    }
+    let stands = matches!(at.op, Op::Const | Op::Buffer | Op::Param | Op::Iota | Op::After | Op::Contiguous);
+    if stands { x.clone() } else { x.contiguous() }
+}
+
 fn scatter(n: &UOp, g: &UOp) -> Result<Grads> {
     let Arg::Scatter(mode, site) = n.arg else { return fail!("gradient", "a scatter without a mode") };
     let (base, idx, val) = (&n.src[0], &n.src[1], &n.src[2]);
-    let picked = |x: &UOp| x.gather(idx, site);
+    let picked = |x: &UOp| computed_once(x).gather(idx, site);
     let zero = g.const_like(0);
     Ok(match mode {
         ScatterMode::Combine(Alu::Add) => smallvec![Some(g.clone()), Some(picked(g))],
@@ -724,6 +745,12 @@ impl Tensor {
     pub fn gradient_with(&self, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let _c = call("gradient");
         self.gradients(Some(seed), targets, false)
+    }
+    /// [`Tensor::gradient_with`] with zeros for what this does not depend on.
+    #[track_caller]
+    pub fn gradient_with_or_zeros(&self, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let _c = call("gradient");
+        self.gradients(Some(seed), targets, true)
     }
     fn gradients(&self, seed: Option<&Tensor>, targets: &[&Tensor], zeros: bool) -> Result<Vec<Tensor>> {
         let root = self.uop()?;

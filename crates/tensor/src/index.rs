@@ -1,14 +1,16 @@
 //! Reading by place: slices, integers, index tensors, gather and scatter.
 //!
 //! A constant index out of range fails at the call. One that is data is checked when it runs: the next synchronising
-//! call returns an error that names this op and the user's line. Negative indices count from the end.
+//! call returns an error that names this op and the user's line. Negative indices count from the end, but not in a table
+//! of embeddings.
 
 use crate::error::{Error, Result, call, fail, fail_index, site};
 use crate::movement::{cut, fixed, windows_dilated};
 use crate::reduce::along_axis;
 use crate::shape::{self, Dim, dim_as, dim_sub, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, filled};
-use frit_uop::{Alu, DType, ScatterMode, UOp};
+use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -247,6 +249,8 @@ fn slice(
     let n = fixed(op, n)?;
     let int = |d: Option<UOp>| d.map(|d| fixed(op, &d)).transpose();
     let (s, e) = (int(start)?, int(end)?);
+    // a longer step picks no more
+    let step = step.clamp(-n.max(1), n.max(1));
     let wrap = |v: i64, lo: i64, hi: i64| if v < 0 { v + n } else { v }.clamp(lo, hi);
     let (first, count) = if step > 0 {
         let (s, e) = (s.map_or(0, |v| wrap(v, 0, n)), e.map_or(n, |v| wrap(v, 0, n)));
@@ -277,11 +281,17 @@ pub(crate) fn place_dtype(n: &UOp) -> DType {
 
 /// Negative indices counted from the end; places outside become -1, which no access accepts.
 pub(crate) fn checked(idx: &UOp, n: &UOp, dtype: DType) -> UOp {
+    inside(idx, n, dtype, true)
+}
+
+/// [`checked`], or with negative indices outside too.
+fn inside(idx: &UOp, n: &UOp, dtype: DType, from_end: bool) -> UOp {
     let wide = if idx.dtype.size() == 8 { DType::I64 } else { dtype };
     let n = dim_as(n, wide);
     let i = idx.cast(wide);
     let zero = i.const_like(0);
-    let i = if idx.dtype.is_unsigned() { i } else { i.lt(&zero).select(&i.bin(Alu::Add, &n), &i) };
+    let from_end = from_end && !idx.dtype.is_unsigned();
+    let i = if from_end { i.lt(&zero).select(&i.bin(Alu::Add, &n), &i) } else { i };
     let inside = i.lt(&zero).un(Alu::Not).and_(&i.lt(&n));
     inside.select(&i, &i.const_like(-1)).cast(dtype)
 }
@@ -313,7 +323,7 @@ fn advanced(op: &'static str, b: &Basic) -> Result<UOp> {
     let mut flat: SmallVec<[UOp; 4]> =
         SmallVec::from_iter([shape::product(&moved.shape()[..b.tensors.len()])]);
     flat.extend(rest.iter().cloned());
-    let got = moved.reshape(&flat).gather(&idx, site(op)); // (m…, rest…)
+    let got = in_memory(&moved.reshape(&flat)).gather(&idx, site(op)); // (m…, rest…)
     let m = idx.shape().len();
     let mut axes: Vec<usize> = (m..m + places).collect();
     axes.extend(0..m);
@@ -344,13 +354,30 @@ fn advanced_places(op: &'static str, b: &Basic) -> Result<(UOp, UOp, usize)> {
     Ok((linear(&coords, dtype), x.permute(&order), before))
 }
 
-/// `x[idx]` rows, checked, with negatives.
-pub(crate) fn rows(op: &'static str, x: &UOp, idx: &UOp) -> Result<UOp> {
+/// `x[idx]` rows, checked, negatives counted from the end or refused.
+fn rows(op: &'static str, x: &UOp, idx: &UOp, from_end: bool) -> Result<UOp> {
     check_devices(op, &[x.clone(), idx.clone()])?;
     match x.shape().first() {
-        Some(n) => Ok(x.gather(&checked(idx, n, place_dtype(n)), site(op))),
+        Some(n) => Ok(in_memory(x).gather(&inside(idx, n, place_dtype(n), from_end), site(op))),
         None => fail!(op, "of a scalar"),
     }
+}
+
+/// A table that indices are checked against. The check is part of the load, so a table that is computed from nothing
+/// is put in memory first.
+fn in_memory(x: &UOp) -> UOp {
+    let (mut todo, mut seen) = (vec![x], FxHashSet::default());
+    while let Some(n) = todo.pop() {
+        match n.op {
+            // combined over nothing, a value is not loaded
+            Op::ReduceAxis | Op::ScanAxis if n.src[0].shape().iter().any(|d| d.bounds.0 == 0) => {}
+            Op::Const | Op::Variable | Op::Bind | Op::Iota => {}
+            o if o.is_movement() => todo.push(&n.src[0]),
+            _ if n.src.is_empty() || matches!(n.op, Op::Contiguous | Op::After) => return x.clone(),
+            _ => todo.extend(n.src.iter().filter(|s| s.dtype != DType::Index && seen.insert(*s))),
+        }
+    }
+    x.contiguous()
 }
 
 /// Row-major places in `x` of what `idx` names along `axis`, other coordinates being idx's own.
@@ -380,7 +407,7 @@ fn flat(x: &UOp) -> UOp {
 /// Elements along an axis by places that `idx` names, which has the shape of the result.
 pub(crate) fn gather_along(op: &'static str, x: &UOp, axis: usize, idx: &UOp) -> Result<UOp> {
     check_devices(op, &[x.clone(), idx.clone()])?;
-    Ok(flat(x).gather(&along(op, x, axis, idx)?, site(op)))
+    Ok(in_memory(&flat(x)).gather(&along(op, x, axis, idx)?, site(op)))
 }
 
 /// Values put along an axis of `base` at the places `idx` names.
@@ -437,20 +464,20 @@ impl Tensor {
         })
     }
     /// Rows named by an integer tensor of any shape: of `(n, rest…)` and `(m…)` makes `(m…, rest…)`. The tensor is
-    /// the table, as in `weight.embedding(&tokens)`.
+    /// the table, as in `weight.embedding(&tokens)`; a negative number is no row of it.
     #[track_caller]
     pub fn embedding(&self, idx: &Tensor) -> Tensor {
         let _c = call("embedding");
-        self.picked("embedding", idx)
+        self.picked("embedding", idx, false)
     }
     #[track_caller]
-    fn picked(&self, op: &'static str, idx: &Tensor) -> Tensor {
+    fn picked(&self, op: &'static str, idx: &Tensor, from_end: bool) -> Tensor {
         self.map(|x| {
             let i = idx.uop()?;
             if !i.dtype.is_int() {
                 return fail!(op, "the index must be of integers, not {}", i.dtype);
             }
-            rows(op, x, &i)
+            rows(op, x, &i, from_end)
         })
     }
     /// Slices along an axis named by a vector of integers.
@@ -461,7 +488,7 @@ impl Tensor {
             let m = format!("index of shape {}, not a vector", idx.shape());
             return Tensor::failed(Error::new("index_select", m));
         }
-        self.movedim(dim, 0).picked("index_select", idx).movedim(0, dim)
+        self.movedim(dim, 0).picked("index_select", idx, true).movedim(0, dim)
     }
     /// `out[i][j] = x[index[i][j]][j]` for dim 0, and so on: along an axis, the index having the shape of the result.
     #[track_caller]
@@ -473,7 +500,7 @@ impl Tensor {
     #[track_caller]
     pub fn take(&self, idx: &Tensor) -> Tensor {
         let _c = call("take");
-        self.flatten(0, -1).picked("take", idx)
+        self.flatten(0, -1).picked("take", idx, true)
     }
     /// Elements along an axis by places, the other dims of both broadcast: `x.take_along_dim(&x.argsort(1, false), 1)`
     /// is sorted.

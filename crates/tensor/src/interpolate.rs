@@ -120,7 +120,11 @@ impl Tensor {
         let wide = float_of(self.dtype());
         let wide = if wide.is_small_float() { DType::F32 } else { wide };
         let resized = plan.iter().rev().fold(self.cast(wide), |x, r| r.apply(&x, o));
-        resized.cast(float_of(self.dtype()))
+        match self.dtype() {
+            // pixels stay pixels, rounded as torch rounds them
+            DType::U8 => (resized + 0.5).floor().clamp(0, 255).cast(DType::U8),
+            d => resized.cast(float_of(d)),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! reading by a bool tensor compute the mask at the call.
 
 use crate::elementwise::truth;
-use crate::error::{Result, call, fail};
+use crate::error::{Result, call, fail, fail_index};
 use crate::index::{Index, Indices};
 use crate::shape::{same, show_all};
 use crate::tensor::{Tensor, align, expand_to};
@@ -44,7 +44,7 @@ pub(crate) fn without_masks(op: &'static str, x: &UOp, idx: &Indices) -> Result<
     };
     let (used, rank) = (idx.0.iter().map(dims_of).sum::<usize>(), x.shape().len());
     if used > rank {
-        return fail!(op, "indices for {used} dims of shape {}", show_all(x.shape()));
+        return fail_index!(op, "indices for {used} dims of shape {}", show_all(x.shape()));
     }
     let (mut out, mut at) = (smallvec::SmallVec::new(), 0);
     for i in &idx.0 {
@@ -84,7 +84,7 @@ pub(crate) fn without_masks(op: &'static str, x: &UOp, idx: &Indices) -> Result<
 pub(crate) fn fits(op: &'static str, mask: &[UOp], of: &[UOp]) -> Result<()> {
     for (m, d) in mask.iter().zip(of) {
         if !same(op, m, d)? {
-            return fail!(op, "a mask of shape {} for dims {}", show_all(mask), show_all(of));
+            return fail_index!(op, "a mask of shape {} for dims {}", show_all(mask), show_all(of));
         }
     }
     Ok(())

@@ -1,7 +1,10 @@
 //! Moving elements without computing: the six movement ops and what is made of them.
 
+use crate::composite;
 use crate::error::{Error, Result, call, fail, site};
-use crate::shape::{self, Axes, Dims, countable, dim_as, dim_sub, factors, product, same, show, show_all};
+use crate::shape::{
+    self, Axes, Dims, countable, dim_as, dim_sub, factors, product, same, show, show_all, size_of,
+};
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
 use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
@@ -49,6 +52,17 @@ fn no_fit<T>(x: &UOp, to: &[UOp]) -> Result<T> {
         show(&product(x.shape())),
         show_all(to)
     )
+}
+
+/// The most tensors that one call gives.
+const MOST_PARTS: usize = 1 << 24;
+
+/// So many parts, if a list of them can be.
+fn few(op: &'static str, parts: usize) -> Result<usize> {
+    match parts <= MOST_PARTS {
+        true => Ok(parts),
+        false => fail!(op, "into {parts} tensors, of at most {MOST_PARTS}"),
+    }
 }
 
 /// A constant size, or an error that says which op needs one.
@@ -255,7 +269,7 @@ impl Tensor {
         let len = len.into();
         self.seen(|x| {
             let a = shape::axis("narrow", dim, x.shape().len())?;
-            let (len, begin) = (len.0?, UOp::index(begin as i64));
+            let (len, begin) = (len.0?, size_of(begin));
             let end = begin.fold_add(&len);
             let d = &x.shape()[a];
             if len.bounds.0 < 0 || (end != *d && end.bounds.1 > d.bounds.0) {
@@ -322,7 +336,7 @@ impl Tensor {
             Ok(x.reshape(&infer_dims(x, &Dims(dims))?))
         })
     }
-    /// Pieces of `size` along an axis, the last one what is left.
+    /// Pieces of `size` along an axis, the last one what is left; as everywhere, at most 2^24 of them.
     #[track_caller]
     pub fn split(&self, size: usize, dim: isize) -> Vec<Tensor> {
         let _c = call("split");
@@ -332,6 +346,9 @@ impl Tensor {
         };
         if size == 0 {
             return vec![Tensor::failed(Error::new("split", "pieces of size 0"))];
+        }
+        if let Err(e) = few("split", n.div_ceil(size)) {
+            return vec![Tensor::failed(e)];
         }
         self.split_sizes(
             &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>(),
@@ -346,7 +363,7 @@ impl Tensor {
             Ok(n) => n,
             Err(e) => return sizes.iter().map(|_| Tensor::failed(e.clone())).collect(),
         };
-        if sizes.iter().sum::<usize>() != n {
+        if sizes.iter().try_fold(0usize, |sum, s| sum.checked_add(*s)) != Some(n) {
             let e = Error::new("split", format!("sizes {sizes:?} do not add up to {n}"));
             return sizes.iter().map(|_| Tensor::failed(e.clone())).collect();
         }
@@ -362,7 +379,7 @@ impl Tensor {
     pub fn chunk(&self, n: usize, dim: isize) -> Vec<Tensor> {
         let _c = call("chunk");
         match self.along_size("chunk", dim) {
-            Err(e) => vec![Tensor::failed(e); n.max(1)],
+            Err(e) => vec![Tensor::failed(e); n.clamp(1, MOST_PARTS)],
             Ok(_) if n == 0 => vec![Tensor::failed(Error::new("chunk", "into 0 pieces"))],
             Ok(len) => self.split(len.div_ceil(n).max(1), dim),
         }
@@ -380,16 +397,37 @@ impl Tensor {
         let ends = places.iter().copied().chain([n]).map(|p| p.min(n));
         begins.zip(ends).map(|(b, e)| self.narrow(dim, b, e.saturating_sub(b))).collect()
     }
+    /// `n` pieces along an axis; where it does not divide, the first ones are one longer.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let sizes = |n| Tensor::arange(5).tensor_split_into(n, 0).iter().map(|t| t.shape()[0].get()).collect::<Vec<_>>();
+    /// assert_eq!((sizes(2), sizes(3)), (vec![3, 2], vec![2, 2, 1]));
+    /// ```
+    #[track_caller]
+    pub fn tensor_split_into(&self, n: usize, dim: isize) -> Vec<Tensor> {
+        let _c = call("tensor_split");
+        if n == 0 {
+            return vec![Tensor::failed(Error::new("tensor_split", "into 0 pieces"))];
+        }
+        match self.along_size("tensor_split", dim).and_then(|len| few("tensor_split", n).map(|_| len)) {
+            Ok(len) => {
+                let places: Vec<usize> = (1..n).map(|i| i * (len / n) + i.min(len % n)).collect();
+                self.tensor_split(&places, dim)
+            }
+            Err(e) => vec![Tensor::failed(e)],
+        }
+    }
     /// One tensor for each place along an axis, the axis gone.
     #[track_caller]
     pub fn unbind(&self, dim: isize) -> Vec<Tensor> {
         let _c = call("unbind");
-        match self.along_size("unbind", dim) {
+        match self.along_size("unbind", dim).and_then(|n| few("unbind", n)) {
             Ok(n) => (0..n).map(|i| self.narrow(dim, i, 1).squeeze(dim)).collect(),
             Err(e) => vec![Tensor::failed(e)],
         }
     }
-    fn along_size(&self, op: &'static str, dim: isize) -> Result<usize> {
+    pub(crate) fn along_size(&self, op: &'static str, dim: isize) -> Result<usize> {
         let x = self.uop()?;
         let a = shape::axis(op, dim, x.shape().len())?;
         Ok(fixed(op, &x.shape()[a])? as usize)
@@ -419,7 +457,13 @@ impl Tensor {
                     );
                 }
             }
-            Ok(join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a))
+            let out = join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a);
+            // empty ones leave no element behind, but the result is made of them too
+            let empty = |x: &&UOp| x.shape()[a].as_int() == Some(0) && x.shape()[a] != out.shape()[a];
+            Ok(xs.iter().filter(empty).fold(out.clone(), |out, x| {
+                let all: Vec<usize> = (0..x.shape().len()).collect();
+                composite::joined(&out, &x.reduce_axes(Alu::Add, &all).reshape(&[]))
+            }))
         })())
     }
     /// Tensors of one shape along a new axis.
@@ -479,7 +523,7 @@ impl Tensor {
             let (mut from, mut to, mut out) = (Nodes::new(), Nodes::new(), Nodes::new());
             for (i, &c) in counts.iter().enumerate() {
                 let d = if i < lead { one.clone() } else { s[i - lead].clone() };
-                let c = UOp::index(c as i64);
+                let c = size_of(c);
                 from.extend([one.clone(), d.clone()]);
                 to.extend([c.clone(), d.clone()]);
                 out.push(d.fold_mul(&c));
@@ -504,8 +548,8 @@ impl Tensor {
             let mut out: Nodes = x.shape().iter().cloned().collect();
             let (mut from, mut to) = (out.clone(), out.clone());
             from.insert(a + 1, UOp::index(1));
-            to.insert(a + 1, UOp::index(n as i64));
-            out[a] = out[a].fold_mul(&UOp::index(n as i64));
+            to.insert(a + 1, size_of(n));
+            out[a] = out[a].fold_mul(&size_of(n));
             Ok(x.reshape(&from).expand(&to).reshape(&out))
         })
     }
@@ -555,7 +599,7 @@ impl Tensor {
                 );
             }
             let dtype = if high > i32::MAX as i128 { DType::I64 } else { DType::I32 };
-            let to: Nodes = dims.iter().map(|&d| UOp::index(d as i64)).collect();
+            let to: Nodes = dims.iter().map(|&d| size_of(d)).collect();
             let mut at = crate::tensor::filled(&to, UOp::int(offset as i64, dtype));
             for (axis, &stride) in strides.iter().enumerate() {
                 let step = UOp::iota(&to[axis], dtype).bin(Alu::Mul, &UOp::int(stride as i64, dtype));
@@ -570,6 +614,14 @@ impl Tensor {
         let _c = call("unfold");
         self.map(|x| {
             let a = shape::axis("unfold", dim, x.shape().len())?;
+            if size == 0 && step > 0 {
+                // a place for every step, and nothing in it
+                let places = fixed("unfold", &x.shape()[a])? as usize / step + 1;
+                let mut dims: Nodes = x.shape().iter().cloned().collect();
+                dims[a] = size_of(places);
+                dims.push(UOp::index(0));
+                return Ok(crate::tensor::filled(&dims, x.const_like(0)));
+            }
             let w = windows(x, a, size, step, 1)?; // (.., size, places, ..)
             let mut axes: Vec<usize> = (0..w.shape().len()).filter(|i| *i != a).collect();
             axes.push(a);
@@ -588,8 +640,21 @@ fn rolled(x: &UOp, shift: i64, axis: usize) -> Result<UOp> {
     Ok(join(&[cut(x, axis, &rest, &k), cut(x, axis, &UOp::index(0), &rest)], axis))
 }
 
-/// Nodes of one type joined along an axis: each padded to the whole, then chosen by place.
+/// So many nodes are joined in one kernel, which looks at all of them for each element.
+const JOINED: usize = 32;
+
+/// Nodes of one type joined along an axis. Many are joined to runs in memory first, and these to longer ones, so that the
+/// work grows with their number and not with its square.
 pub(crate) fn join(xs: &[UOp], axis: usize) -> UOp {
+    if xs.len() <= JOINED {
+        return join_few(xs, axis);
+    }
+    let runs = |run: &[UOp]| if run.len() > 1 { join_few(run, axis).contiguous() } else { run[0].clone() };
+    join(&xs.chunks(JOINED).map(runs).collect::<Vec<_>>(), axis)
+}
+
+/// Each padded to the whole, then chosen by place.
+fn join_few(xs: &[UOp], axis: usize) -> UOp {
     let zero = UOp::index(0);
     let total = xs.iter().fold(zero.clone(), |t, x| t.fold_add(&x.shape()[axis]));
     let parts: Vec<&UOp> = xs.iter().filter(|x| x.shape()[axis].as_int() != Some(0)).collect();
@@ -658,12 +723,19 @@ pub(crate) fn windows_dilated(x: &UOp, axis: usize, size: i64, step: i64, dilati
 /// [`windows_dilated`], checked.
 pub(crate) fn windows(x: &UOp, axis: usize, size: usize, step: usize, dilation: usize) -> Result<UOp> {
     let n = fixed("unfold", &x.shape()[axis])?;
-    let (k, s, d) = (size as i64, step as i64, dilation as i64);
-    if k == 0 || s == 0 || d == 0 {
-        return fail!("unfold", "window {k}, step {s} and dilation {d} must be at least 1");
+    if size == 0 || step == 0 || dilation == 0 {
+        return fail!("unfold", "window {size}, step {step} and dilation {dilation} must be at least 1");
     }
-    if d * (k - 1) + 1 > n {
-        return fail!("unfold", "a window of {} does not fit size {n}", d * (k - 1) + 1);
+    let span = dilation as i128 * (size as i128 - 1) + 1;
+    if span > n as i128 {
+        return fail!("unfold", "a window of {span} does not fit size {n}");
+    }
+    // a step beyond the end makes one window, however long it is
+    let (k, s, d) =
+        (size as i64, (step as i128).min(n as i128) as i64, (dilation as i128).min(n as i128) as i64);
+    // the repeated axis that windows are cut from
+    if (k as i128 + 1) * (3 * n as i128 + d as i128) > i64::MAX as i128 {
+        return fail!("unfold", "windows of {k} over size {n} have more elements than can be counted");
     }
     Ok(windows_dilated(x, axis, k, s, d))
 }

@@ -61,7 +61,10 @@ impl Tensor {
     ) -> Tensor {
         let _c = call("batchnorm");
         let rank = self.rank();
-        if self.check().is_ok() && rank < 2 {
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
+        }
+        if rank < 2 {
             let m = format!("shape {} has no channels (dim 1)", self.shape());
             return Tensor::failed(Error::new("batchnorm", m));
         }
@@ -77,7 +80,7 @@ impl Tensor {
             Some(w) => per_channel(&(invstd * w)),
             None => per_channel(invstd),
         };
-        let y = (self - per_channel(mean)) * scale;
+        let y = (wide(self) - per_channel(mean)) * scale;
         let y = match bias {
             Some(b) => y + per_channel(b),
             None => y,
@@ -114,7 +117,11 @@ impl Tensor {
     #[track_caller]
     pub fn normalize(&self, p: f64, axes: impl Into<Axes>, eps: f64) -> Tensor {
         let _c = call("normalize");
-        self / self.norm(p, keepdim(axes)).clamp_min(eps)
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
+        }
+        let x = wide(self);
+        (&x / x.norm(p, keepdim(axes)).clamp_min(eps)).cast(float_of(self.dtype()))
     }
     /// Divided by `(k + alpha * s)^beta`, `s` being the mean square over `size` neighbouring channels (dim 1), zeros
     /// outside.

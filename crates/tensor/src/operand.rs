@@ -73,10 +73,13 @@ impl Operand {
 pub(crate) fn default_dtype(v: Scalar, w: Weak) -> Result<DType> {
     Ok(match (w, v) {
         (Weak::Bool, _) => DType::Bool,
-        (Weak::Float, _) => DType::F32,
+        (Weak::Float, _) => promote::defaults().float,
         (_, Scalar::Uint(u)) => return fail!("tensor", "literal {u} is beyond int64"),
-        (Weak::Int, v) if i32::try_from(v.as_i128()).is_ok() => DType::I32,
-        _ => DType::I64,
+        (Weak::Int, v) => {
+            let int = promote::defaults().int;
+            let fits = int.int_range().is_some_and(|(lo, hi)| (lo..=hi).contains(&v.as_i128()));
+            if fits { int } else { DType::I64 }
+        }
     })
 }
 
@@ -89,6 +92,22 @@ pub(crate) fn literal(op: &'static str, v: Scalar, dtype: DType) -> Result<UOp> 
         }
     }
     Ok(UOp::constant(v, dtype))
+}
+
+/// A constant of an integer or float type, an integer wrapped to the type's bits: for operations whose results wrap,
+/// where it makes no difference which of the two does.
+fn wrapped(v: Scalar, dtype: DType) -> UOp {
+    match v {
+        Scalar::Float(_) => UOp::constant(v, dtype),
+        _ => UOp::constant(Scalar::from_bits(v.as_i128() as u64, dtype), dtype),
+    }
+}
+
+/// A number to fill a tensor with: of an unsigned type also a negative one, by its bits, as in torch.
+pub(crate) fn filling(op: &'static str, v: Scalar, dtype: DType) -> Result<UOp> {
+    let most = dtype.int_range().map_or(0, |r| r.1);
+    let negative = !matches!(v, Scalar::Float(_)) && (-most..0).contains(&v.as_i128());
+    if negative && dtype.is_unsigned() { Ok(wrapped(v, dtype)) } else { literal(op, v, dtype) }
 }
 
 /// The type an operation on two operands works in.
@@ -116,7 +135,16 @@ pub(crate) fn pair(
 
 /// A binary operation in the type both meet at.
 pub(crate) fn binary(op: &'static str, alu: Alu, a: &Operand, b: &Operand) -> Tensor {
-    Tensor::of(pair(op, a, b, |d| allowed(op, alu, d)).map(|[a, b]| a.bin(alu, &b)))
+    Tensor::of((|| {
+        let d = allowed(op, alu, meet(op, a, b)?)?;
+        let modular = matches!(alu, Alu::Add | Alu::Sub | Alu::Mul | Alu::And | Alu::Or | Alu::Xor);
+        let node = |x: &Operand| match x {
+            Operand::Number(v, _) if modular && d.is_int() && d != DType::Bool => Ok(wrapped(*v, d)),
+            x => Ok(x.node(op, d)?.cast(d)),
+        };
+        let [a, b] = align(op, [node(a)?, node(b)?])?;
+        Ok(a.bin(alu, &b))
+    })())
 }
 
 fn allowed(op: &'static str, alu: Alu, d: DType) -> Result<DType> {

@@ -6,8 +6,8 @@ use crate::creation::float_of;
 use crate::error::{Error, Result, call, fail};
 use crate::movement::fixed;
 use crate::operand::Operand;
-use crate::reduce::{mean_node, reduce_node, wide};
-use crate::shape::{keepdim, product, show_all};
+use crate::reduce::{first_wins, mean_node, reduce_node, wide};
+use crate::shape::{keepdim, product, show_all, size_of};
 use crate::tensor::{Tensor, expand_to, filled, number};
 use frit_uop::{Alu, DType, Scalar, UOp};
 use smallvec::SmallVec;
@@ -16,13 +16,13 @@ use smallvec::SmallVec;
 const NOWHERE: i64 = i32::MAX as i64;
 
 impl Tensor {
-    /// The greatest of each window over the last dims, as many as `size` has; padding never wins. Equal elements share
-    /// the gradient.
+    /// The greatest of each window over the last dims, as many as `size` has; padding never wins. The first of equals
+    /// has the gradient.
     #[track_caller]
     pub fn max_pool(&self, size: &[usize], window: Window) -> Tensor {
         let _c = call("max_pool");
         self.pool("max_pool", size, &window, |x, at| {
-            Ok(max_windows(x, at)?.reduce_axes(Alu::Max, &window_axes(x, at)))
+            Ok(first_wins(&max_windows(x, at)?).reduce_axes(Alu::Max, &window_axes(x, at)))
         })
     }
     /// [`Tensor::max_pool`], and where in the spatial dims each was found: row-major, the first of equals, int32.
@@ -109,7 +109,7 @@ impl Tensor {
         let _c = call("adaptive_max_pool");
         let done = self.shares("adaptive_max_pool", size).map(|shares| {
             let low = lowest(self.dtype());
-            shares.iter().rev().fold(self.clone(), |x, s| s.windows(&x, &low).max(s.axis + 1))
+            shares.iter().rev().fold(self.clone(), |x, s| s.windows(&x, &low).max_first(s.axis + 1))
         });
         done.unwrap_or_else(Tensor::failed)
     }
@@ -151,7 +151,7 @@ impl Tensor {
             }
             let lead = &s[..s.len() - output.len()];
             let rows = |n: UOp| [product(lead), n];
-            let out: SmallVec<[UOp; 4]> = output.iter().map(|&n| UOp::index(n as i64)).collect();
+            let out: SmallVec<[UOp; 4]> = output.iter().map(|&n| size_of(n)).collect();
             let flat = rows(product(&s[lead.len()..]));
             let zeros = Tensor::of(Ok(filled(&rows(product(&out)), x.const_like(0))));
             let (at, values) = (i.reshape(&flat), x.reshape(&flat));

@@ -16,7 +16,7 @@ use crate::tensor::{Tensor, expand_to, number};
 use crate::watch::{self, Watched};
 use frit_abi::fork;
 use frit_abi::sync::Mutex;
-use frit_uop::{Alu, DType, UOp};
+use frit_uop::{Alu, DType, UOp, promote};
 use std::cell::RefCell;
 use std::f64::consts as c;
 
@@ -135,7 +135,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn rand(dims: impl Into<Dims>) -> Tensor {
-        Tensor::rand_dtype(dims, DType::F32)
+        Tensor::rand_dtype(dims, promote::defaults().float)
     }
     /// Uniform in [0, 1) of a float type.
     #[track_caller]
@@ -147,7 +147,7 @@ impl Tensor {
     /// Standard normal, float32.
     #[track_caller]
     pub fn randn(dims: impl Into<Dims>) -> Tensor {
-        Tensor::randn_dtype(dims, DType::F32)
+        Tensor::randn_dtype(dims, promote::defaults().float)
     }
     /// Standard normal of a float type.
     #[track_caller]
@@ -245,12 +245,18 @@ impl Tensor {
     #[track_caller]
     pub fn uniform(lo: f64, hi: f64, dims: impl Into<Dims>) -> Tensor {
         let _c = call("uniform");
+        if lo > hi {
+            return Tensor::failed(Error::new("uniform", format!("from {lo} to {hi}, which is less")));
+        }
         Tensor::rand(dims) * (hi - lo) + lo
     }
     /// Normal with a mean and a deviation, float32.
     #[track_caller]
     pub fn normal(mean: f64, std: f64, dims: impl Into<Dims>) -> Tensor {
         let _c = call("normal");
+        if std < 0.0 {
+            return Tensor::failed(Error::new("normal", format!("a deviation of {std}")));
+        }
         Tensor::randn(dims) * std + mean
     }
     /// Uniform in ±1/sqrt(number of elements).

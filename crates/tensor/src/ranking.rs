@@ -1,6 +1,8 @@
 //! Sorting and what is found by it: order, the greatest few, medians, quantiles, places in a sorted list.
 //!
-//! Places are int32. Equal elements keep their order, -0 is 0, and NaN is greater than everything, as torch has it.
+//! Places are int32. Equal elements keep their order, -0 is 0, and NaN is greater than everything, as torch has it. Of
+//! equal elements the first are found, in `topk`, `kthvalue` and quantiles too: torch leaves open which, and finds
+//! others from one version to the next.
 
 use crate::error::{Error, Result, call, fail};
 use crate::index::gather_along;

@@ -9,7 +9,7 @@ use crate::elementwise::{to_float, truth};
 use crate::error::{Result, call, fail};
 use crate::shape::{self, Axes, show_all};
 use crate::tensor::{Tensor, expand_to, filled, number};
-use frit_uop::{Alu, DType, UOp};
+use frit_uop::{Alu, Arg, DType, Op, UOp};
 use smallvec::SmallVec;
 
 /// The type a sum or product of `d` is computed and given in.
@@ -92,6 +92,11 @@ impl Tensor {
     pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
         self.reduce("max", axes.into(), |x, a| some("max", x, a).map(|_| x.reduce_axes(Alu::Max, a)))
     }
+    /// [`Tensor::max`] along one axis, of which the first of equals has the gradient.
+    #[track_caller]
+    pub(crate) fn max_first(&self, axis: usize) -> Tensor {
+        self.map(|x| Ok(first_wins(x))).max(axis)
+    }
     /// The least over axes; NaN if there is one. Equal least elements share the gradient equally.
     #[track_caller]
     pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
@@ -119,11 +124,15 @@ impl Tensor {
             Ok(var_node(&wide(x), a, correction).1.cast(to_float(x).dtype))
         })
     }
-    /// The standard deviation over axes: the root of the variance.
+    /// The standard deviation over axes: the root of the variance, whose squares do not overflow where it does not.
+    /// Where it is zero, so is its gradient.
     #[track_caller]
     pub fn std(&self, axes: impl Into<Axes>, correction: i64) -> Tensor {
-        let _c = call("std");
-        self.var(axes, correction).sqrt()
+        self.reduce("std", axes.into(), |x, a| {
+            let float = to_float(x).dtype;
+            let squares = x.cast(squares_dtype(float));
+            Ok(root(&var_node(&squares, a, correction).1).cast(float))
+        })
     }
     /// Variance and mean over axes.
     #[track_caller]
@@ -139,26 +148,38 @@ impl Tensor {
         let axes = axes.into();
         (self.std(axes.clone(), correction), self.mean(axes))
     }
-    /// The p-norm over axes; `f64::INFINITY` gives the greatest magnitude.
+    /// The p-norm over axes; `f64::INFINITY` gives the greatest magnitude. Where it is zero, so is its gradient.
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
         let _c = call("norm");
-        let axes = axes.into();
-        match p {
-            2.0 => self.square().sum(axes).sqrt(),
-            1.0 => self.abs().sum(axes),
-            f64::INFINITY => self.abs().max(axes),
-            f64::NEG_INFINITY => self.abs().min(axes),
-            0.0 => self.ne(0).cast(to_float_dtype(self.dtype())).sum(axes),
-            _ => self.abs().pow(p).sum(axes).pow(1.0 / p),
+        if let Err(e) = self.check() {
+            return Tensor::failed(e);
         }
+        let (axes, x) = (axes.into(), crate::norm::wide(self));
+        let norm = match p {
+            2.0 => x.square().sum(axes).map(|s| Ok(root(s))),
+            1.0 => x.abs().sum(axes),
+            f64::INFINITY => x.abs().max(axes),
+            f64::NEG_INFINITY => x.abs().min(axes),
+            0.0 => x.ne(0).cast(x.dtype()).sum(axes),
+            _ => {
+                let sum = x.abs().pow(p).sum(axes);
+                // beyond every slope of the root at zero
+                let zero = sum.eq(0.0);
+                zero.where_(0.0, zero.where_(1.0, &sum).pow(1.0 / p))
+            }
+        };
+        norm.cast(to_float_dtype(self.dtype()))
     }
     /// log(sum(exp(x))) over axes, by the greatest element so that nothing overflows.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         self.reduce("logsumexp", axes.into(), |x, a| {
-            some("logsumexp", x, a)?;
             let w = wide(x);
+            if some("logsumexp", x, a).is_err() {
+                // the logarithm of nothing
+                return Ok(w.reduce_axes(Alu::Add, a).un(Alu::Log).cast(to_float(x).dtype));
+            }
             let m = w.reduce_axes(Alu::Max, a).detach();
             // an infinite maximum is the answer, and subtracting it would make NaN
             let inf = number(f64::INFINITY, m.dtype);
@@ -289,10 +310,34 @@ fn to_float_dtype(d: DType) -> DType {
     frit_uop::promote::to_float(d)
 }
 
+/// A type that holds the sum of the squares of anything `d` holds, where there is one.
+fn squares_dtype(d: DType) -> DType {
+    if d.is_small_float() && d != DType::BF16 { DType::F32 } else { DType::F64 }
+}
+
 /// As a float of at least 32 bits.
 pub(crate) fn wide(x: &UOp) -> UOp {
     let x = to_float(x);
     if x.dtype.is_small_float() { x.cast(DType::F32) } else { x }
+}
+
+/// The square root, with the slope 0 at 0 in place of an infinite one.
+fn root(x: &UOp) -> UOp {
+    let zero = x.eq_(&x.const_like(0));
+    zero.select(&x.const_like(0), &zero.select(&x.const_like(1), x).un(Alu::Sqrt))
+}
+
+/// What is reduced by a maximum or minimum of which the first of equals has the gradient, as that of a pool: an
+/// identity reshape, which is made nowhere else, says so to the gradient and to no one besides.
+pub(crate) fn first_wins(x: &UOp) -> UOp {
+    let mut src: SmallVec<[UOp; 4]> = SmallVec::from_iter([x.clone()]);
+    src.extend(x.shape().iter().cloned());
+    UOp::new(Op::Reshape, x.dtype, src, Arg::None)
+}
+
+/// Whether [`first_wins`] made it.
+pub(crate) fn is_first_wins(x: &UOp) -> bool {
+    x.op == Op::Reshape && x.shape() == x.src[0].shape()
 }
 
 /// A vector repeated so that it runs along one axis of `dims`.

@@ -344,6 +344,10 @@ impl Axes {
     /// The axes as positions in the order given.
     pub(crate) fn in_order(&self, op: &'static str, rank: usize) -> Result<SmallVec<[usize; 4]>> {
         let Some(list) = &self.list else { return Ok((0..rank).collect()) };
+        if rank == 0 && list.iter().all(|a| matches!(a, 0 | -1)) {
+            // a scalar counts as one element along one axis, as in torch
+            return Ok(SmallVec::new());
+        }
         let mut out = SmallVec::new();
         for &a in list {
             let a = axis(op, a as isize, rank)?;
@@ -390,13 +394,50 @@ pub(crate) fn axis(op: &'static str, axis: isize, rank: usize) -> Result<usize> 
 
 // ---- dims as nodes
 
+/// The most elements of a tensor: their bytes, and bits, are numbers of 64 bits.
+const MOST_ELEMENTS: i128 = 1 << 59;
+
+/// The most dims of a tensor, as in numpy and torch.
+const MOST_DIMS: usize = 64;
+
+/// Why a tensor of these sizes cannot be. Sizes saturate, so one that overflowed is among those that cannot.
+fn too_large(dims: &[UOp]) -> Option<String> {
+    if dims.len() > MOST_DIMS {
+        return Some(format!("{} dims, of at most {MOST_DIMS}", dims.len()));
+    }
+    let mut count = 1i128;
+    let mut fits = true;
+    for d in dims {
+        let most = d.bounds.1;
+        if most == 0 {
+            // no elements, whatever the other sizes are
+            return dims.iter().any(|d| d.bounds.1 > MOST_ELEMENTS).then(|| uncounted(dims));
+        }
+        count = count.saturating_mul(most);
+        fits &= count <= MOST_ELEMENTS;
+    }
+    (!fits).then(|| uncounted(dims))
+}
+fn uncounted(dims: &[UOp]) -> String {
+    format!("shape {} has more elements than can be counted", show_all(dims))
+}
+
 /// Whether a tensor of these sizes has a number of elements at all.
 pub(crate) fn countable(op: &'static str, dims: &[UOp]) -> Result<()> {
-    let most = |n: i128, d: &UOp| n.checked_mul(d.bounds.1.max(0)).filter(|n| *n <= i64::MAX as i128);
-    match dims.iter().try_fold(1, most).is_none() && dims.iter().all(|d| d.bounds.1 != 0) {
-        true => fail!(op, "shape {} has more elements than can be counted", show_all(dims)),
-        false => Ok(()),
+    too_large(dims).map_or(Ok(()), |why| fail!(op, "{why}"))
+}
+
+/// A node as what a call gives, if its sizes can be.
+pub(crate) fn sized(node: UOp) -> Result<UOp> {
+    match too_large(node.shape()) {
+        Some(why) => Err(Error::of_call("shape", why)),
+        None => Ok(node),
     }
+}
+
+/// A number of elements as a size; one beyond int64 is a size that no tensor has.
+pub(crate) fn size_of(n: usize) -> UOp {
+    UOp::index(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
 /// `a op b` on sizes, folded.
@@ -404,7 +445,7 @@ pub(crate) fn dim_alu(alu: Alu, a: &UOp, b: &UOp) -> UOp {
     match (alu, a.as_int(), b.as_int()) {
         (Alu::Add, ..) => return a.fold_add(b),
         (Alu::Mul, ..) => return a.fold_mul(b),
-        (Alu::Sub, Some(x), Some(y)) => return UOp::index(x - y),
+        (Alu::Sub, Some(x), Some(y)) => return UOp::index(x.saturating_sub(y)),
         (Alu::Sub, _, Some(0)) => return a.clone(),
         (Alu::Sub, ..) if a == b => return UOp::index(0),
         (Alu::Sub, ..) => {

@@ -1,22 +1,37 @@
 //! How alike two things are, and losses by distances and by likelihood of a distribution.
 
+use crate::creation::float_of;
 use crate::error::{Error, call};
 use crate::loss::Reduction;
+use crate::norm::wide;
 use crate::tensor::Tensor;
+use frit_uop::promote;
+
+/// Something of two in float32 or wider, so that squares of small floats do not overflow, given in the type the two
+/// meet in.
+fn in_float32(a: &Tensor, b: &Tensor, f: impl FnOnce(&Tensor, &Tensor) -> Tensor) -> Tensor {
+    if let Err(e) = a.check().and_then(|_| b.check()) {
+        return Tensor::failed(e);
+    }
+    let met = promote::promote(a.dtype(), b.dtype()).map_or(a.dtype(), float_of);
+    f(&wide(a), &wide(b)).cast(met)
+}
 
 impl Tensor {
     /// The cosine of the angle between vectors along an axis; lengths count as at least `eps`.
     #[track_caller]
     pub fn cosine_similarity(&self, o: &Tensor, dim: isize, eps: f64) -> Tensor {
         let _c = call("cosine_similarity");
-        let length = |x: &Tensor| x.norm(2.0, dim).clamp_min(eps);
-        (self * o).sum(dim) / (length(self) * length(o))
+        in_float32(self, o, |a, b| {
+            let length = |x: &Tensor| x.norm(2.0, dim).clamp_min(eps);
+            (a * b).sum(dim) / (length(a) * length(b))
+        })
     }
     /// The distance between vectors along the last axis: the p-norm of the difference, `eps` added to each element.
     #[track_caller]
     pub fn pairwise_distance(&self, o: &Tensor, p: f64, eps: f64) -> Tensor {
         let _c = call("pairwise_distance");
-        (self - o + eps).norm(p, -1)
+        in_float32(self, o, |a, b| (a - b + eps).norm(p, -1))
     }
     /// Of pairs of vectors (last axis) that are alike (`target` 1) or not (-1): `1 - cos`, or what the cosine is above
     /// `margin`.
@@ -25,7 +40,7 @@ impl Tensor {
         let _c = call("cosine_embedding_loss");
         // torch's lengths: 1e-12 inside the root
         let sum = |a: &Tensor, b: &Tensor| (a * b).sum(-1);
-        let cos = sum(self, o) / ((sum(self, self) + 1e-12) * (sum(o, o) + 1e-12)).sqrt();
+        let cos = in_float32(self, o, |a, b| sum(a, b) / ((sum(a, a) + 1e-12) * (sum(b, b) + 1e-12)).sqrt());
         let apart = (&cos - margin).relu();
         let each = target.eq(1).where_(1.0 - cos, target.eq(-1).where_(apart, 0.0));
         each.finish(r)

@@ -1,7 +1,7 @@
 //! The handle people hold: a graph node that can be swapped, or an error.
 
 use crate::error::{Error, Result, call, fail};
-use crate::shape::{self, Shape, show_all};
+use crate::shape::{self, Shape, show_all, sized};
 use crate::turn::{Taken, Turn};
 use crate::view::View;
 use crate::watch;
@@ -100,7 +100,7 @@ impl Tensor {
         Tensor::of(Err(e))
     }
     pub(crate) fn of(node: Result<UOp>) -> Tensor {
-        Tensor::wrap(Value::Own(node))
+        Tensor::wrap(Value::Own(node.and_then(sized)))
     }
     /// A tensor that a constructor makes: told apart from others with equal values, so that each has its own gradient.
     pub(crate) fn leaf(node: Result<UOp>) -> Tensor {
@@ -229,7 +229,7 @@ impl Tensor {
     }
     /// A view: what `f` makes of this by movement, whatever this comes to be; it writes through.
     pub(crate) fn seen(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
-        match View::of(self, f) {
+        match View::of(self, |x| f(x).and_then(sized)) {
             Ok(Ok(view)) => Tensor::wrap(Value::View(view)),
             Ok(Err(value)) => Tensor::computed(Ok(value)),
             Err(e) => Tensor::failed(e),

@@ -300,16 +300,17 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
 }
 
 impl UOp {
-    /// Sum of two dims, folded when both are constant and dropping zeros.
+    /// Sum of two dims, folded when both are constant and dropping zeros; a size that no int64 holds stays at its end,
+    /// which no tensor has.
     pub fn fold_add(&self, o: &UOp) -> UOp {
         match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a + b),
+            (Some(a), Some(b)) => UOp::index(a.saturating_add(b)),
             (Some(0), _) => o.clone(),
             (_, Some(0)) => self.clone(),
             _ => self + o,
         }
     }
-    /// Product of two dims, folded when both are constant and dropping ones.
+    /// Product of two dims, folded when both are constant and dropping ones; saturating as [`UOp::fold_add`].
     pub fn fold_mul(&self, o: &UOp) -> UOp {
         match (self.as_int(), o.as_int()) {
             (Some(a), Some(b)) => UOp::index(a.saturating_mul(b)),

@@ -204,8 +204,16 @@ fn edges(results: &[UOp], inside: &FxHashSet<UOp>) -> Result<Vec<UOp>, String> {
     };
     for n in toposort_outside(results).iter().filter(|n| inside.contains(*n)) {
         match n.op {
-            Op::Store | Op::After => return Err("a step cannot assign: carry the value".into()),
-            Op::Copy => return Err("a step runs on one device: copy before or after the loop".into()),
+            Op::Store | Op::After => {
+                return Err(
+                    "a step of a loop, or a function, cannot assign: carry the value, or give it back".into(),
+                );
+            }
+            Op::Copy => {
+                return Err(
+                    "a step of a loop, or a function, runs on one device: copy before or after it".into()
+                );
+            }
             _ => n.inputs().iter().for_each(&mut meet),
         }
     }

@@ -6,6 +6,8 @@
 //! ```
 
 use frit_abi::DType;
+use std::cell::Cell;
+use std::sync::RwLock;
 
 /// What a Rust or Python number is before it meets a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,16 +63,66 @@ pub fn promote(a: DType, b: DType) -> Option<DType> {
 pub fn promote_weak(d: DType, w: Weak) -> DType {
     match w {
         Weak::Bool => d,
-        Weak::Int if d == DType::Bool => DType::I32,
-        Weak::Float if !d.is_float() => DType::F32,
+        Weak::Int if d == DType::Bool => defaults().int,
+        Weak::Float if !d.is_float() => defaults().float,
         _ => d,
     }
 }
 
 /// The least float type that arithmetic on `d` gives where a float is needed (division, exp, mean): itself if a
-/// float, else float32.
+/// float, else the default one, float32.
 pub fn to_float(d: DType) -> DType {
-    if d.is_float() { d } else { DType::F32 }
+    if d.is_float() { d } else { defaults().float }
+}
+
+/// The types of numbers that no one gave a type: float32 and int32, unless the program says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Defaults {
+    /// Of floats, and of what is made of integers where floats are needed.
+    pub float: DType,
+    /// Of integers.
+    pub int: DType,
+}
+
+impl Defaults {
+    fn is_sound(&self) -> bool {
+        self.float.is_float() && self.int.is_int() && self.int != DType::Bool
+    }
+}
+impl Default for Defaults {
+    fn default() -> Defaults {
+        Defaults { float: DType::F32, int: DType::I32 }
+    }
+}
+
+thread_local! {
+    static SCOPED: Cell<Option<Defaults>> = const { Cell::new(None) };
+}
+static CHOSEN: RwLock<Option<Defaults>> = RwLock::new(None);
+
+/// The default types of the innermost [`with_defaults`] of this thread, else those of the process.
+pub fn defaults() -> Defaults {
+    let chosen = || *CHOSEN.read().unwrap_or_else(|e| e.into_inner());
+    SCOPED.get().or_else(chosen).unwrap_or_default()
+}
+
+/// Makes these the default types of all threads, outside scopes. A type that is not of its kind changes nothing.
+pub fn choose_defaults(d: Defaults) {
+    if d.is_sound() {
+        *CHOSEN.write().unwrap_or_else(|e| e.into_inner()) = Some(d);
+    }
+}
+
+/// Runs `f` with other default types on this thread. A type that is not of its kind changes nothing.
+pub fn with_defaults<T>(d: Defaults, f: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Defaults>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SCOPED.set(self.0);
+        }
+    }
+    let _restore = Restore(SCOPED.replace(if d.is_sound() { Some(d) } else { SCOPED.get() }));
+    f()
 }
 
 #[cfg(test)]

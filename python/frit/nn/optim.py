@@ -50,6 +50,8 @@ class Optimizer:
             raise ValueError("nothing to optimise: no tensor here wants a gradient")
         trained = {id(p) for p in self.params}
         self.buffers = [p for p in params if id(p) not in trained]
+        if not isinstance(lr, Tensor) and not lr >= 0:
+            raise ValueError(f"a learning rate of {lr}")
         self.device, self.fused = device or self.params[0].device, fused
         for p in self.params:
             p.requires_grad_(True)

@@ -59,8 +59,8 @@ fn bad_types_and_literals() {
         let bytes = Tensor::from_vec(vec![1u8, 2], [2]);
         let far = Tensor::from_vec(vec![1i64], [1]);
         let cases = [
-            (failed(&bytes + 300), line!(), "add: literal 300 does not fit uint8 (0..=255)"),
-            (failed(&bytes - 1000), line!(), "sub: literal 1000 does not fit uint8 (0..=255)"),
+            (failed(bytes.maximum(300)), line!(), "maximum: literal 300 does not fit uint8 (0..=255)"),
+            (failed(bytes.minimum(1000)), line!(), "minimum: literal 1000 does not fit uint8 (0..=255)"),
             (failed(far.cast(DType::F32) & 1), line!(), "bitwise_and: is not defined for float32"),
         ];
         for (got, line, want) in cases {

@@ -286,7 +286,7 @@ fn mistakes_in_a_step_are_errors() {
     });
     assert_eq!(
         out.unwrap().to_vec::<f32>().unwrap_err().message(),
-        "a value of a loop's step is used outside the loop"
+        "a value of a loop's step, or of a function's argument, has no numbers outside it"
     );
     assert!(
         message(&Tensor::fori(2, &[&x], |_, c| {

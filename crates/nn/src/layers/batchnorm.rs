@@ -2,7 +2,7 @@
 
 use super::filled;
 use crate::{Module, is_training};
-use frit_tensor::{Error, Tensor};
+use frit_tensor::{DType, Error, Tensor};
 
 /// Normalises each channel over the batch and all places: (N, C, ..).
 ///
@@ -65,11 +65,11 @@ impl BatchNorm {
         }
         let (mean, var) = if is_training() {
             let axes: Vec<isize> = (0..x.rank() as isize).filter(|a| *a != 1).collect();
-            let (var, mean) = x.var_mean(axes, 0);
+            let (var, mean) = wide(x).var_mean(axes, 0);
             self.follow(x, &mean, &var);
             (mean, var)
         } else {
-            (self.running_mean.clone(), self.running_var.clone())
+            (wide(&self.running_mean), wide(&self.running_var))
         };
         x.batchnorm(self.weight.as_ref(), self.bias.as_ref(), &mean, &(var + self.eps).rsqrt())
     }
@@ -84,4 +84,9 @@ impl BatchNorm {
         self.running_var.assign(towards(&self.running_var, &unbiased));
         self.num_batches_tracked.assign(&(&self.num_batches_tracked + 1));
     }
+}
+
+/// At least float32: squares of what smaller floats hold overflow them.
+fn wide(x: &Tensor) -> Tensor {
+    if x.dtype().is_small_float() { x.cast(DType::F32) } else { x.clone() }
 }

@@ -1,7 +1,7 @@
 //! Making tensors: from data, and from sizes.
 
 use super::{PyTensor, Wish, out};
-use crate::convert::{Arg, DimArg, SizesArg, TensorArg, number, size_list, sizes, tensors, type_name};
+use crate::convert::{Arg, DimArg, SizesArg, TensorArg, count, number, size_list, sizes, tensors, type_name};
 use crate::device::within;
 use crate::dtype::{DTypeArg, default_float, default_int};
 use crate::error::{checked, raised};
@@ -114,7 +114,10 @@ impl Nested {
         let mut bytes = Vec::with_capacity(self.values.len() * d.size());
         for v in self.values.iter().filter_map(scalar) {
             let whole = !matches!(v, Scalar::Float(_)) && d.is_int();
-            if whole && d.int_range().is_some_and(|(lo, hi)| !(lo..=hi).contains(&v.as_i128())) {
+            // of unsigned types also negative numbers, by their bits, as in torch
+            let least = |(lo, hi): (i128, i128)| if d.is_unsigned() { -hi } else { lo };
+            let fits = |r: (i128, i128)| (least(r)..=r.1).contains(&v.as_i128());
+            if whole && !d.int_range().is_some_and(fits) {
                 return Err(PyRuntimeError::new_err(format!("{} does not fit {d}", v.as_i128())));
             }
             bytes.extend_from_slice(&v.cast(d).to_bits(d).to_ne_bytes()[..d.size()]);
@@ -332,6 +335,9 @@ impl PyTensor {
             .map_err(|_| PyValueError::new_err("number of steps must be non-negative"))?;
         let made = Made { dtype, device, requires_grad };
         let d = made.float();
+        if d == DType::Bool {
+            return Err(PyRuntimeError::new_err("linspace: not of bools"));
+        }
         made.build(|| Tensor::linspace(start, stop, n).cast(d))
     }
     /// Powers of a base from base**start to base**stop, evenly spaced in the exponent.
@@ -340,12 +346,13 @@ impl PyTensor {
     fn logspace(
         start: f64,
         stop: f64,
-        steps: usize,
+        steps: i64,
         base: f64,
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
+        let steps = count(steps, "steps")?;
         let made = Made { dtype, device, requires_grad };
         let d = made.float();
         made.build(|| Tensor::logspace(start, stop, steps, base).cast(d))

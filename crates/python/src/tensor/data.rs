@@ -7,7 +7,7 @@ use frit::{DType, Scalar, Tensor};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict};
 use std::ffi::c_int;
 
 /// What a pickle holds: bytes, type, sizes, what the program said about the gradient.
@@ -22,14 +22,6 @@ fn object<'py>(py: Python<'py>, bytes: &[u8], d: DType) -> PyResult<Bound<'py, P
         Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
         v => v.as_i128().into_pyobject(py)?.into_any(),
     })
-}
-
-/// Nested lists of the elements.
-fn nested<'py>(py: Python<'py>, bytes: &[u8], dims: &[usize], d: DType) -> PyResult<Bound<'py, PyAny>> {
-    let Some((&n, rest)) = dims.split_first() else { return object(py, bytes, d) };
-    let size = rest.iter().product::<usize>() * d.size();
-    let row = |i: usize| nested(py, bytes.get(i * size..(i + 1) * size).unwrap_or_default(), rest, d);
-    Ok(PyList::new(py, (0..n).map(row).collect::<PyResult<Vec<_>>>()?)?.into_any())
 }
 
 impl PyTensor {
@@ -68,9 +60,12 @@ impl PyTensor {
     }
     /// The elements as nested lists of Python numbers.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let dims = self.dims()?;
-        let lent = compute(py, || self.0.lend())?;
-        nested(py, &lent, &dims, self.0.dtype())
+        // Python makes the lists from the memory: it says so where there is no room for them
+        let plain = match self.0.dtype() {
+            DType::F16 => self.0.float(),
+            _ => self.for_numpy(),
+        };
+        out(plain)?.data(py)?.call_method0("tolist")
     }
     /// The elements as a numpy array, without a copy where they lie in memory this process can read. The array is
     /// read-only: the tensor's values do not change when it is written to, nor it when the tensor is assigned to.

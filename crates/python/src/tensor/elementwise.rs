@@ -1,7 +1,7 @@
 //! Element by element.
 
 use super::{PyTensor, out};
-use crate::convert::{Arg, TensorArg, tensors};
+use crate::convert::{Arg, TensorArg, tensors, truth};
 use crate::dtype::DTypeArg;
 use frit::{Operand, Tensor};
 use pyo3::exceptions::PyRuntimeError;
@@ -238,7 +238,12 @@ fn limited(t: Tensor, min: Option<Arg>, max: Option<Arg>) -> PyResult<PyTensor> 
 impl PyTensor {
     /// Quotient; with rounding_mode "trunc" or "floor", rounded.
     #[pyo3(signature = (x, reverse=false, rounding_mode=None))]
-    fn div(&self, x: Arg, reverse: bool, rounding_mode: Option<&str>) -> PyResult<PyTensor> {
+    fn div(
+        &self,
+        x: Arg,
+        #[pyo3(from_py_with = truth)] reverse: bool,
+        rounding_mode: Option<&str>,
+    ) -> PyResult<PyTensor> {
         let (a, b) = match reverse {
             true => (x.0.beside(&self.0), Operand::from(&self.0)),
             false => (self.0.clone(), x.0),
@@ -300,7 +305,11 @@ impl PyTensor {
     }
     /// Where it is an infinity.
     #[pyo3(signature = (detect_positive=true, detect_negative=true))]
-    fn isinf(&self, detect_positive: bool, detect_negative: bool) -> PyResult<PyTensor> {
+    fn isinf(
+        &self,
+        #[pyo3(from_py_with = truth)] detect_positive: bool,
+        #[pyo3(from_py_with = truth)] detect_negative: bool,
+    ) -> PyResult<PyTensor> {
         let inf = self.0.isinf();
         out(match (detect_positive, detect_negative) {
             (true, true) => inf,
@@ -311,12 +320,24 @@ impl PyTensor {
     }
     /// Where both are close: |x - y| <= atol + rtol * |y|.
     #[pyo3(signature = (other, rtol=1e-5, atol=1e-8, equal_nan=false))]
-    fn isclose(&self, other: Arg, rtol: f64, atol: f64, equal_nan: bool) -> PyResult<PyTensor> {
+    fn isclose(
+        &self,
+        other: Arg,
+        rtol: f64,
+        atol: f64,
+        #[pyo3(from_py_with = truth)] equal_nan: bool,
+    ) -> PyResult<PyTensor> {
         out(self.close(other, rtol, atol, equal_nan))
     }
     /// Whether all elements are close, as a tensor of one bool.
     #[pyo3(signature = (other, rtol=1e-5, atol=1e-8, equal_nan=false))]
-    fn allclose(&self, other: Arg, rtol: f64, atol: f64, equal_nan: bool) -> PyResult<PyTensor> {
+    fn allclose(
+        &self,
+        other: Arg,
+        rtol: f64,
+        atol: f64,
+        #[pyo3(from_py_with = truth)] equal_nan: bool,
+    ) -> PyResult<PyTensor> {
         out(self.close(other, rtol, atol, equal_nan).all(..))
     }
     /// x where it is positive, else neg_slope * x.

@@ -80,7 +80,7 @@ impl PyTensor {
         }
         let list: Vec<&Tensor> = targets.iter().collect();
         let grads = compute(slf.py(), || match &gradient {
-            Some(g) => this.0.gradient_with(&g.0, &list),
+            Some(g) => this.0.gradient_with_or_zeros(&g.0, &list),
             None => this.0.gradient_or_zeros(&list),
         })?;
         for (t, g) in targets.iter().zip(grads) {
@@ -92,7 +92,8 @@ impl PyTensor {
         }
         Ok(slf)
     }
-    /// The gradients of this with respect to tensors, as a list.
+    /// The gradients of this with respect to tensors, as a list; zeros for one that it does not depend on, with or
+    /// without ``materialize_grads``.
     #[pyo3(signature = (*targets, gradient=None, materialize_grads=false))]
     fn gradient(
         &self,
@@ -103,10 +104,10 @@ impl PyTensor {
     ) -> PyResult<Vec<PyTensor>> {
         let targets = tensors(targets)?;
         let list: Vec<&Tensor> = targets.iter().collect();
-        outs(compute(py, || match (&gradient, materialize_grads) {
-            (Some(g), _) => self.0.gradient_with(&g.0, &list),
-            (None, true) => self.0.gradient_or_zeros(&list),
-            (None, false) => self.0.gradient(&list),
+        let _ = materialize_grads;
+        outs(compute(py, || match &gradient {
+            Some(g) => self.0.gradient_with_or_zeros(&g.0, &list),
+            None => self.0.gradient_or_zeros(&list),
         })?)
     }
     /// The gradient that backward calls have added up, or None.

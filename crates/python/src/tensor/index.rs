@@ -2,7 +2,7 @@
 
 use super::create::of_data;
 use super::{PyTensor, out, outs};
-use crate::convert::{Arg, DimArg, TensorArg, type_name};
+use crate::convert::{Arg, DimArg, TensorArg, count, truth, type_name};
 use crate::error::{compute, raised};
 use frit::{Dim, Index, Indices, Operand};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
@@ -64,9 +64,12 @@ fn index(obj: &Bound<'_, PyAny>) -> PyResult<Index> {
 /// What stands between the brackets.
 pub fn indices(py: Python<'_>, obj: &Bound<'_, PyAny>) -> PyResult<Indices> {
     let _ = py;
-    let list = match obj.cast::<PyTuple>() {
-        Ok(t) => t.iter().map(|o| index(&o)).collect::<PyResult<Vec<_>>>()?,
-        Err(_) => vec![index(obj)?],
+    let all = |t: &Bound<'_, PyTuple>| t.iter().map(|o| index(&o)).collect::<PyResult<Vec<_>>>();
+    let list = match (obj.cast::<PyTuple>(), obj.cast::<PyList>()) {
+        (Ok(t), _) => all(t)?,
+        // a list that holds slices is what a tuple of them is, as in torch
+        (_, Ok(l)) if l.iter().any(|o| o.is_instance_of::<PySlice>()) => all(&l.to_tuple())?,
+        _ => vec![index(obj)?],
     };
     Ok(Indices::from(list))
 }
@@ -153,7 +156,7 @@ impl PyTensor {
         index: TensorArg,
         src: Arg,
         reduce: &str,
-        include_self: bool,
+        #[pyo3(from_py_with = truth)] include_self: bool,
     ) -> PyResult<PyTensor> {
         out(self.0.scatter_reduce(dim, &index.0, src.0, reduction(reduce), include_self))
     }
@@ -199,9 +202,10 @@ impl PyTensor {
         &self,
         py: Python<'_>,
         mask: TensorArg,
-        size: Option<usize>,
+        size: Option<i64>,
         fill_value: Option<Arg>,
     ) -> PyResult<PyTensor> {
+        let size = size.map(|n| count(n, "size")).transpose()?;
         let found = compute(py, || self.0.masked_select(&mask.0))?;
         sized(found, size, fill_value)
     }
@@ -214,10 +218,11 @@ impl PyTensor {
     fn nonzero<'py>(
         &self,
         py: Python<'py>,
-        size: Option<usize>,
+        size: Option<i64>,
         fill_value: Option<Arg>,
         as_tuple: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let size = size.map(|n| count(n, "size")).transpose()?;
         if as_tuple {
             return Ok(PyTuple::new(py, outs(compute(py, || self.0.nonzero_tuple())?)?)?.into_any());
         }
@@ -230,7 +235,12 @@ impl PyTensor {
     }
     /// The place of each value among this tensor's sorted elements.
     #[pyo3(signature = (values, right=false, sorter=None))]
-    fn searchsorted(&self, values: TensorArg, right: bool, sorter: Option<TensorArg>) -> PyResult<PyTensor> {
+    fn searchsorted(
+        &self,
+        values: TensorArg,
+        #[pyo3(from_py_with = truth)] right: bool,
+        sorter: Option<TensorArg>,
+    ) -> PyResult<PyTensor> {
         out(match sorter {
             Some(s) => self.0.searchsorted_by(&s.0, &values.0, right),
             None => self.0.searchsorted(&values.0, right),
@@ -238,7 +248,11 @@ impl PyTensor {
     }
     /// The bucket of each element, between sorted boundaries.
     #[pyo3(signature = (boundaries, right=false))]
-    fn bucketize(&self, boundaries: TensorArg, right: bool) -> PyResult<PyTensor> {
+    fn bucketize(
+        &self,
+        boundaries: TensorArg,
+        #[pyo3(from_py_with = truth)] right: bool,
+    ) -> PyResult<PyTensor> {
         out(self.0.bucketize(&boundaries.0, right))
     }
     /// A part of length elements along dim, from start.

@@ -1,7 +1,7 @@
 //! Matrices.
 
 use super::{PyTensor, out, pair};
-use crate::convert::{TensorArg, tensors};
+use crate::convert::{TensorArg, count, tensors, truth};
 use crate::dtype::DTypeArg;
 use frit::{Tensor, Triangular};
 use pyo3::exceptions::PyRuntimeError;
@@ -20,7 +20,12 @@ fn product(a: &Tensor, b: &Tensor, dtype: Option<DTypeArg>) -> PyResult<PyTensor
 impl PyTensor {
     /// The matrix product, as numpy's matmul: vectors, matrices and batches of them.
     #[pyo3(signature = (x, reverse=false, dtype=None))]
-    fn matmul(&self, x: TensorArg, reverse: bool, dtype: Option<DTypeArg>) -> PyResult<PyTensor> {
+    fn matmul(
+        &self,
+        x: TensorArg,
+        #[pyo3(from_py_with = truth)] reverse: bool,
+        dtype: Option<DTypeArg>,
+    ) -> PyResult<PyTensor> {
         if reverse { product(&x.0, &self.0, dtype) } else { product(&self.0, &x.0, dtype) }
     }
     /// The matrix product.
@@ -88,7 +93,10 @@ impl PyTensor {
     }
     /// U, S and V^T with U S V^T this.
     #[pyo3(signature = (full_matrices=true))]
-    fn svd(&self, full_matrices: bool) -> PyResult<(PyTensor, PyTensor, PyTensor)> {
+    fn svd(
+        &self,
+        #[pyo3(from_py_with = truth)] full_matrices: bool,
+    ) -> PyResult<(PyTensor, PyTensor, PyTensor)> {
         let (u, s, v) = self.0.svd(full_matrices);
         Ok((out(u)?, out(s)?, out(v)?))
     }
@@ -102,7 +110,7 @@ impl PyTensor {
     }
     /// The lower triangle L with L L^T this.
     #[pyo3(signature = (upper=false))]
-    fn cholesky(&self, upper: bool) -> PyResult<PyTensor> {
+    fn cholesky(&self, #[pyo3(from_py_with = truth)] upper: bool) -> PyResult<PyTensor> {
         let l = self.0.cholesky();
         out(if upper { l.transpose(-2, -1) } else { l })
     }
@@ -124,9 +132,9 @@ impl PyTensor {
     fn solve_triangular(
         &self,
         b: TensorArg,
-        upper: bool,
-        left: bool,
-        unitriangular: bool,
+        #[pyo3(from_py_with = truth)] upper: bool,
+        #[pyo3(from_py_with = truth)] left: bool,
+        #[pyo3(from_py_with = truth)] unitriangular: bool,
     ) -> PyResult<PyTensor> {
         let mut how = if upper { Triangular::upper() } else { Triangular::lower() };
         if unitriangular {
@@ -152,7 +160,8 @@ impl PyTensor {
     }
     /// Brought towards the nearest orthogonal matrix by steps of a polynomial.
     #[pyo3(signature = (steps, params, eps=1e-7))]
-    fn newton_schulz(&self, steps: usize, params: Vec<f64>, eps: f64) -> PyResult<PyTensor> {
+    fn newton_schulz(&self, steps: i64, params: Vec<f64>, eps: f64) -> PyResult<PyTensor> {
+        let steps = count(steps, "steps")?;
         out(self.0.newton_schulz(steps, &params, eps))
     }
 }

@@ -1,7 +1,9 @@
 //! The same elements in another order or shape.
 
 use super::{PyTensor, out, outs};
-use crate::convert::{Arg, DimArg, Ints, SizesArg, TensorArg, axes, count, int_list, tensors, type_name};
+use crate::convert::{
+    Arg, DimArg, Ints, SizesArg, TensorArg, axes, count, given, int_list, tensors, type_name,
+};
 use crate::error::{compute, raised};
 use frit::{Dim, Dims, Index, Operand, PadMode, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -33,8 +35,9 @@ macro_rules! by_sizes {
         #[pymethods]
         impl PyTensor {$(
             $(#[$doc])*
-            #[pyo3(signature = (*shape))]
-            fn $name(&self, shape: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+            #[pyo3(signature = (*args, shape=None))]
+            fn $name<'py>(&self, args: &Bound<'py, PyTuple>, shape: Option<Bound<'py, PyAny>>) -> PyResult<PyTensor> {
+                let shape = &given(args, shape)?;
                 out(self.0.$method(Dims::from(sizes_or_same(&self.0, shape)?)))
             }
         )*}
@@ -95,8 +98,13 @@ fn pieces(sizes: &Bound<'_, PyAny>) -> PyResult<Result<usize, Vec<usize>>> {
 #[pymethods]
 impl PyTensor {
     /// The dims in another order.
-    #[pyo3(signature = (*order))]
-    fn permute(&self, order: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+    #[pyo3(signature = (*args, order=None))]
+    fn permute<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        order: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<PyTensor> {
+        let order = &given(args, order)?;
         out(self.0.permute(int_list(order)?))
     }
     /// Two dims exchanged.
@@ -132,8 +140,9 @@ impl PyTensor {
         out(self.0.rot90(k, dims.0, dims.1))
     }
     /// Backwards along axes.
-    #[pyo3(signature = (*axis))]
-    fn flip(&self, axis: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+    #[pyo3(signature = (*args, axis=None))]
+    fn flip<'py>(&self, args: &Bound<'py, PyTuple>, axis: Option<Bound<'py, PyAny>>) -> PyResult<PyTensor> {
+        let axis = &given(args, axis)?;
         out(self.0.flip(int_list(axis)?))
     }
     /// A box: (begin, end) for each dim, None for the whole of it.
@@ -156,15 +165,26 @@ impl PyTensor {
         out(self.0.at(parts))
     }
     /// The first elements of each dim, as many as the shape says; None keeps a dim.
-    #[pyo3(signature = (*shape))]
-    fn shrink_to(&self, shape: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+    #[pyo3(signature = (*args, shape=None))]
+    fn shrink_to<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        shape: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<PyTensor> {
+        let shape = &given(args, shape)?;
         let ends = self.sizes_for("shrink_to", shape)?;
         let part = |d: Dim| Index::Slice { start: Some(0.into()), end: Some(d), step: 1 };
         out(self.0.at(ends.into_iter().map(part).collect::<Vec<_>>()))
     }
     /// Padded at the end of each dim to a shape; None keeps a dim.
-    #[pyo3(signature = (*shape, value=None))]
-    fn pad_to(&self, shape: &Bound<'_, PyTuple>, value: Option<Arg>) -> PyResult<PyTensor> {
+    #[pyo3(signature = (*args, shape=None, value=None))]
+    fn pad_to<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        shape: Option<Bound<'py, PyAny>>,
+        value: Option<Arg>,
+    ) -> PyResult<PyTensor> {
+        let shape = &given(args, shape)?;
         let ends = self.sizes_for("pad_to", shape)?;
         let mut all: Amounts = vec![];
         for (to, from) in ends.iter().zip(self.dims()?) {
@@ -264,16 +284,11 @@ impl PyTensor {
         indices_or_sections: &Bound<'py, PyAny>,
         dim: isize,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let places = match pieces(indices_or_sections)? {
-            Err(list) => list,
-            Ok(0) => return Err(PyRuntimeError::new_err("tensor_split: into 0 pieces")),
-            // the first pieces are one longer where it does not divide
-            Ok(k) => {
-                let n = self.0.shape()[dim].get();
-                (1..k).map(|i| i * (n / k) + i.min(n % k)).collect()
-            }
+        let parts = match pieces(indices_or_sections)? {
+            Err(places) => self.0.tensor_split(&places, dim),
+            Ok(n) => self.0.tensor_split_into(n, dim),
         };
-        PyTuple::new(py, outs(self.0.tensor_split(&places, dim))?)
+        PyTuple::new(py, outs(parts)?)
     }
     /// The parts along dim, each without it.
     #[pyo3(signature = (dim=0))]
@@ -299,8 +314,13 @@ impl PyTensor {
         })
     }
     /// The whole tensor repeated along each dim, new ones in front.
-    #[pyo3(signature = (*repeats))]
-    fn repeat(&self, repeats: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
+    #[pyo3(signature = (*args, repeats=None))]
+    fn repeat<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        repeats: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<PyTensor> {
+        let repeats = &given(args, repeats)?;
         out(self.0.repeat(&Ints(int_list(repeats)?).counts("repeat: a count")?))
     }
     /// The whole tensor repeated, as numpy's tile.
@@ -334,7 +354,8 @@ impl PyTensor {
     }
     /// A view by sizes and strides over the flattened elements.
     #[pyo3(signature = (size, stride, storage_offset=0))]
-    fn as_strided(&self, size: Ints, stride: Ints, storage_offset: usize) -> PyResult<PyTensor> {
+    fn as_strided(&self, size: Ints, stride: Ints, storage_offset: i64) -> PyResult<PyTensor> {
+        let storage_offset = count(storage_offset, "storage_offset")?;
         let strides: Vec<isize> = stride.0.iter().map(|&s| s as isize).collect();
         out(self.0.as_strided(&size.counts("as_strided: a size")?, &strides, storage_offset))
     }
@@ -364,11 +385,13 @@ impl PyTensor {
         out(self.0.triu(diagonal))
     }
     /// Channels as finer pixels: (*, C r², H, W) to (*, C, H r, W r).
-    fn pixel_shuffle(&self, upscale_factor: usize) -> PyResult<PyTensor> {
+    fn pixel_shuffle(&self, upscale_factor: i64) -> PyResult<PyTensor> {
+        let upscale_factor = count(upscale_factor, "upscale_factor")?;
         out(self.0.pixel_shuffle(upscale_factor))
     }
     /// Pixels as more channels: the way back of pixel_shuffle.
-    fn pixel_unshuffle(&self, downscale_factor: usize) -> PyResult<PyTensor> {
+    fn pixel_unshuffle(&self, downscale_factor: i64) -> PyResult<PyTensor> {
+        let downscale_factor = count(downscale_factor, "downscale_factor")?;
         out(self.0.pixel_unshuffle(downscale_factor))
     }
 }

@@ -1,7 +1,7 @@
 //! Resizing, norms, attention, losses.
 
 use super::{PyTensor, out, random};
-use crate::convert::{Ints, TensorArg, axes};
+use crate::convert::{Ints, TensorArg, axes, count, truth};
 use frit::{
     Attention, Bce, CrossEntropy, Ctc, GridSample, Interpolate, Outside, Reduction, Rope, Sampling, Tensor,
 };
@@ -48,7 +48,7 @@ impl PyTensor {
         &self,
         size: Option<Ints>,
         mode: &str,
-        align_corners: bool,
+        #[pyo3(from_py_with = truth)] align_corners: bool,
         scale_factor: Option<&Bound<'_, PyAny>>,
         antialias: bool,
     ) -> PyResult<PyTensor> {
@@ -73,7 +73,7 @@ impl PyTensor {
         grid: TensorArg,
         mode: &str,
         padding_mode: &str,
-        align_corners: bool,
+        #[pyo3(from_py_with = truth)] align_corners: bool,
     ) -> PyResult<PyTensor> {
         let outside = match padding_mode {
             "zeros" => Outside::Zeros,
@@ -89,7 +89,11 @@ impl PyTensor {
     }
     /// The grid of an affine map, for grid_sample: this is (N, 2, 3).
     #[pyo3(signature = (size, align_corners=false))]
-    fn affine_grid(&self, size: Ints, align_corners: bool) -> PyResult<PyTensor> {
+    fn affine_grid(
+        &self,
+        size: Ints,
+        #[pyo3(from_py_with = truth)] align_corners: bool,
+    ) -> PyResult<PyTensor> {
         out(self.0.affine_grid(&size.counts("size")?, align_corners))
     }
     /// Mean 0 and variance 1 over axes.
@@ -138,11 +142,12 @@ impl PyTensor {
     #[pyo3(signature = (num_groups, weight=None, bias=None, eps=1e-5))]
     fn groupnorm(
         &self,
-        num_groups: usize,
+        num_groups: i64,
         weight: Option<TensorArg>,
         bias: Option<TensorArg>,
         eps: f64,
     ) -> PyResult<PyTensor> {
+        let num_groups = count(num_groups, "num_groups")?;
         out(self.0.groupnorm(num_groups, plain(&weight), plain(&bias), eps))
     }
     /// Mean 0 and variance 1 in each channel of each sample.
@@ -162,7 +167,8 @@ impl PyTensor {
     }
     /// Divided by a power of what is in so many neighbouring channels.
     #[pyo3(signature = (size, alpha=1e-4, beta=0.75, k=1.0))]
-    fn local_response_norm(&self, size: usize, alpha: f64, beta: f64, k: f64) -> PyResult<PyTensor> {
+    fn local_response_norm(&self, size: i64, alpha: f64, beta: f64, k: f64) -> PyResult<PyTensor> {
+        let size = count(size, "size")?;
         out(self.0.local_response_norm(size, alpha, beta, k))
     }
     /// softmax(q k^T / sqrt(d) + mask) v, this being q: (*, L, d). A bool mask says where to look, another is added.
@@ -175,8 +181,8 @@ impl PyTensor {
         value: TensorArg,
         attn_mask: Option<TensorArg>,
         dropout_p: f64,
-        is_causal: bool,
-        enable_gqa: bool,
+        #[pyo3(from_py_with = truth)] is_causal: bool,
+        #[pyo3(from_py_with = truth)] enable_gqa: bool,
         scale: Option<f64>,
     ) -> PyResult<PyTensor> {
         let _ = enable_gqa; // fewer key heads are always shared
@@ -198,10 +204,12 @@ impl PyTensor {
         &self,
         base: f64,
         interleaved: bool,
-        dims: Option<usize>,
-        offset: usize,
+        dims: Option<i64>,
+        offset: i64,
         positions: Option<TensorArg>,
     ) -> PyResult<PyTensor> {
+        let dims = dims.map(|n| count(n, "dims")).transpose()?;
+        let offset = count(offset, "offset")?;
         out(self.0.rope(Rope { base, interleaved, dims, offset, positions: owned(positions) }))
     }
     /// Cross entropy of scores for class indices or probabilities; classes are dim 1 (0 of a vector).
@@ -322,10 +330,11 @@ impl PyTensor {
         targets: TensorArg,
         input_lengths: TensorArg,
         target_lengths: TensorArg,
-        blank: usize,
+        blank: i64,
         reduction: &str,
         zero_infinity: bool,
     ) -> PyResult<PyTensor> {
+        let blank = count(blank, "blank")?;
         let o = Ctc { blank, reduction: self::reduction(reduction)?, zero_infinity };
         out(self.0.ctc_loss(&targets.0, &input_lengths.0, &target_lengths.0, o))
     }

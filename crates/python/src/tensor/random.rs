@@ -2,7 +2,7 @@
 
 use super::create::Made;
 use super::{PyTensor, out};
-use crate::convert::{Arg, SizesArg, count, size_list, sizes};
+use crate::convert::{Arg, SizesArg, count, size_list, sizes, truth};
 use crate::dtype::DTypeArg;
 use crate::error::compute;
 use frit::{DType, Dim, Dims, Operand, Scalar, Tensor};
@@ -101,7 +101,7 @@ impl PyTensor {
         shape: &Bound<'_, PyTuple>,
         device: Option<&str>,
         dtype: Option<DTypeArg>,
-        contiguous: bool,
+        #[pyo3(from_py_with = truth)] contiguous: bool,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
@@ -120,7 +120,7 @@ impl PyTensor {
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
-        contiguous: bool,
+        #[pyo3(from_py_with = truth)] contiguous: bool,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
         let made = Made { dtype, device, requires_grad };
@@ -234,7 +234,7 @@ impl PyTensor {
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
-        contiguous: bool,
+        #[pyo3(from_py_with = truth)] contiguous: bool,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
         let made = Made { dtype, device, requires_grad };
@@ -248,7 +248,7 @@ impl PyTensor {
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
-        contiguous: bool,
+        #[pyo3(from_py_with = truth)] contiguous: bool,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
         let made = Made { dtype, device, requires_grad };
@@ -268,7 +268,13 @@ impl PyTensor {
     }
     /// Places drawn by weights: this is a vector or a matrix of them.
     #[pyo3(signature = (num_samples=1, replacement=false))]
-    fn multinomial(&self, py: Python<'_>, num_samples: usize, replacement: bool) -> PyResult<PyTensor> {
+    fn multinomial(
+        &self,
+        py: Python<'_>,
+        num_samples: i64,
+        #[pyo3(from_py_with = truth)] replacement: bool,
+    ) -> PyResult<PyTensor> {
+        let num_samples = count(num_samples, "num_samples")?;
         out(compute(py, || Ok(self.0.multinomial(num_samples, replacement)))?)
     }
     /// Elements set to 0 with probability p, the others divided by 1 - p; itself where the program does not train.

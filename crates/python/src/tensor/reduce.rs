@@ -1,7 +1,7 @@
 //! Fewer elements: reductions, scans, ranking, counting.
 
 use super::{PyTensor, out, pair, ranked};
-use crate::convert::{Arg, Ints, TensorArg, axes, type_name};
+use crate::convert::{Arg, Ints, TensorArg, axes, count, truth, type_name};
 use crate::dtype::DTypeArg;
 use crate::error::compute;
 use frit::{Axes, Tensor};
@@ -89,7 +89,7 @@ impl PyTensor {
     fn sum(
         &self,
         axis: Option<Ints>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
         dtype: Option<DTypeArg>,
         dim: Option<Ints>,
     ) -> PyResult<PyTensor> {
@@ -104,7 +104,7 @@ impl PyTensor {
     fn prod(
         &self,
         axis: Option<Ints>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
         dtype: Option<DTypeArg>,
         dim: Option<Ints>,
     ) -> PyResult<PyTensor> {
@@ -116,7 +116,7 @@ impl PyTensor {
         &self,
         py: Python<'py>,
         axis: Option<Bound<'py, PyAny>>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
         dim: Option<isize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.extreme(py, axis, keepdim, dim, false)
@@ -127,7 +127,7 @@ impl PyTensor {
         &self,
         py: Python<'py>,
         axis: Option<Bound<'py, PyAny>>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
         dim: Option<isize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.extreme(py, axis, keepdim, dim, true)
@@ -137,7 +137,7 @@ impl PyTensor {
     fn var(
         &self,
         axis: Option<Ints>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
         correction: Option<i64>,
         dim: Option<Ints>,
         unbiased: Option<bool>,
@@ -149,7 +149,7 @@ impl PyTensor {
     fn std(
         &self,
         axis: Option<Ints>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
         correction: Option<i64>,
         dim: Option<Ints>,
         unbiased: Option<bool>,
@@ -158,27 +158,53 @@ impl PyTensor {
     }
     /// Variance and mean over axes or all.
     #[pyo3(signature = (axis=None, keepdim=false, correction=1))]
-    fn var_mean(&self, axis: Option<Ints>, keepdim: bool, correction: i64) -> PyResult<(PyTensor, PyTensor)> {
+    fn var_mean(
+        &self,
+        axis: Option<Ints>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+        correction: i64,
+    ) -> PyResult<(PyTensor, PyTensor)> {
         pair(self.0.var_mean(axes(axis, keepdim), correction))
     }
     /// Standard deviation and mean over axes or all.
     #[pyo3(signature = (axis=None, keepdim=false, correction=1))]
-    fn std_mean(&self, axis: Option<Ints>, keepdim: bool, correction: i64) -> PyResult<(PyTensor, PyTensor)> {
+    fn std_mean(
+        &self,
+        axis: Option<Ints>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+        correction: i64,
+    ) -> PyResult<(PyTensor, PyTensor)> {
         pair(self.0.std_mean(axes(axis, keepdim), correction))
     }
     /// The p-norm over axes or all.
     #[pyo3(signature = (p=2.0, axis=None, keepdim=false, *, dim=None))]
-    fn norm(&self, p: f64, axis: Option<Ints>, keepdim: bool, dim: Option<Ints>) -> PyResult<PyTensor> {
+    fn norm(
+        &self,
+        p: f64,
+        axis: Option<Ints>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+        dim: Option<Ints>,
+    ) -> PyResult<PyTensor> {
         out(self.0.norm(p, axes(axis.or(dim), keepdim)))
     }
     /// The place of the greatest along an axis, or in the flattened tensor; the first where there are several.
     #[pyo3(signature = (axis=None, keepdim=false, *, dim=None))]
-    fn argmax(&self, axis: Option<Ints>, keepdim: bool, dim: Option<Ints>) -> PyResult<PyTensor> {
+    fn argmax(
+        &self,
+        axis: Option<Ints>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+        dim: Option<Ints>,
+    ) -> PyResult<PyTensor> {
         out(self.0.argmax_axes(axes(axis.or(dim), keepdim)))
     }
     /// The place of the least along an axis, or in the flattened tensor; the first where there are several.
     #[pyo3(signature = (axis=None, keepdim=false, *, dim=None))]
-    fn argmin(&self, axis: Option<Ints>, keepdim: bool, dim: Option<Ints>) -> PyResult<PyTensor> {
+    fn argmin(
+        &self,
+        axis: Option<Ints>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+        dim: Option<Ints>,
+    ) -> PyResult<PyTensor> {
         out(self.0.argmin_axes(axes(axis.or(dim), keepdim)))
     }
     /// Running sums along an axis.
@@ -252,7 +278,7 @@ impl PyTensor {
         &self,
         py: Python<'py>,
         dim: isize,
-        descending: bool,
+        #[pyo3(from_py_with = truth)] descending: bool,
         stable: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = stable; // always
@@ -260,7 +286,12 @@ impl PyTensor {
     }
     /// The places that sort it along dim.
     #[pyo3(signature = (dim=-1, descending=false, stable=true), text_signature = "($self, dim=-1, descending=False, stable=True)")]
-    fn argsort(&self, dim: isize, descending: bool, stable: bool) -> PyResult<PyTensor> {
+    fn argsort(
+        &self,
+        dim: isize,
+        #[pyo3(from_py_with = truth)] descending: bool,
+        stable: bool,
+    ) -> PyResult<PyTensor> {
         let _ = stable; // always
         out(self.0.argsort(dim, descending))
     }
@@ -273,12 +304,13 @@ impl PyTensor {
     fn topk<'py>(
         &self,
         py: Python<'py>,
-        k: usize,
+        k: i64,
         dim: isize,
-        largest: bool,
-        sorted_: bool,
-        sorted: bool,
+        #[pyo3(from_py_with = truth)] largest: bool,
+        #[pyo3(from_py_with = truth)] sorted_: bool,
+        #[pyo3(from_py_with = truth)] sorted: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let k = count(k, "k")?;
         let _ = (sorted_, sorted); // always
         ranked(py, self.0.topk(k, dim, largest))
     }
@@ -287,15 +319,21 @@ impl PyTensor {
     fn kthvalue<'py>(
         &self,
         py: Python<'py>,
-        k: usize,
+        k: i64,
         dim: isize,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let k = count(k, "k")?;
         ranked(py, self.0.kthvalue(k, along(dim, keepdim)))
     }
     /// The lower median of all elements; along dim, it and its place.
     #[pyo3(signature = (dim=None, keepdim=false))]
-    fn median<'py>(&self, py: Python<'py>, dim: Option<isize>, keepdim: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn median<'py>(
+        &self,
+        py: Python<'py>,
+        dim: Option<isize>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         value_or_pair(py, dim, |d| self.0.median(d), keepdim)
     }
     /// The median of the elements that are not NaN.
@@ -304,18 +342,29 @@ impl PyTensor {
         &self,
         py: Python<'py>,
         dim: Option<isize>,
-        keepdim: bool,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         value_or_pair(py, dim, |d| self.0.nanmedian(d), keepdim)
     }
     /// The most frequent value along dim, and a place where it is.
     #[pyo3(signature = (dim=-1, keepdim=false), text_signature = "($self, dim=-1, keepdim=False)")]
-    fn mode<'py>(&self, py: Python<'py>, dim: isize, keepdim: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn mode<'py>(
+        &self,
+        py: Python<'py>,
+        dim: isize,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         ranked(py, self.0.mode(along(dim, keepdim)))
     }
     /// The value below which a fraction q of the elements lie.
     #[pyo3(signature = (q, dim=None, keepdim=false, *, interpolation="linear"))]
-    fn quantile(&self, q: Arg, dim: Option<Ints>, keepdim: bool, interpolation: &str) -> PyResult<PyTensor> {
+    fn quantile(
+        &self,
+        q: Arg,
+        dim: Option<Ints>,
+        #[pyo3(from_py_with = truth)] keepdim: bool,
+        interpolation: &str,
+    ) -> PyResult<PyTensor> {
         out(self.0.quantile(q.0, axes(dim, keepdim), interpolation))
     }
     /// The distinct values, sorted; with the flags, also where each element went and how often each value was there.
@@ -324,9 +373,9 @@ impl PyTensor {
     fn unique<'py>(
         &self,
         py: Python<'py>,
-        sorted: bool,
-        return_inverse: bool,
-        return_counts: bool,
+        #[pyo3(from_py_with = truth)] sorted: bool,
+        #[pyo3(from_py_with = truth)] return_inverse: bool,
+        #[pyo3(from_py_with = truth)] return_counts: bool,
         dim: Option<isize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = sorted; // always
@@ -341,20 +390,22 @@ impl PyTensor {
     fn unique_consecutive<'py>(
         &self,
         py: Python<'py>,
-        return_inverse: bool,
-        return_counts: bool,
+        #[pyo3(from_py_with = truth)] return_inverse: bool,
+        #[pyo3(from_py_with = truth)] return_counts: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let u = compute(py, || self.0.unique_consecutive())?;
         parts(py, u, return_inverse, return_counts)
     }
     /// How often each of 0, 1, 2, ... occurs, or the sum of their weights.
     #[pyo3(signature = (weights=None, minlength=0))]
-    fn bincount(&self, py: Python<'_>, weights: Option<TensorArg>, minlength: usize) -> PyResult<PyTensor> {
+    fn bincount(&self, py: Python<'_>, weights: Option<TensorArg>, minlength: i64) -> PyResult<PyTensor> {
+        let minlength = count(minlength, "minlength")?;
         out(compute(py, || self.0.bincount(weights.as_ref().map(|w| &w.0), minlength))?)
     }
     /// How many elements lie in each of so many equal intervals.
     #[pyo3(signature = (bins=100, min=0.0, max=0.0))]
-    fn histc(&self, bins: usize, min: f64, max: f64) -> PyResult<PyTensor> {
+    fn histc(&self, bins: i64, min: f64, max: f64) -> PyResult<PyTensor> {
+        let bins = count(bins, "bins")?;
         out(self.0.histc(bins, min, max))
     }
     /// How many elements are not zero, over axes or all.

@@ -1,7 +1,7 @@
 //! Fourier transforms, as pairs of real and imaginary parts in a last dim; and hashes.
 
 use super::{PyTensor, out};
-use crate::convert::{Ints, TensorArg, axes};
+use crate::convert::{Ints, TensorArg, axes, count, truth};
 use crate::error::raised;
 use frit::{Fft, FftNorm, Keccak, PadMode, Stft, Tensor};
 use pyo3::exceptions::PyValueError;
@@ -27,7 +27,8 @@ macro_rules! transforms {
         impl PyTensor {$(
             $(#[$doc])*
             #[pyo3(signature = (n=None, dim=-1, norm=None))]
-            fn $name(&self, n: Option<usize>, dim: isize, norm: Option<&str>) -> PyResult<PyTensor> {
+            fn $name(&self, n: Option<i64>, dim: isize, norm: Option<&str>) -> PyResult<PyTensor> {
+                let n = n.map(|n| count(n, "n")).transpose()?;
                 out(self.0.$name(Fft { n, dim, norm: self::norm(norm)? }))
             }
         )*}
@@ -73,13 +74,15 @@ impl PyTensor {
     /// The frequencies of fft.
     #[staticmethod]
     #[pyo3(signature = (n, d=1.0))]
-    fn fftfreq(n: usize, d: f64) -> PyResult<PyTensor> {
+    fn fftfreq(n: i64, d: f64) -> PyResult<PyTensor> {
+        let n = count(n, "n")?;
         out(Tensor::fftfreq(n, d))
     }
     /// The frequencies of rfft.
     #[staticmethod]
     #[pyo3(signature = (n, d=1.0))]
-    fn rfftfreq(n: usize, d: f64) -> PyResult<PyTensor> {
+    fn rfftfreq(n: i64, d: f64) -> PyResult<PyTensor> {
+        let n = count(n, "n")?;
         out(Tensor::rfftfreq(n, d))
     }
     /// Fourier transforms of overlapping pieces of a signal, as pairs.
@@ -87,14 +90,16 @@ impl PyTensor {
     #[allow(clippy::too_many_arguments)] // they are the API's
     fn stft(
         &self,
-        n_fft: usize,
-        hop_length: Option<usize>,
+        n_fft: i64,
+        hop_length: Option<i64>,
         window: Option<TensorArg>,
-        center: bool,
+        #[pyo3(from_py_with = truth)] center: bool,
         pad_mode: &str,
-        normalized: bool,
-        onesided: bool,
+        #[pyo3(from_py_with = truth)] normalized: bool,
+        #[pyo3(from_py_with = truth)] onesided: bool,
     ) -> PyResult<PyTensor> {
+        let hop_length = hop_length.map(|n| count(n, "hop_length")).transpose()?;
+        let n_fft = count(n_fft, "n_fft")?;
         let pad_mode = match pad_mode {
             "reflect" => PadMode::Reflect,
             "replicate" => PadMode::Replicate,
@@ -117,14 +122,17 @@ impl PyTensor {
     #[allow(clippy::too_many_arguments)] // they are the API's
     fn istft(
         &self,
-        n_fft: usize,
-        hop_length: Option<usize>,
+        n_fft: i64,
+        hop_length: Option<i64>,
         window: Option<TensorArg>,
-        center: bool,
-        normalized: bool,
-        onesided: bool,
-        length: Option<usize>,
+        #[pyo3(from_py_with = truth)] center: bool,
+        #[pyo3(from_py_with = truth)] normalized: bool,
+        #[pyo3(from_py_with = truth)] onesided: bool,
+        length: Option<i64>,
     ) -> PyResult<PyTensor> {
+        let hop_length = hop_length.map(|n| count(n, "hop_length")).transpose()?;
+        let length = length.map(|n| count(n, "length")).transpose()?;
+        let n_fft = count(n_fft, "n_fft")?;
         let o = Stft {
             hop_length,
             window: window.map(|w| w.0),
@@ -143,7 +151,8 @@ impl PyTensor {
     }
     /// The BLAKE3 digest of the bytes in the last dim.
     #[pyo3(signature = (length=32))]
-    fn blake3(&self, length: usize) -> PyResult<PyTensor> {
+    fn blake3(&self, length: i64) -> PyResult<PyTensor> {
+        let length = count(length, "length")?;
         out(self.0.blake3_of(length))
     }
 }

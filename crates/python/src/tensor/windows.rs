@@ -2,7 +2,7 @@
 
 use super::neural::plain;
 use super::{PyTensor, out};
-use crate::convert::{Ints, TensorArg};
+use crate::convert::{Ints, TensorArg, count};
 use crate::dtype::DTypeArg;
 use frit::{Tensor, Window};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -92,12 +92,13 @@ macro_rules! convolutions {
         &self,
         weight: TensorArg,
         bias: Option<TensorArg>,
-        groups: usize,
+        groups: i64,
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<&Bound<'_, PyAny>>,
         dtype: Option<DTypeArg>,
     ) -> PyResult<PyTensor> {
+        let groups = count(groups, "groups")?;
         let w = window(stride, padding, dilation, weight.0.rank().saturating_sub(2))?.groups(groups);
         let cast = |t: &Tensor| dtype.as_ref().map_or(t.clone(), |d| t.cast(d.0));
         let (x, k) = (cast(&self.0), cast(&weight.0));
@@ -116,12 +117,13 @@ macro_rules! convolutions {
         &self,
         weight: TensorArg,
         bias: Option<TensorArg>,
-        groups: usize,
+        groups: i64,
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<&Bound<'_, PyAny>>,
         output_padding: Option<Ints>,
     ) -> PyResult<PyTensor> {
+        let groups = count(groups, "groups")?;
         let mut w = window(stride, padding, dilation, weight.0.rank().saturating_sub(2))?.groups(groups);
         if let Some(p) = output_padding {
             w = w.output_padding(p.counts("output_padding")?);
@@ -159,8 +161,9 @@ macro_rules! pools {
         padding: Option<&Bound<'_, PyAny>>,
         ceil_mode: bool,
         count_include_pad: bool,
-        divisor_override: Option<usize>,
+        divisor_override: Option<i64>,
     ) -> PyResult<PyTensor> {
+        let divisor_override = divisor_override.map(|n| count(n, "divisor_override")).transpose()?;
         let k = kernel(kernel_size, $n)?;
         let w = window(stride, padding, dilation, k.len())?
             .ceil_mode(ceil_mode)

@@ -81,12 +81,12 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
     let mut out: SmallVec<[UOp; 4]> = batch;
     out.extend((s.len() > 1).then_some(m));
     out.extend((t.len() > 1).then_some(n));
-    Ok(sum.reshape(&out).cast(if dtype.is_float() { dtype } else { acc }))
+    Ok(sum.reshape(&out).cast(dtype))
 }
 
 impl Tensor {
     /// Matrix product over the last two dims, batches broadcasting; a vector is a row on the left, a column on the
-    /// right. float16 and bfloat16 accumulate in float32, small integers in int32.
+    /// right. float16 and bfloat16 accumulate in float32, small integers in int32; the result has the operands' type.
     ///
     /// ```
     /// # use frit_tensor::*;
@@ -257,7 +257,7 @@ fn einsum(formula: &str, tensors: &[&Tensor]) -> Result<UOp> {
     let sum: Vec<usize> = (out.len()..order.len()).collect();
     let p = product.unwrap_or_else(|| UOp::int(1, acc));
     let r = drop_axes(&reduce_node(&p, Alu::Add, &sum), &sum, false);
-    Ok(r.cast(if dtype.is_float() { dtype } else { acc }))
+    Ok(r.cast(dtype))
 }
 
 fn twice(names: &[char]) -> Option<(usize, usize)> {

@@ -218,3 +218,186 @@ fn threads_build_and_realise_at_once() {
         h.join().unwrap();
     }
 }
+
+/// The gradient of the sum of `f(x)`.
+fn slope(x: &Tensor, f: impl Fn(&Tensor) -> Tensor) -> Result<Vec<f32>> {
+    f(x).sum(..).gradient(&[x])?.remove(0).to_vec::<f32>()
+}
+
+#[test]
+fn ties_share_a_gradient_but_the_first_in_a_pool_has_it() {
+    on(|| {
+        let x = Tensor::new([1.0, 3.0, 3.0, 2.0]);
+        assert_eq!(slope(&x, |x| x.max(..))?, [0.0, 0.5, 0.5, 0.0]);
+        assert_eq!(slope(&x, |x| x.topk(1, 0, true).0)?, [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(slope(&x, |x| x.kthvalue(4, 0).0)?, [0.0, 0.0, 1.0, 0.0]);
+        let square = Tensor::new([[[[1.0, 2.0, 2.0], [2.0, 2.0, 1.0], [0.0, 2.0, 2.0]]]]);
+        let window = Window::new().stride(1);
+        let want = [0.0, 2.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0];
+        assert_eq!(slope(&square, |x| x.max_pool2d(2, window.clone()))?, want);
+        let want = [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        assert_eq!(slope(&square, |x| x.adaptive_max_pool(&[1, 1]))?, want);
+        // NaN wins, and so has the gradient
+        assert_eq!(slope(&Tensor::new([f64::NAN, 2.0]), |x| x.max(..))?, [1.0, 0.0]);
+        let row = Tensor::new([[2.0, f64::NAN, f64::NAN, 1.0]]);
+        assert_eq!(slope(&row, |x| x.max_pool(&[4], Window::new()))?, [0.0, 1.0, 0.0, 0.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn roots_of_nothing_have_no_slope() {
+    on(|| {
+        let zero = Tensor::zeros([2]).contiguous();
+        assert_eq!(slope(&zero, |x| x.norm(2.0, ..))?, [0.0, 0.0]);
+        assert_eq!(slope(&zero, |x| x.norm(3.0, ..))?, [0.0, 0.0]);
+        assert_eq!(slope(&Tensor::new([1.0, 1.0]), |x| x.std(.., 1))?, [0.0, 0.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_way_of_slope_zero_gives_zeros() {
+    on(|| {
+        let (x, y) = (Tensor::new([1.0, -2.0]), Tensor::new([3.0, 4.0]));
+        assert_eq!(slope(&x, |x| x.pow(0))?, [0.0, 0.0]);
+        assert_eq!(x.pow(0).to_vec::<f32>()?, [1.0, 1.0]);
+        assert_eq!(slope(&y, |y| x.copysign(y))?, [0.0, 0.0]);
+        assert_eq!(slope(&x, |x| x.copysign(&y))?, [1.0, -1.0]);
+        let empty = Tensor::zeros([0]).contiguous();
+        let joined = Tensor::cat(&[empty.clone(), x.clone()], 0);
+        assert_eq!(joined.to_vec::<f32>()?, [1.0, -2.0]);
+        assert_eq!(joined.sum(..).gradient(&[&empty, &x])?[0].shape(), [0]);
+        assert!(x.sum(..).gradient(&[&y]).is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_along_an_axis_and_no_axis_at_all() {
+    on(|| {
+        let none = Tensor::zeros([3, 0]);
+        assert_eq!(none.softmax(1).shape(), [3, 0]);
+        assert_eq!(none.log_softmax(1).to_vec::<f32>()?, [0f32; 0]);
+        assert_eq!(none.logsumexp(1).to_vec::<f32>()?, [f32::NEG_INFINITY; 3]);
+        let three = Tensor::new(3.0);
+        let all = [
+            three.sum(0),
+            three.mean(-1),
+            three.max(0),
+            three.min(-1),
+            three.prod(0),
+            three.squeeze(0),
+            three.flip(0),
+            three.logsumexp(-1),
+            three.cumsum(0),
+            three.median(0).0,
+            three.norm(2.0, 0),
+        ];
+        for (i, t) in all.iter().enumerate() {
+            assert_eq!((t.rank(), t.item::<f32>()?), (0, 3.0), "{i}");
+        }
+        assert_eq!((three.argmax(0).item::<i32>()?, three.softmax(-1).item::<f32>()?), (0, 1.0));
+        assert!(three.sum(1).check().is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn numbers_wrap_where_results_do() {
+    on(|| {
+        let (x, byte) = (Tensor::new([1, 2]), Tensor::full_dtype([1], -1, DType::U8));
+        assert_eq!((&x | 0xFFFF_FFFFi64).to_vec::<i32>()?, [-1, -1]);
+        assert_eq!((&x * 10_000_000_000_000i64).to_vec::<i32>()?, [1316134912, -1662697472]);
+        assert_eq!(byte.to_vec::<u8>()?, [255]);
+        assert!(
+            x.lt(1i64 << 40).check().is_err() && Tensor::full_dtype([1], 300, DType::U8).check().is_err()
+        );
+        let mask = Tensor::new([true, false]);
+        assert_eq!(mask.masked_fill(&mask, 1).dtype(), DType::Bool);
+        let far = Tensor::new([500.0, -500.0, f64::INFINITY, 440.0]);
+        assert_eq!(far.cast(DType::F8E4M3).float().to_vec::<f32>()?, [448.0, -448.0, 448.0, 448.0]);
+        assert!(far.cast(DType::F8E5M2).float().to_vec::<f32>()?[2].is_infinite());
+        let bytes = Tensor::new([[100, 2], [3, 4]]).cast(DType::I8);
+        assert_eq!(bytes.matmul(&bytes).to_vec::<i8>()?, [22, -48, 56, 22]);
+        let pixels = Tensor::new([[[[0, 255], [100, 7]]]]).cast(DType::U8);
+        let o = Interpolate { mode: Sampling::Linear, ..Default::default() };
+        assert_eq!(pixels.interpolate(&[3, 3], o).to_vec::<u8>()?, [0, 128, 255, 50, 91, 131, 100, 54, 7]);
+        assert_eq!(Tensor::ones([3, 4]).unfold(1, 0, 8).shape(), [3, 1, 0]);
+        let masked = Tensor::ones([3]).at(Tensor::new([true, false]));
+        assert_eq!(masked.check().unwrap_err().kind(), Kind::Index);
+        Ok(())
+    });
+}
+
+#[test]
+fn numbers_without_a_type_have_the_default_ones_of_their_scope() {
+    on(|| {
+        let made = || {
+            let x = Tensor::new([1, 2]);
+            [Tensor::new(1.5), Tensor::ones([2]), Tensor::rand([2]), &x / 2, x.exp()].map(|t| t.dtype())
+        };
+        let half = Defaults { float: DType::F16, int: DType::I64 };
+        assert_eq!(made(), [DType::F32; 5]);
+        assert_eq!(with_defaults(half, made), [DType::F16; 5]);
+        assert_eq!(with_defaults(half, || Tensor::new([1, 2]).dtype()), DType::I64);
+        // other threads have their own, and a type of another kind is none
+        assert_eq!(
+            with_defaults(half, || std::thread::scope(|s| s.spawn(defaults).join())).unwrap(),
+            Defaults::default()
+        );
+        let wrong = Defaults { float: DType::I8, int: DType::I64 };
+        assert_eq!(with_defaults(wrong, defaults), Defaults::default());
+        assert_eq!(made(), [DType::F32; 5]);
+        Ok(())
+    });
+}
+
+#[test]
+fn every_type_is_sorted_by_every_instruction_set() {
+    for device in ["CPU:SSE2", "CPU:AVX2", "CPU"] {
+        let sorted = |d: DType| {
+            let x = ((Tensor::arange(700) * 37) % 101).cast(d).reshape([7, 100]);
+            let (values, places) = x.sort(1, true);
+            let again = x.gather(1, &places).eq(&values).all(..).item::<bool>()?;
+            let falls = values.narrow(1, 0, 99).ge(values.narrow(1, 1, 99)).all(..).item::<bool>()?;
+            let first = x.topk(3, 0, false).0.narrow(0, 0, 1).eq(x.min(keepdim(0))).all(..).item::<bool>()?;
+            Ok::<bool, Error>(again && falls && first)
+        };
+        for d in
+            [DType::I8, DType::U8, DType::I16, DType::U16, DType::F16, DType::BF16, DType::Bool, DType::I64]
+        {
+            // a machine without the set has no such device
+            if let Ok(got) = Device::scope(device, || sorted(d)) {
+                assert!(got.unwrap_or_else(|e| panic!("{device} {d}: {e}")), "{device} {d}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gradient_is_computed_once_before_it_is_picked_from() {
+    on(|| {
+        let n = 129;
+        let src = Tensor::full([n], 1.5).contiguous();
+        let idx = (Tensor::arange(n) % 3).contiguous();
+        let begin = std::time::Instant::now();
+        let y = Tensor::ones([n]).scatter_reduce(0, &idx, &src, "prod", true).logcumsumexp(0).sum(..);
+        assert_eq!(y.gradient(&[&src])?[0].to_vec::<f32>()?.len(), n);
+        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+        Ok(())
+    });
+}
+
+#[test]
+fn thousands_are_joined_in_time_that_grows_with_their_number() {
+    on(|| {
+        let parts: Vec<Tensor> = (0..5000).map(|i| Tensor::new([i as f64]).contiguous()).collect();
+        let all = Tensor::cat(&parts, 0);
+        let begin = std::time::Instant::now();
+        let got = all.to_vec::<f32>()?;
+        assert!(got.iter().enumerate().all(|(i, v)| *v == i as f32));
+        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+        Ok(())
+    });
+}

@@ -62,8 +62,8 @@ fn shapes_that_do_not_fit() {
 fn types_and_literals_that_do_not_fit() {
     on(|| {
         let u = Tensor::from_vec(vec![1u8, 2], [2]);
-        says(failed(&u + 300), "add: literal 300 does not fit uint8 (0..=255)");
-        says(failed(&u + -1), "add: literal -1 does not fit uint8 (0..=255)");
+        says(failed(u.lt(300)), "lt: literal 300 does not fit uint8 (0..=255)");
+        says(failed(u.maximum(-1)), "maximum: literal -1 does not fit uint8 (0..=255)");
         says(
             failed(Tensor::full([2], u64::MAX)),
             "full: tensor: literal 18446744073709551615 is beyond int64",
@@ -152,6 +152,80 @@ fn devices_and_data_that_are_not_there() {
         let far = Device::scope("NULL", || Tensor::new([1.0, 2.0, 3.0]))?;
         let e = (&x + &far).check().unwrap_err().to_string();
         assert!(e.starts_with("add: operands are on INTERP and NULL"), "{e}");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_index_outside_is_an_error_whatever_the_table_is_made_of() {
+    on(|| {
+        let at = |v: i32| Tensor::new([v]);
+        let nothing = Tensor::zeros([3, 0]).contiguous().realize()?;
+        for table in [
+            Tensor::arange(3),
+            Tensor::ones([3]),
+            Tensor::arange(3) * 2 + 1,
+            Tensor::zeros([1]).expand([3]),
+            nothing.sum(1),
+            Tensor::ones([2]).pad(&[(0, 1)], 7),
+            Tensor::new([1.0, 2.0, 3.0]),
+        ] {
+            for idx in [at(3), at(5), at(-4), Tensor::full([1], 3)] {
+                for picked in
+                    [table.at(&idx), table.gather(0, &idx), table.take(&idx), table.index_select(0, &idx)]
+                {
+                    let e = picked.to_bytes().expect_err("an index outside");
+                    assert_eq!(e.kind(), Kind::Index, "{e}");
+                }
+            }
+            assert_eq!(table.at(at(-1)).to_bytes()?, table.at(2..3).to_bytes()?);
+        }
+        let rows = Tensor::arange(8).reshape([4, 2]).float();
+        assert_eq!(rows.embedding(&at(-1)).to_vec::<f32>().unwrap_err().kind(), Kind::Index);
+        assert_eq!(rows.at(at(-1)).to_vec::<f32>()?, [6.0, 7.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn sizes_that_no_number_holds_are_errors_of_their_call() {
+    on(|| {
+        let (x, far) = (Tensor::ones([3]), 1isize << 62);
+        let huge = Tensor::ones([1]).expand([1usize << 58]);
+        let calls: Vec<(&str, Tensor)> = vec![
+            ("pad", x.pad(&[(far, far)], 0)),
+            ("pad", x.pad(&[(isize::MAX, isize::MAX)], 0)),
+            ("cat", Tensor::cat(&vec![huge.clone(); 40], 0)),
+            ("repeat", x.repeat(&[usize::MAX])),
+            ("repeat", x.repeat(&[1 << 40, 1 << 40])),
+            ("repeat_interleave", x.repeat_interleave(1 << 62, 0)),
+            ("expand", Tensor::ones([1, 1]).expand([1usize << 40, 1 << 40])),
+            ("unfold", huge.unfold(0, 1 << 57, 1)),
+            ("unfold", x.unfold(0, usize::MAX, 1)),
+            ("add", huge.unsqueeze(1) + huge.unsqueeze(0)),
+            ("max_pool2d", Tensor::ones([1, 1, 3, 3]).max_pool2d(usize::MAX, Window::new())),
+            ("avg_pool1d", Tensor::ones([1, 1, 3]).avg_pool1d(2, Window::new().dilation(usize::MAX))),
+            ("conv_transpose1d", {
+                let w = Tensor::ones([1, 1, 3]);
+                w.conv_transpose1d(&w, None, Window::new().stride(usize::MAX))
+            }),
+            ("reshape", Tensor::ones([1]).reshape(vec![1i64; 302])),
+            ("split", huge.split(1, 0).remove(0)),
+            ("unbind", huge.unbind(0).remove(0)),
+            ("chunk", huge.chunk(1 << 40, 0).remove(0)),
+            ("tensor_split", huge.tensor_split_into(usize::MAX, 0).remove(0)),
+        ];
+        for (op, t) in calls {
+            let e = t.check().expect_err(op);
+            assert_eq!(e.op(), op, "{e}");
+        }
+        // what can be counted is fine, and a step beyond the end picks one
+        assert_eq!(huge.shape()[0].get(), 1 << 58);
+        assert_eq!(x.at(step(.., i64::MAX)).to_vec::<f32>()?, [1.0]);
+        assert_eq!(x.at(step(.., i64::MIN)).to_vec::<f32>()?, [1.0]);
+        assert_eq!(x.unfold(0, 2, usize::MAX).shape(), [1, 2]);
+        let dims = vec![1i64; 64];
+        assert_eq!((Tensor::ones(dims) + 1.0).sum(..).item::<f32>()?, 2.0);
         Ok(())
     });
 }

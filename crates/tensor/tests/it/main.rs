@@ -5,6 +5,7 @@ mod behaviour;
 mod errors;
 #[cfg(unix)]
 mod fork;
+mod function;
 mod fusion;
 mod hash;
 mod jit;
