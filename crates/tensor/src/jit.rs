@@ -22,7 +22,9 @@
 //!
 //! **What is captured.** Launches, on memory. Inputs are checked by shape, type and device and then patched in, results
 //! are fresh at each call, tensors that the function assigns to are written in place, random numbers go on, variables
-//! bound in the shapes of inputs take their new values. What depends on none of these is computed once.
+//! bound in the shapes of inputs or in sizes that are given along take their new values (one that the function binds by
+//! itself is an error). Where the function decided something by their values and would decide otherwise now, the call
+//! runs plainly. What depends on none of these is computed once.
 //!
 //! **What is frozen.** Everything else: numbers read from the host, branches taken, the length of a Rust loop. Reading
 //! a tensor (`item`, `to_vec`, printing) inside the function is an error while it is recorded. A tensor that the function
@@ -131,7 +133,7 @@
 use crate::assign;
 use crate::error::{Error, Result, call, fail, outside};
 use crate::random;
-use crate::shape::Dim;
+use crate::shape::{self, Dim};
 use crate::tensor::{Inner, Tensor};
 use frit_engine::capture::{self, Refusal};
 use frit_engine::program::{Program, Saved, Signature};
@@ -286,6 +288,8 @@ struct Ready {
     /// How many elements each random draw takes from the stream.
     draws: Vec<u64>,
     orphans: usize,
+    /// What the function decided by the values of variables.
+    decided: Vec<shape::Decision>,
 }
 
 /// A tensor that the function assigns to.
@@ -368,6 +372,12 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
             return fail!("jit", "there is not exactly one recording to save; it is made by the second call");
         };
+        if !ready.decided.is_empty() {
+            return fail!(
+                "jit",
+                "the function decides by the value of a size, so its recording is not for every value"
+            );
+        }
         let mut notes = vec![];
         key.1.write(&mut notes);
         ready.output.write(&mut notes);
@@ -385,7 +395,8 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             return fail!("jit", "{}: it does not say how its tensors are arranged", path.as_ref().display());
         };
         let orphans = program.orphans();
-        let ready = Ready { program, output, state: vec![], draws: words.collect(), orphans };
+        let ready =
+            Ready { program, output, state: vec![], draws: words.collect(), orphans, decided: vec![] };
         let entry = Entry { key: (signature, form), tries: TRIES, ready: Some(ready) };
         let recorded = Mutex::new(Recorded { function: None, entries: vec![entry] });
         Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
@@ -514,7 +525,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         if let Some(ready) = &mut entry.ready {
             if ready.program.orphans() > ready.orphans {
                 entry.ready = None;
-            } else if ready.can_replay(&tensors) {
+            } else if ready.can_replay(&tensors, sizes) {
                 let outputs = ready.replay(tensors, sizes)?;
                 return Ok(O::put_together(&ready.output, &mut outputs.into_iter()));
             } else {
@@ -538,6 +549,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
     }
 
     fn record(&mut self, at: usize, form: &Form, tensors: Vec<Tensor>, sizes: &[UOp]) -> Result<O> {
+        let watching = shape::Watching::start();
         let (((result, draws), assigned), tape) = capture::record(|| {
             assign::watch(|| {
                 random::watch(|| {
@@ -552,6 +564,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                 })
             })
         });
+        let decided = watching.decided();
         let (results, output) = result?;
         let assigned: Vec<Tensor> = assigned;
         let entry = &mut self.entries[at];
@@ -563,7 +576,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                 let state = assigned.iter().filter(|t| !is_input(t)).filter_map(State::of).collect();
                 let draws = draws.into_iter().map(|d| d.1).collect();
                 let orphans = program.orphans();
-                entry.ready = Some(Ready { program, output: output.clone(), state, draws, orphans });
+                entry.ready = Some(Ready { program, output: output.clone(), state, draws, orphans, decided });
             }
             Err(Refusal::Kept(why)) => {
                 entry.tries += 1;
@@ -578,8 +591,15 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
 }
 
 impl Ready {
-    /// Whether launching again writes only where no one else looks.
-    fn can_replay(&self, inputs: &[Tensor]) -> bool {
+    /// Whether launching again does what the function would, and writes only where no one else looks.
+    fn can_replay(&self, inputs: &[Tensor], sizes: &[UOp]) -> bool {
+        if !self.decided.is_empty() {
+            let nodes: Vec<UOp> = inputs.iter().filter_map(|t| t.uop().ok()).collect();
+            let bound = || sizes.iter().chain(nodes.iter().flat_map(|n| n.shape()));
+            if !self.decided.iter().all(|d| d.holds(bound())) {
+                return false;
+            }
+        }
         // the tensor itself holds the view, we do while we look, and the view holds what is below it
         let sole = |t: &Tensor| t.uop().is_ok_and(|n| holders(&n) == depth(&n) + 1);
         self.state.iter().all(State::is_ours)
