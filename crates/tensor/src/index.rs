@@ -205,9 +205,10 @@ fn from_end(op: &'static str, v: &UOp, n: &UOp) -> Result<UOp> {
 /// A constant or symbolic place inside `0..n`.
 fn place(op: &'static str, v: &UOp, n: &UOp, x: &UOp) -> Result<UOp> {
     let (at, zero) = (from_end(op, v, n)?, UOp::index(0));
-    // one less than the size, so that sizes written alike fall away
-    let (last, is_first) = (n.size_sub(&UOp::index(1)), !shape::holds(op, &at.lt(&zero))?);
-    if !is_first || shape::holds(op, &zero.lt(&at.size_sub(&last)))? {
+    let last = n.size_sub(&UOp::index(1));
+    // a place that has no value yet, as in a loop, must be inside for every value
+    let is = |outside: &UOp| shape::holds(op, outside).unwrap_or(true);
+    if is(&at.lt(&zero)) || is(&zero.lt(&at.size_sub(&last))) {
         return fail_index!(
             op,
             "index {} is out of range for size {} of shape {}",

@@ -178,20 +178,6 @@ fn sizes_that_agree_only_now_are_checked_in_every_call() {
 }
 
 #[test]
-fn a_loop_of_a_symbolic_count_runs_as_often_as_it_says() {
-    let data = Tensor::arange(10).float().contiguous().realize().unwrap();
-    let n = Variable::new("n", 0, 10).unwrap();
-    let jit = Jit::new(|x: Tensor| {
-        let count = x.shape()[0].clone();
-        Ok(Tensor::fori(count, &[&x.sum(..)], |_, c| vec![&c[0] + 1.0])[0].clone())
-    });
-    for len in [3, 3, 3, 5, 0, 3] {
-        let got = jit.call(data.at(..n.bind(len).unwrap())).unwrap().item::<f32>().unwrap();
-        assert_eq!(got, ((0..len).sum::<i64>() + len) as f32, "{len}");
-    }
-}
-
-#[test]
 fn parts_of_one_size_are_inputs_of_one_kind() {
     let data = Tensor::arange(12).float().contiguous().realize().unwrap();
     let jit = Jit::new(|x: Tensor| Ok(x.sum(..)));
