@@ -130,6 +130,7 @@ RESULT = {name: t.strip() for t, names in RESULTS.items() for name in names.spli
 # By class and function, before the table above.
 RESULT_OF = {
     "Variable.bind": "SymbolicInt",
+    "SymbolicInt.bind": "SymbolicInt",
     "SymbolicInt.unbind": "tuple[SymbolicInt, int]",
     "SymbolicInt.__eq__": "bool",
     "Tensor.__eq__": TENSOR,
@@ -297,7 +298,8 @@ NEW = {
 
 def native_class(name, cls):
     """A class of the part in Rust."""
-    yield f"class {name}:"
+    base = "(SymbolicInt)" if name == "Variable" else ""
+    yield f"class {name}{base}:"
     if name in NEW:
         yield f"    def __init__({NEW[name]}) -> None: ..."
     if name == "Tensor":
@@ -308,10 +310,16 @@ def native_class(name, cls):
         yield "    inference_mode: type[_Train]"
         yield from operators("    ")
     if name == "SymbolicInt":
-        for op in "add radd sub rsub mul rmul floordiv mod".split():
+        for op in "add radd sub rsub mul rmul floordiv rfloordiv mod rmod".split():
             yield f"    def __{op}__(self, o: Any) -> SymbolicInt: ..."
+        yield "    def __neg__(self) -> SymbolicInt: ..."
+        for op in "truediv rtruediv".split():
+            yield f"    def __{op}__(self, o: Any) -> Tensor: ..."
+        for op in "lt le gt ge".split():
+            yield f"    def __{op}__(self, o: Any) -> bool: ..."
         yield "    def __int__(self) -> int: ..."
         yield "    def __index__(self) -> int: ..."
+        yield "    def __float__(self) -> float: ..."
     if name == "TinyJit":
         yield "    def __call__(self, *args: Any, **kwargs: Any) -> Any: ..."
         yield "    def __get__(self, obj: Any, owner: Any = ...) -> Any: ..."

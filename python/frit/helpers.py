@@ -177,6 +177,12 @@ class _Counters:
     def reset(self):
         """Counts from zero again."""
         self._from = _frit.totals()
+        self._compiled = _frit.compiled()
+
+    @property
+    def compile_count(self):
+        """Kernels compiled for this thread."""
+        return _frit.compiled() - self._compiled
 
     @property
     def kernel_count(self):

@@ -357,7 +357,11 @@ impl Tape {
         let launch = |l: &&Recorded| {
             let var = |name: &Arc<str>| match (bound.contains_key(name), l.bindings.get(name)) {
                 (true, _) => Ok(Var::Bound(name.clone())),
-                (false, Some(v)) => Ok(Var::Frozen(*v)),
+                // the engine's own: the step of a loop
+                (false, Some(v)) if name.starts_with('@') => Ok(Var::Frozen(*v)),
+                (false, Some(v)) => Err(Error::Graph(format!(
+                    "variable {name} would stay {v}: it is in no shape of an input; give the size along with the inputs"
+                ))),
                 (false, None) => Err(Error::Graph(format!("variable {name} has no value: bind it"))),
             };
             let vars = l.kernel.vars.iter().map(var).collect::<Result<Vec<_>, _>>()?;

@@ -97,6 +97,12 @@ pub fn tensors(args: &Bound<'_, PyTuple>) -> PyResult<Vec<Tensor>> {
 /// One size: a number, or made of variables.
 pub struct DimArg(pub Dim);
 
+impl From<i64> for DimArg {
+    fn from(v: i64) -> DimArg {
+        DimArg(v.into())
+    }
+}
+
 impl<'py> FromPyObject<'_, 'py> for DimArg {
     type Error = PyErr;
     fn extract(obj: Borrowed<'_, 'py, PyAny>) -> PyResult<DimArg> {

@@ -22,9 +22,16 @@ fn totals() -> (u64, u64, u64) {
     stats::totals()
 }
 
+/// Kernels that were compiled for this thread so far.
+#[pyfunction]
+fn compiled() -> u64 {
+    stats::stats().compiles
+}
+
 /// Add this part to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(get_flag, m)?)?;
     m.add_function(wrap_pyfunction!(set_flag, m)?)?;
+    m.add_function(wrap_pyfunction!(compiled, m)?)?;
     m.add_function(wrap_pyfunction!(totals, m)?)
 }

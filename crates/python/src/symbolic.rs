@@ -1,21 +1,37 @@
 //! Sizes that are not numbers yet: variables, and sizes made of them.
 
-use crate::convert::DimArg;
+use crate::convert::{Arg, DimArg};
 use crate::error::raised;
+use crate::tensor::{PyTensor, out};
 use frit::{Dim, Variable};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-/// An integer between two bounds that takes a value each time it is bound: a length, a batch size.
+/// An integer between two bounds that takes a value each time it is bound: a length, a batch size. It is a size that has
+/// no value yet: what is made of it can be bound later.
 ///
 /// >>> n = Variable("n", 1, 128)
 /// >>> Tensor.ones(128)[:n.bind(5)].shape
-#[pyclass(name = "Variable", module = "frit", frozen)]
+#[pyclass(name = "Variable", module = "frit", extends = PyDim, frozen)]
 pub struct PyVariable {
     variable: Variable,
     name: String,
-    bounds: (i64, i64),
     multiple_of: i64,
+}
+
+impl PyVariable {
+    /// A variable as a Python object.
+    fn object<'py>(
+        py: Python<'py>,
+        variable: Variable,
+        name: String,
+        multiple_of: i64,
+    ) -> PyResult<Bound<'py, PyVariable>> {
+        let size = PyDim(variable.dim());
+        let class = PyClassInitializer::from(size).add_subclass(PyVariable { variable, name, multiple_of });
+        Bound::new(py, class)
+    }
 }
 
 #[pymethods]
@@ -28,13 +44,18 @@ impl PyVariable {
         max_val: i64,
         dtype: Option<Bound<'_, PyAny>>,
         multiple_of: i64,
-    ) -> PyResult<PyVariable> {
+    ) -> PyResult<PyClassInitializer<PyVariable>> {
         let _ = dtype; // sizes have one type
         if multiple_of < 1 {
             return Err(PyValueError::new_err(format!("Variable: a multiple of {multiple_of}")));
         }
         let variable = Variable::new(name, min_val, max_val).map_err(raised)?;
-        Ok(PyVariable { variable, name: name.into(), bounds: (min_val, max_val), multiple_of })
+        let size = PyDim(variable.dim());
+        Ok(PyClassInitializer::from(size).add_subclass(PyVariable {
+            variable,
+            name: name.into(),
+            multiple_of,
+        }))
     }
     /// The variable with a value: a size for this time.
     fn bind(&self, val: i64) -> PyResult<PyDim> {
@@ -54,28 +75,28 @@ impl PyVariable {
     fn expr(&self) -> &str {
         &self.name
     }
-    /// The least value.
-    #[getter]
-    fn vmin(&self) -> i64 {
-        self.bounds.0
-    }
-    /// The greatest value.
-    #[getter]
-    fn vmax(&self) -> i64 {
-        self.bounds.1
-    }
-    fn __repr__(&self) -> String {
-        format!("Variable({:?}, {}, {})", self.name, self.bounds.0, self.bounds.1)
+    fn __repr__(slf: PyRef<'_, Self>) -> PyResult<String> {
+        let (least, most) = (slf.as_super().vmin()?, slf.as_super().vmax()?);
+        Ok(format!("Variable({:?}, {least}, {most})", slf.name))
     }
 }
 
-/// A size made of bound variables. Arithmetic on it gives sizes; ``int(size)`` is its value for this time.
-#[pyclass(name = "SymbolicInt", module = "frit", frozen)]
+/// A size made of variables. Arithmetic on it gives sizes; ``int(size)`` is its value for this time, which a Jit that
+/// records refuses to freeze. Comparisons are decided by bounds, else by the values of now: a Jit replays what it recorded
+/// only where they come out the same.
+#[pyclass(name = "SymbolicInt", module = "frit", subclass, frozen)]
 pub struct PyDim(pub Dim);
 
 fn made(d: Dim) -> PyResult<PyDim> {
-    d.value().map_err(raised)?;
+    // a failed size is raised where it was made
+    d.max().map_err(raised)?;
     Ok(PyDim(d))
+}
+
+impl PyDim {
+    fn less(&self, o: &Dim) -> PyResult<bool> {
+        self.0.is_less(o).map_err(raised)
+    }
 }
 
 #[pymethods]
@@ -85,21 +106,62 @@ impl PyDim {
     fn val(&self) -> PyResult<i64> {
         self.0.value().map_err(raised)
     }
+    /// The least value it can have.
+    #[getter]
+    fn vmin(&self) -> PyResult<i64> {
+        self.0.min().map_err(raised)
+    }
     /// The greatest value it can have.
     #[getter]
     fn vmax(&self) -> PyResult<i64> {
         self.0.max().map_err(raised)
     }
-    /// The value it is bound to, as a plain number; and itself with the variable not bound, as a pair.
-    fn unbind(slf: Py<PyDim>) -> PyResult<(Py<PyDim>, i64)> {
-        let v = slf.get().val()?;
-        Ok((slf, v))
+    /// The size with its variables bound: the value of its only variable, or values by name.
+    #[pyo3(signature = (val=None, **values))]
+    fn bind(&self, val: Option<i64>, values: Option<&Bound<'_, PyDict>>) -> PyResult<PyDim> {
+        let variables = self.0.variables().map_err(raised)?;
+        let mut size = self.0.clone();
+        match (val, &variables[..]) {
+            (Some(v), [only]) => size = size.bind(only, v).map_err(raised)?,
+            (Some(_), all) => {
+                let text = format!("bind: {} has {} variables; name them: bind(i=3)", self.0, all.len());
+                return Err(PyTypeError::new_err(text));
+            }
+            (None, _) => {}
+        }
+        for (name, v) in values.into_iter().flatten() {
+            let name = name.extract::<String>()?;
+            let Some(variable) = variables.iter().find(|v| v.name() == name) else {
+                return Err(PyTypeError::new_err(format!(
+                    "bind: there is no variable {name:?} in {}",
+                    self.0
+                )));
+            };
+            size = size.bind(variable, v.extract()?).map_err(raised)?;
+        }
+        made(size)
+    }
+    /// Itself with its variables not bound, and the value it is bound to, as a pair.
+    fn unbind<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, i64)> {
+        let value = self.val()?;
+        let (free, bound) = self.0.unbind().map_err(raised)?;
+        let free = match &bound[..] {
+            [(v, _)] if v.dim() == free => PyVariable::object(py, v.clone(), v.name(), 1)?.into_any(),
+            _ => Bound::new(py, PyDim(free))?.into_any(),
+        };
+        Ok((free, value))
     }
     fn __int__(&self) -> PyResult<i64> {
         self.val()
     }
     fn __index__(&self) -> PyResult<i64> {
         self.val()
+    }
+    fn __float__(&self) -> PyResult<f64> {
+        Ok(self.val()? as f64)
+    }
+    fn __bool__(&self) -> PyResult<bool> {
+        Ok(!self.0.is_equal(0).map_err(raised)?)
     }
     fn __add__(&self, o: DimArg) -> PyResult<PyDim> {
         made(&self.0 + o.0)
@@ -122,26 +184,47 @@ impl PyDim {
     fn __floordiv__(&self, o: DimArg) -> PyResult<PyDim> {
         made(&self.0 / o.0)
     }
+    fn __rfloordiv__(&self, o: DimArg) -> PyResult<PyDim> {
+        made(o.0 / &self.0)
+    }
     fn __mod__(&self, o: DimArg) -> PyResult<PyDim> {
         made(&self.0 % o.0)
     }
+    fn __rmod__(&self, o: DimArg) -> PyResult<PyDim> {
+        made(o.0 % &self.0)
+    }
+    fn __neg__(&self) -> PyResult<PyDim> {
+        made(Dim::from(0) - &self.0)
+    }
+    fn __truediv__(&self, o: Arg) -> PyResult<PyTensor> {
+        out(self.0.tensor().over(o.0))
+    }
+    fn __rtruediv__(&self, o: Arg) -> PyResult<PyTensor> {
+        let divisor = self.0.tensor();
+        out(o.0.beside(&divisor).over(&divisor))
+    }
     fn __eq__(&self, o: DimArg) -> PyResult<bool> {
-        Ok(self.0 == o.0 || self.0.value().map_err(raised)? == o.0.value().map_err(raised)?)
+        // sizes that have no value are equal where they are for every value
+        match self.0.has_value() && o.0.has_value() {
+            true => self.0.is_equal(o.0).map_err(raised),
+            false => Ok(self.0 == o.0),
+        }
     }
     fn __lt__(&self, o: DimArg) -> PyResult<bool> {
-        Ok(self.0.value().map_err(raised)? < o.0.value().map_err(raised)?)
+        self.less(&o.0)
     }
     fn __le__(&self, o: DimArg) -> PyResult<bool> {
-        Ok(self.0.value().map_err(raised)? <= o.0.value().map_err(raised)?)
+        Ok(!o.0.is_less(&self.0).map_err(raised)?)
     }
     fn __gt__(&self, o: DimArg) -> PyResult<bool> {
-        Ok(self.0.value().map_err(raised)? > o.0.value().map_err(raised)?)
+        o.0.is_less(&self.0).map_err(raised)
     }
     fn __ge__(&self, o: DimArg) -> PyResult<bool> {
-        Ok(self.0.value().map_err(raised)? >= o.0.value().map_err(raised)?)
+        Ok(!self.less(&o.0)?)
     }
-    fn __hash__(&self) -> PyResult<isize> {
-        Ok(self.val()? as isize)
+    fn __hash__(&self) -> isize {
+        // equal to that of the number it is equal to
+        self.0.get() as isize
     }
     fn __repr__(&self) -> String {
         self.0.to_string()
@@ -150,6 +233,6 @@ impl PyDim {
 
 /// Add this part to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyVariable>()?;
-    m.add_class::<PyDim>()
+    m.add_class::<PyDim>()?;
+    m.add_class::<PyVariable>()
 }

@@ -8,6 +8,8 @@
 
 use crate::error::Error;
 use frit_abi::Alu;
+use frit_uop::symbolic::size::factors;
+use frit_uop::symbolic::sum::order;
 use frit_uop::{Arg, Op, UOp};
 use smallvec::SmallVec;
 
@@ -180,23 +182,9 @@ fn unflatten(dims: &[UOp], flat: &UOp) -> Idx {
     idx
 }
 
-/// A size as constant factor and symbolic factors, comparable.
-fn factors(d: &UOp) -> (i64, Vec<UOp>) {
-    let (mut c, mut syms, mut stack) = (1i64, vec![], vec![d.clone()]);
-    while let Some(n) = stack.pop() {
-        match n.as_int() {
-            Some(k) => c = c.saturating_mul(k),
-            None if n.op == Op::Mul => stack.extend(n.src.iter().cloned()),
-            None => syms.push(n),
-        }
-    }
-    syms.sort_by_key(|s| s.structural_hash());
-    (c, syms)
-}
-
 fn times(a: (i64, Vec<UOp>), b: (i64, Vec<UOp>)) -> (i64, Vec<UOp>) {
     let mut s = [a.1, b.1].concat();
-    s.sort_by_key(|x| x.structural_hash());
+    s.sort_by(order);
     (a.0.saturating_mul(b.0), s)
 }
 

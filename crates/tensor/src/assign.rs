@@ -82,7 +82,7 @@ pub(crate) fn watched() -> Vec<Tensor> {
 /// A value brought to the shape and type of the place it goes to.
 fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
     let x = v.node(op, place.dtype)?;
-    let dims = match shape::broadcast(op, x.shape(), place.shape()) {
+    let dims = match shape::broadcast(op, place.shape(), x.shape()) {
         Ok(d) if d[..] == *place.shape() => d,
         _ => {
             return fail!(

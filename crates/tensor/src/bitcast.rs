@@ -71,7 +71,7 @@ fn widened(x: &UOp, dtype: DType, k: usize) -> Result<UOp> {
         let (n, from) = (shape::show(n), x.dtype);
         return fail!("bitcast", "a last dim of {n} {from} is not made of whole {dtype} ({k} in each)");
     }
-    let whole = UOp::index(times / k as i64).fold_mul(&shape::product(&symbols));
+    let whole = UOp::index(times / k as i64).size_mul(&shape::product(&symbols));
     let (wide, width) = (bits(dtype.size()), x.dtype.bits() as usize);
     let rows = x.bitcast(bits(x.dtype.size())).reshape(&last(x, &[whole, parts]));
     let rank = rows.shape().len();
@@ -98,5 +98,5 @@ fn narrowed(x: &UOp, dtype: DType, k: usize) -> Result<UOp> {
     let shift = UOp::iota(&parts, wide).bin(Alu::Mul, &UOp::int(width, wide));
     let spread = x.bitcast(wide).reshape(&one).expand(&dims);
     let cut = spread.bin(Alu::Shr, &expand_to(&shift, &dims)).cast(bits(dtype.size()));
-    Ok(cut.bitcast(dtype).reshape(&last(x, &[n.fold_mul(&parts)])))
+    Ok(cut.bitcast(dtype).reshape(&last(x, &[n.size_mul(&parts)])))
 }

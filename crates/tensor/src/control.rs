@@ -102,10 +102,10 @@ impl Tensor {
 }
 
 fn open(count: Dim, init: &[&Tensor]) -> Result<Open> {
-    let count = count.0?;
-    if count.bounds.0 < 0 {
-        return fail!("scan", "{} steps", crate::shape::show(&count));
-    }
+    let count = match count.0? {
+        n if n.as_int().is_some_and(|n| n < 0) => return fail!("scan", "{} steps", crate::shape::show(&n)),
+        n => crate::shape::not_negative("scan", &[n])?.remove(0),
+    };
     let inits: Vec<UOp> = init.iter().map(|t| t.uop()).collect::<Result<_>>()?;
     Ok(Open::new(&count, &inits, &[]))
 }
@@ -126,7 +126,7 @@ fn close(opened: Open, init: &[&Tensor], next: &[Tensor], ys: &[Tensor]) -> Resu
             let (s, t) = (show_all(s), show_all(t));
             return fail!("scan", "carry {k} is {} {s} before a step and {} {t} after it", a.dtype, b.dtype);
         }
-        results.push(b.reshape(s));
+        results.push(crate::tensor::expand_to(&b, s));
     }
     for (k, y) in ys.iter().enumerate() {
         let y = y.uop()?;

@@ -255,12 +255,35 @@ impl Tensor {
         let _c = call("arange");
         let n = n.into();
         Tensor::of(n.0.and_then(|n| {
-            if n.bounds.0 < 0 {
+            if n.as_int().is_some_and(|n| n < 0) {
                 return fail!("arange", "of {} elements", shape::show(&n));
             }
+            let n = shape::not_negative("arange", &[n])?.remove(0);
             let d = if n.bounds.1 > i32::MAX as i128 { DType::I64 } else { DType::I32 };
             Ok(UOp::iota(&n, d))
         }))
+    }
+    /// From `start` by `step`, stopping before `end`, where these are sizes that may have variables; none if `end` is
+    /// not beyond `start`.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let v = Variable::new("v", 0, 9)?.bind(4)?;
+    /// assert_eq!(Tensor::arange_between(&v, &v + 3, 2).to_vec::<i32>()?, [4, 6]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange_between(start: impl Into<Dim>, end: impl Into<Dim>, step: i64) -> Tensor {
+        let _c = call("arange");
+        let (start, end) = (start.into(), end.into());
+        if step == 0 {
+            return Tensor::failed(Error::new("arange", "by steps of 0"));
+        }
+        let length = if step > 0 { &end - &start } else { &start - &end };
+        let by = step.unsigned_abs();
+        let count = (length.at_least(0) + (by - 1)) / by;
+        let (i, start) = (Tensor::arange(count), start.tensor());
+        if step == 1 { i + start } else { i * step + start }
     }
     /// From `start` by `step`, stopping before `end`: integers if all three are, else float32.
     ///
@@ -348,20 +371,20 @@ impl Tensor {
     }
     /// Ones on and below diagonal `k`, float32.
     #[track_caller]
-    pub fn tri(rows: impl Into<Dim>, cols: impl Into<Dim>, k: i64) -> Tensor {
+    pub fn tri(rows: impl Into<Dim>, cols: impl Into<Dim>, k: impl Into<Dim>) -> Tensor {
         let _c = call("tri");
-        Tensor::leaf(mask(rows.into(), cols.into(), k).cast(DType::F32).uop())
+        Tensor::leaf(mask(rows.into(), cols.into(), k.into()).cast(DType::F32).uop())
     }
     /// The lower triangle of the last two dims: what is above diagonal `k` becomes 0.
     #[track_caller]
-    pub fn tril(&self, k: i64) -> Tensor {
-        let _c = call("tril");
+    pub fn tril(&self, k: impl Into<Dim>) -> Tensor {
+        let (_c, k) = (call("tril"), k.into());
         self.triangle("tril").map_or_else(Tensor::failed, |(r, c)| mask(r, c, k).where_(self, self.zero()))
     }
     /// The upper triangle of the last two dims: what is below diagonal `k` becomes 0.
     #[track_caller]
-    pub fn triu(&self, k: i64) -> Tensor {
-        let _c = call("triu");
+    pub fn triu(&self, k: impl Into<Dim>) -> Tensor {
+        let (_c, k) = (call("triu"), k.into());
         self.triangle("triu")
             .map_or_else(Tensor::failed, |(r, c)| mask(r, c, k - 1).where_(self.zero(), self))
     }
@@ -377,13 +400,13 @@ impl Tensor {
     }
     /// A new last dim of `classes` with true where it equals the index, as int32.
     #[track_caller]
-    pub fn one_hot(&self, classes: usize) -> Tensor {
+    pub fn one_hot(&self, classes: impl Into<Dim>) -> Tensor {
         let _c = call("one_hot");
         self.hot(classes).cast(DType::I32)
     }
     /// A new last dim of `classes`, true where it equals the index.
     #[track_caller]
-    pub(crate) fn hot(&self, classes: usize) -> Tensor {
+    pub(crate) fn hot(&self, classes: impl Into<Dim>) -> Tensor {
         if self.dtype().is_float() {
             return Tensor::failed(Error::new("one_hot", format!("of {} values", self.dtype())));
         }
@@ -419,9 +442,12 @@ impl Tensor {
 
 /// True on and below diagonal `k`.
 #[track_caller]
-fn mask(rows: Dim, cols: Dim, k: i64) -> Tensor {
+fn mask(rows: Dim, cols: Dim, k: Dim) -> Tensor {
     let (r, c) = (Tensor::arange(rows).unsqueeze(1), Tensor::arange(cols).unsqueeze(0));
-    c.le(r + k)
+    match k.as_int() {
+        Some(k) => c.le(r + k),
+        None => c.le(r + k.tensor()),
+    }
 }
 
 fn ramp(n: i64, start: f64, step: f64, d: DType) -> UOp {
@@ -431,11 +457,8 @@ fn ramp(n: i64, start: f64, step: f64, d: DType) -> UOp {
 
 /// Sizes that are not negative.
 pub(crate) fn sizes(op: &'static str, dims: &Dims) -> Result<smallvec::SmallVec<[UOp; 4]>> {
-    let d = dims.uops()?;
-    match d.iter().find(|d| d.bounds.0 < 0) {
-        Some(bad) => fail!(op, "size {} in {}", shape::show(bad), shape::show_all(&d)),
-        None => shape::countable(op, &d).map(|()| d),
-    }
+    let d = shape::not_negative(op, &dims.uops()?)?;
+    shape::countable(op, &d).map(|()| d)
 }
 
 fn host<T: Element>(data: &[T], dims: &Dims) -> Result<UOp> {

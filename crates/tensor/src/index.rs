@@ -5,9 +5,9 @@
 //! of embeddings.
 
 use crate::error::{Error, Result, call, fail, fail_index, site};
-use crate::movement::{cut, fixed, windows_dilated};
+use crate::movement::{clamped, cut, fixed, pad_axis, windows_dilated};
 use crate::reduce::along_axis;
-use crate::shape::{self, Dim, dim_as, dim_sub, show, show_all};
+use crate::shape::{self, Dim, dim_as, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, filled};
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use rustc_hash::FxHashSet;
@@ -199,10 +199,18 @@ pub(crate) fn basic(op: &'static str, x: &UOp, idx: &Indices) -> Result<Basic> {
     Ok(Basic { node: node.reshape(&dims), tensors })
 }
 
+/// A place or an end counted from the end where it is negative.
+fn from_end(op: &'static str, v: &UOp, n: &UOp) -> Result<UOp> {
+    Ok(if shape::holds(op, &v.lt(&UOp::index(0)))? { n.size_add(v) } else { v.clone() })
+}
+
 /// A constant or symbolic place inside `0..n`.
 fn place(op: &'static str, v: &UOp, n: &UOp, x: &UOp) -> Result<UOp> {
-    let v_ = if v.bounds.1 < 0 { n.fold_add(v) } else { v.clone() };
-    if v_.bounds.0 < 0 || (v_.bounds.1 >= n.bounds.0 && dim_sub(n, &v_).bounds.0 <= 0) {
+    let (at, zero) = (from_end(op, v, n)?, UOp::index(0));
+    let last = n.size_sub(&UOp::index(1));
+    // a place that has no value yet, as in a loop, must be inside for every value
+    let is = |outside: &UOp| shape::holds(op, outside).unwrap_or(true);
+    if is(&at.lt(&zero)) || is(&zero.lt(&at.size_sub(&last))) {
         return fail_index!(
             op,
             "index {} is out of range for size {} of shape {}",
@@ -211,7 +219,9 @@ fn place(op: &'static str, v: &UOp, n: &UOp, x: &UOp) -> Result<UOp> {
             show_all(x.shape())
         );
     }
-    Ok(v_)
+    // inside for other values too, so that no kernel reads beyond its memory
+    let at = if last.size_sub(&at).bounds.0 >= 0 { at } else { at.size_min(&last) };
+    Ok(at.size_max(&zero))
 }
 
 fn slice(
@@ -228,23 +238,20 @@ fn slice(
     }
     let given = |d: &Option<Dim>| d.as_ref().map(|d| d.0.clone()).transpose();
     let (start, end) = (given(start)?, given(end)?);
-    if step == 1 {
-        let from_end = |v: UOp| if v.bounds.1 < 0 { n.fold_add(&v) } else { v };
-        let clamp = |v: UOp| match (v.as_int(), n.as_int()) {
-            (Some(v), Some(n)) => UOp::index(v.clamp(0, n)),
-            _ => v,
+    let symbolic =
+        [Some(n), start.as_ref(), end.as_ref()].into_iter().flatten().any(|d| d.as_int().is_none());
+    if step == 1 || symbolic {
+        let (zero, one) = (UOp::index(0), UOp::index(1));
+        let at = |d: Option<UOp>| d.map(|d| from_end(op, &d, n)).transpose();
+        let (begin, end) = match step > 0 {
+            true => (at(start)?, at(end)?),
+            // backwards from `start` to one after `end`
+            false => (at(end)?.map(|e| e.size_add(&one)), at(start)?.map(|s| s.size_add(&one))),
         };
-        let b = start.map_or(UOp::index(0), |v| clamp(from_end(v)));
-        let e = end.map_or_else(|| n.clone(), |v| clamp(from_end(v)));
-        let size = match (b.as_int(), e.as_int()) {
-            (Some(b), Some(e)) => UOp::index((e - b).max(0)),
-            _ => dim_sub(&e, &b),
-        };
-        let beyond = e != *n && e.bounds.1 > n.bounds.0 && dim_sub(n, &e).bounds.0 < 0;
-        if b.bounds.0 < 0 || size.bounds.0 < 0 || beyond {
-            return fail!(op, "slice {}..{} may leave size {}", show(&b), show(&e), show(n));
-        }
-        return Ok(cut(x, axis, &b, &size));
+        let (begin, length) = clamped(n, &begin.unwrap_or(zero), &end.unwrap_or_else(|| n.clone()));
+        let part = cut(x, axis, &begin, &length);
+        let part = if step < 0 { part.flip(&[axis]) } else { part };
+        return Ok(every(&part, axis, step.unsigned_abs() as i64));
     }
     let n = fixed(op, n)?;
     let int = |d: Option<UOp>| d.map(|d| fixed(op, &d)).transpose();
@@ -272,6 +279,21 @@ fn slice(
     dims.remove(axis);
     let picked = picked.reshape(&dims);
     Ok(if step < 0 { picked.flip(&[axis]) } else { picked })
+}
+
+/// The first of every `step` elements along an axis.
+fn every(x: &UOp, axis: usize, step: i64) -> UOp {
+    if step == 1 {
+        return x.clone();
+    }
+    let (n, zero, one, step) = (&x.shape()[axis], UOp::index(0), UOp::index(1), UOp::index(step));
+    let count = n.size_add(&step).size_sub(&one).size_div(&step);
+    let whole = pad_axis(x, axis, &zero, &count.size_mul(&step).size_sub(n));
+    let mut dims: SmallVec<[UOp; 4]> = x.shape().iter().cloned().collect();
+    dims[axis] = count;
+    let result = dims.clone();
+    dims.insert(axis + 1, step);
+    cut(&whole.reshape(&dims), axis + 1, &zero, &one).reshape(&result)
 }
 
 /// The integer type that holds places in `n` elements.
@@ -454,12 +476,12 @@ impl Tensor {
     }
     /// One slice along an axis, which goes away: `x.select(1, -1)` is `x.at((.., -1))`. A view.
     #[track_caller]
-    pub fn select(&self, dim: isize, place: isize) -> Tensor {
-        let _c = call("select");
+    pub fn select(&self, dim: isize, place: impl Into<Dim>) -> Tensor {
+        let (_c, place) = (call("select"), place.into());
         self.seen(|x| {
             let axis = shape::axis("select", dim, x.shape().len())?;
             let mut idx: SmallVec<[Index; 4]> = SmallVec::from_elem(Index::from(..), axis);
-            idx.push(place.into());
+            idx.push(Index::At(place));
             Ok(basic("select", x, &Indices(idx))?.node)
         })
     }

@@ -22,7 +22,9 @@
 //!
 //! **What is captured.** Launches, on memory. Inputs are checked by shape, type and device and then patched in, results
 //! are fresh at each call, tensors that the function assigns to are written in place, random numbers go on, variables
-//! bound in the shapes of inputs take their new values. What depends on none of these is computed once.
+//! bound in the shapes of inputs or in sizes that are given along take their new values (one that the function binds by
+//! itself is an error). Where the function decided something by their values and would decide otherwise now, the call
+//! runs plainly. What depends on none of these is computed once.
 //!
 //! **What is frozen.** Everything else: numbers read from the host, branches taken, the length of a Rust loop. Reading
 //! a tensor (`item`, `to_vec`, printing) inside the function is an error while it is recorded. A tensor that the function
@@ -133,7 +135,7 @@ use crate::error::{Error, Result, call, fail, outside};
 use crate::mode::Ambient;
 use crate::random;
 use crate::realize::{self, Versions};
-use crate::shape::Dim;
+use crate::shape::{self, Dim};
 use crate::tensor::{Tensor, WeakTensor, is_sole};
 use crate::view::View;
 use crate::watch::{self, Before, Outside};
@@ -317,6 +319,8 @@ struct Ready {
     suspects: Vec<(usize, WeakTensor)>,
     /// How many elements each random draw takes from the stream.
     draws: Vec<u64>,
+    /// What the function decided by the values of variables.
+    decided: Vec<shape::Decision>,
 }
 
 /// Where a result comes from.
@@ -436,6 +440,12 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
             return fail!("jit", "there is not exactly one recording to save; it is made by the second call");
         };
+        if !ready.decided.is_empty() {
+            return fail!(
+                "jit",
+                "the function decides by the value of a size, so its recording is not for every value"
+            );
+        }
         let mut notes = vec![];
         if ready.results.iter().any(|r| !matches!(r.from, From::Output(_)) || r.view.is_some()) {
             return fail!(
@@ -472,6 +482,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             shared: vec![],
             suspects: vec![],
             draws,
+            decided: vec![],
         };
         let key = (signature, form, Ambient::now()?);
         let entry =
@@ -697,7 +708,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             stored.sort_by_key(Tensor::address);
             stored.dedup_by_key(|t| t.address());
             let turns: Vec<_> = stored.iter().map(Tensor::take_turn).collect();
-            match ready.look(&tensors)? {
+            match ready.look(&tensors, sizes)? {
                 Verdict::Replay => {
                     let results = ready.replay(&tensors, sizes)?;
                     let results = O::put_together(&ready.output, &mut results.into_iter());
@@ -746,6 +757,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
     ) -> Result<O> {
         let owners: Vec<Tensor> = tensors.iter().map(Tensor::owner).collect();
         let before: Vec<Before> = owners.iter().map(Before::of).collect();
+        let watching = shape::Watching::start();
         let ((((result, draws), assigned), mut outside), tape) = capture::record(|| {
             watch::outside(|| {
                 assign::watch(|| {
@@ -763,6 +775,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                 })
             })
         });
+        let decided = watching.decided();
         let (results, output) = result?;
         // an input that the function looked at when it was none is a tensor outside as well
         let [given, seen, _] = &self.entries[at].last;
@@ -793,8 +806,17 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                 }
                 let draws = draws.into_iter().map(|d| d.1).collect();
                 let output = output.clone();
-                entry.ready =
-                    Some(Ready { program, output, results: came, inputs, outside, shared, suspects, draws });
+                entry.ready = Some(Ready {
+                    program,
+                    output,
+                    results: came,
+                    inputs,
+                    outside,
+                    shared,
+                    suspects,
+                    draws,
+                    decided,
+                });
             }
             Err(Refusal::Kept(why)) => {
                 entry.tries += 1;
@@ -915,7 +937,14 @@ impl Ready {
     }
 
     /// See that the program works on what its tensors are now.
-    fn look(&mut self, inputs: &[Tensor]) -> Result<Verdict> {
+    fn look(&mut self, inputs: &[Tensor], sizes: &[UOp]) -> Result<Verdict> {
+        if !self.decided.is_empty() {
+            let nodes = nodes(inputs)?;
+            let bound = || sizes.iter().chain(nodes.iter().flat_map(|n| n.shape()));
+            if !self.decided.iter().all(|d| d.holds(bound())) {
+                return Ok(Verdict::Plainly);
+            }
+        }
         let is_other = |(i, t): &(usize, WeakTensor)| {
             t.upgrade().is_some_and(|t| !inputs.get(*i).is_some_and(|now| now.owner().is_same(&t)))
         };

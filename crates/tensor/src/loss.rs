@@ -50,8 +50,8 @@ impl Tensor {
             Reduction::Sum => self.sum(..),
             Reduction::None => self,
             Reduction::BatchMean => {
-                let first = if self.rank() == 0 { Ok(1) } else { self.shape()[0].value() };
-                first.map_or_else(Tensor::failed, |n| self.sum(..) / n as f64)
+                let sum = self.sum(..);
+                if self.rank() == 0 { sum } else { sum / self.shape()[0].tensor() }
             }
         }
     }
@@ -84,8 +84,8 @@ impl Tensor {
         if target.shape() != self.shape() {
             return mismatch("cross_entropy", self, target);
         }
-        let n = self.shape()[class_dim].get() as f64;
-        let t = target * (1.0 - o.label_smoothing) + o.label_smoothing / n;
+        let n = self.shape()[class_dim].tensor().cast(target.dtype());
+        let t = target * (1.0 - o.label_smoothing) + n.reciprocal() * o.label_smoothing;
         let logp = match &o.weight {
             Some(w) => logp * per_class(w, self, class_dim),
             None => logp,
@@ -246,9 +246,10 @@ fn nll(op: &'static str, logp: &Tensor, target: &Tensor, class_dim: isize, o: Cr
         None => target.clone(),
     };
     // a class does not count from the end: where it is negative, ask for one that is not there
-    let index = if index.dtype().is_unsigned() { index } else { index.lt(0).where_(classes.get(), &index) };
+    let index =
+        if index.dtype().is_unsigned() { index } else { index.lt(0).where_(classes.tensor(), &index) };
     let weight = match &o.weight {
-        Some(w) if w.shape() != [classes.get()] => {
+        Some(w) if w.rank() != 1 || !w.shape()[0].is_equal(&classes).unwrap_or(false) => {
             let m = format!("weights of shape {} for {classes} classes", w.shape());
             return Tensor::failed(w.check().err().unwrap_or_else(|| Error::new(op, m)));
         }

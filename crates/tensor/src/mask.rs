@@ -4,7 +4,8 @@
 use crate::elementwise::truth;
 use crate::error::{Result, call, fail, fail_index};
 use crate::index::{Index, Indices};
-use crate::shape::{same, show_all};
+use crate::operand::Operand;
+use crate::shape::{Dim, Dims, not_negative, same, show_all};
 use crate::tensor::{Tensor, align, expand_to};
 use frit_uop::{DType, UOp};
 
@@ -90,6 +91,23 @@ pub(crate) fn fits(op: &'static str, mask: &[UOp], of: &[UOp]) -> Result<()> {
     Ok(())
 }
 
+/// The first `size` rows of `x` where the mask is true, and rows of `fill` after the last of them.
+#[track_caller]
+fn first_rows(x: &Tensor, mask: &Tensor, size: Dim, fill: Operand) -> Tensor {
+    let size = match size.0.and_then(|d| Ok(not_negative("size", &[d])?.remove(0))) {
+        Ok(d) => Dim(Ok(d)),
+        Err(e) => return Tensor::failed(e),
+    };
+    let place = mask.cast(DType::I32).cumsum(0) - 1;
+    // what does not fit goes to a row of its own, which is cut off
+    let last = size.tensor();
+    let keeps = mask.logical_and(place.lt(&last));
+    let mut dims = Dims::from(&x.shape());
+    dims.0[0] = &size + 1;
+    let rows = Tensor::full_dtype(dims, fill, x.dtype());
+    rows.index_put(keeps.where_(&place, &last), x, false).narrow(0, 0, size)
+}
+
 impl Tensor {
     /// Where elements are not zero: one row of coordinates for each, int32. Computes.
     ///
@@ -121,15 +139,60 @@ impl Tensor {
         let vectors = coordinates(self)?.into_iter().map(|l| Tensor::from_vec(l.as_slice(), [l.len()]));
         vectors.map(|t| t.check().map(|_| t)).collect()
     }
+    /// The rows of [`nonzero`](Tensor::nonzero) as a table of `size` rows: the first ones, and where there are fewer, rows of
+    /// `fill`. Its shape does not depend on data, so nothing is computed at the call.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([1, 0, 2, 0, 3]);
+    /// assert_eq!(x.nonzero_sized(4, -1).to_vec::<i32>()?, [0, 2, 4, -1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn nonzero_sized(&self, size: impl Into<Dim>, fill: impl Into<Operand>) -> Tensor {
+        let (_c, size, fill) = (call("nonzero"), size.into(), fill.into());
+        let dims = self.shape();
+        let rank = dims.rank();
+        let flat = |t: Tensor| t.reshape([-1]);
+        let mask = flat(self.map(|m| Ok(truth(m))));
+        if rank == 0 {
+            return mask
+                .check()
+                .map_or_else(Tensor::failed, |()| Tensor::full_dtype((size, 0), 0, DType::I32));
+        }
+        // coordinates of every place, (places, rank)
+        let lines = dims.as_slice().iter().map(Tensor::arange).collect::<Vec<_>>();
+        let grid: Vec<Tensor> = Tensor::meshgrid(&lines).into_iter().map(flat).collect();
+        first_rows(&Tensor::stack(&grid, 1).cast(DType::I32), &mask, size, fill)
+    }
+    /// The elements of [`masked_select`](Tensor::masked_select) as a vector of `size`: the first ones, and where there are
+    /// fewer, `fill`. Its shape does not depend on data, so nothing is computed at the call.
+    #[track_caller]
+    pub fn masked_select_sized(
+        &self,
+        mask: &Tensor,
+        size: impl Into<Dim>,
+        fill: impl Into<Operand>,
+    ) -> Tensor {
+        let (_c, size, fill) = (call("masked_select"), size.into(), fill.into());
+        match self.line_of(mask) {
+            Ok((x, m)) => first_rows(&x, &m, size, fill),
+            Err(e) => Tensor::failed(e),
+        }
+    }
+    /// This and a mask broadcast together, each as a vector.
+    fn line_of(&self, mask: &Tensor) -> Result<(Tensor, Tensor)> {
+        let [x, m] = align("masked_select", [self.uop()?, mask.uop()?])?;
+        let dims = if x.shape().is_empty() { m.shape().to_vec() } else { x.shape().to_vec() };
+        let line = |t: UOp| Tensor::of(Ok(expand_to(&t, &dims))).reshape([-1]);
+        Ok((line(x), line(truth(&m))))
+    }
     /// The elements where the mask is true, as a vector; both broadcast. Computes the mask.
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         let _c = call("masked_select");
-        let [x, m] = align("masked_select", [self.uop()?, mask.uop()?])?;
-        let dims = if x.shape().is_empty() { m.shape().to_vec() } else { x.shape().to_vec() };
-        let (x, m) = (expand_to(&x, &dims), expand_to(&truth(&m), &dims));
-        let line = |t: UOp| Tensor::of(Ok(t)).reshape([-1]);
-        let t = line(x).at(line(m));
+        let (x, m) = self.line_of(mask)?;
+        let t = x.at(m);
         t.check().map(|_| t)
     }
     /// This with elements of `source`, in order, where the mask is true. `source` has at least as many.

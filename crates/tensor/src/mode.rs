@@ -16,6 +16,7 @@
 //! ```
 
 use crate::error::Result;
+use frit_uop::promote::{Defaults, defaults};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -45,10 +46,11 @@ pub fn is_training() -> bool {
 pub(crate) struct Ambient {
     training: bool,
     device: Arc<str>,
+    types: Defaults,
 }
 
 impl Ambient {
     pub(crate) fn now() -> Result<Ambient> {
-        Ok(Ambient { training: is_training(), device: crate::realize::default_device()? })
+        Ok(Ambient { training: is_training(), device: crate::realize::default_device()?, types: defaults() })
     }
 }

@@ -3,16 +3,18 @@
 use crate::composite;
 use crate::error::{Error, Result, call, fail, site};
 use crate::shape::{
-    self, Axes, Dims, countable, dim_as, dim_sub, factors, product, same, show, show_all, size_of,
+    self, Axes, Dim, Dims, Shape, countable, dim_as, dim_sub, factors, holds, not_negative, product, same,
+    show, show_all, size_of,
 };
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
+use frit_uop::symbolic::size;
 use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
 
 type Nodes = SmallVec<[UOp; 4]>;
 
-/// The dims with a single -1 worked out, for `total` elements.
-fn infer_dims(x: &UOp, dims: &Dims) -> Result<Nodes> {
+/// The same elements in other dims, a single -1 among them worked out.
+fn reshaped(x: &UOp, dims: &Dims) -> Result<UOp> {
     let mut out = dims.uops()?;
     let total = product(x.shape());
     let holes: Vec<usize> = (0..out.len()).filter(|&i| out[i].as_int() == Some(-1)).collect();
@@ -24,25 +26,46 @@ fn infer_dims(x: &UOp, dims: &Dims) -> Result<Nodes> {
         [i] => {
             let others: Vec<UOp> =
                 out.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| d.clone()).collect();
-            let (tc, mut tf) = factors(&total);
-            let (oc, of) = factors(&product(&others));
-            for f in &of {
-                match tf.iter().position(|t| t == f) {
-                    Some(p) => drop(tf.remove(p)),
-                    None => return no_fit(x, &out),
-                }
+            match quotient(&total, &product(&others))? {
+                Some(q) => out[i] = q,
+                None => return no_fit(x, &out),
             }
-            if oc == 0 || tc % oc != 0 {
-                return no_fit(x, &out);
-            }
-            out[i] = tf.into_iter().fold(UOp::index(tc / oc), |a, f| f.fold_mul(&a));
         }
         _ => return fail!("reshape", "more than one -1 in {}", show_all(&out)),
     }
-    if !same("reshape", &total, &product(&out))? {
+    let out = not_negative("reshape", &out)?;
+    let wanted = product(&out);
+    if !same("reshape", &total, &wanted)? {
         return no_fit(x, &out);
     }
-    Ok(out)
+    if size::equal(&total, &wanted) {
+        return Ok(x.reshape(&out));
+    }
+    Ok(resized(&x.reshape(&[total]), 0, &wanted).reshape(&out))
+}
+/// `total` in `parts` equal parts, if it can be.
+fn quotient(total: &UOp, parts: &UOp) -> Result<Option<UOp>> {
+    let ((tc, mut tf), (oc, of)) = (factors(total), factors(parts));
+    let mut whole = oc != 0 && tc % oc == 0;
+    for f in &of {
+        match tf.iter().position(|t| t == f) {
+            Some(p) => drop(tf.remove(p)),
+            None => whole = false,
+        }
+    }
+    if whole {
+        return Ok(Some(tf.into_iter().fold(UOp::index(tc / oc), |a, f| f.size_mul(&a))));
+    }
+    let zero = UOp::index(0);
+    let constant = total.as_int().is_some() && parts.as_int().is_some();
+    if constant || !holds("reshape", &zero.lt(parts))? {
+        return Ok(None);
+    }
+    let parts = parts.size_max(&UOp::index(1));
+    match holds("reshape", &total.size_mod(&parts).eq_(&zero))? {
+        true => Ok(Some(total.size_div(&parts))),
+        false => Ok(None),
+    }
 }
 fn no_fit<T>(x: &UOp, to: &[UOp]) -> Result<T> {
     fail!(
@@ -82,6 +105,54 @@ pub(crate) fn cut(x: &UOp, axis: usize, begin: &UOp, size: &UOp) -> UOp {
     x.shrink(&b, &s)
 }
 
+/// The same elements along an axis whose size is written another way. Where the two may differ for other values of
+/// their variables, no element outside is read.
+pub(crate) fn resized(x: &UOp, axis: usize, to: &UOp) -> UOp {
+    let n = &x.shape()[axis];
+    if n == to {
+        return x.clone();
+    }
+    let zero = UOp::index(0);
+    if size::equal(n, to) || n.size_sub(to).bounds.0 >= 0 {
+        return cut(x, axis, &zero, to);
+    }
+    let common = n.size_min(to);
+    pad_axis(&cut(x, axis, &zero, &common), axis, &zero, &to.size_sub(&common))
+}
+
+/// The part of an axis from `begin` to before `end`, both inside it: an error where they are not now.
+fn part(op: &'static str, x: &UOp, axis: usize, begin: &UOp, end: &UOp) -> Result<UOp> {
+    let (n, zero) = (&x.shape()[axis], UOp::index(0));
+    let is_inside = holds(op, &begin.lt(&zero).un(Alu::Not))?
+        && holds(op, &end.lt(begin).un(Alu::Not))?
+        && (size::equal(end, n) || holds(op, &n.lt(end).un(Alu::Not))?);
+    if !is_inside {
+        return fail!(
+            op,
+            "{}..{} of size {} in shape {}",
+            show(begin),
+            show(end),
+            show(n),
+            show_all(x.shape())
+        );
+    }
+    let (begin, size) = clamped(n, begin, end);
+    Ok(cut(x, axis, &begin, &size))
+}
+
+/// Begin and size of the part of `n` elements from `begin` to before `end`, neither negative nor beyond the end for any
+/// value of their variables: what Python's slices do.
+pub(crate) fn clamped(n: &UOp, begin: &UOp, end: &UOp) -> (UOp, UOp) {
+    let zero = UOp::index(0);
+    let from = begin.size_max(&zero);
+    let length = if size::equal(end, n) {
+        n.size_sub(&from)
+    } else {
+        end.size_sub(&from).size_min(&n.size_sub(&from))
+    };
+    (if n.size_sub(&from).bounds.0 >= 0 { from.clone() } else { from.size_min(n) }, length.size_max(&zero))
+}
+
 /// Zeros before and after along one axis.
 pub(crate) fn pad_axis(x: &UOp, axis: usize, before: &UOp, after: &UOp) -> UOp {
     let mut b: Nodes = SmallVec::from_elem(UOp::index(0), x.shape().len());
@@ -91,15 +162,15 @@ pub(crate) fn pad_axis(x: &UOp, axis: usize, before: &UOp, after: &UOp) -> UOp {
 }
 
 /// By how much to rotate: one number, or one for each axis.
-pub struct Shifts(SmallVec<[i64; 4]>);
+pub struct Shifts(SmallVec<[Dim; 4]>);
 macro_rules! shifts_from {
     ($($t:ty),*) => {$(
-        impl From<$t> for Shifts { fn from(v: $t) -> Shifts { Shifts(SmallVec::from_iter([v as i64])) } }
-        impl<const N: usize> From<[$t; N]> for Shifts { fn from(v: [$t; N]) -> Shifts { Shifts(v.iter().map(|&v| v as i64).collect()) } }
-        impl From<&[$t]> for Shifts { fn from(v: &[$t]) -> Shifts { Shifts(v.iter().map(|&v| v as i64).collect()) } }
+        impl From<$t> for Shifts { #[track_caller] fn from(v: $t) -> Shifts { Shifts(SmallVec::from_iter([v.into()])) } }
+        impl<const N: usize> From<[$t; N]> for Shifts { #[track_caller] fn from(v: [$t; N]) -> Shifts { Shifts(v.iter().map(Dim::from).collect()) } }
+        impl From<&[$t]> for Shifts { #[track_caller] fn from(v: &[$t]) -> Shifts { Shifts(v.iter().map(Dim::from).collect()) } }
     )*};
 }
-shifts_from!(i32, i64, isize);
+shifts_from!(i32, i64, isize, Dim);
 
 impl Tensor {
     /// Same elements in other dims; one may be -1 and is worked out. A view where that can be: of `x.t()`, say, the rows
@@ -113,7 +184,7 @@ impl Tensor {
     pub fn reshape(&self, dims: impl Into<Dims>) -> Tensor {
         let _c = call("reshape");
         let dims = dims.into();
-        self.reshaped(|x| Ok(x.reshape(&infer_dims(x, &dims)?)))
+        self.reshaped(|x| reshaped(x, &dims))
     }
     /// A view in other dims; a value where the elements do not lie so that steps through memory could find them.
     fn reshaped(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
@@ -147,9 +218,7 @@ impl Tensor {
                     return fail!("expand", "shape {} does not expand to {}", show_all(s), show_all(&to));
                 }
             }
-            if let Some(bad) = to.iter().find(|d| d.as_int().is_some_and(|v| v < 0)) {
-                return fail!("expand", "size {} in {}", show(bad), show_all(&to));
-            }
+            let to = not_negative("expand", &to)?;
             countable("expand", &to)?;
             Ok(expand_to(x, &to))
         })
@@ -245,37 +314,29 @@ impl Tensor {
     }
     /// A box cut out, by `(begin, end)` for each dim.
     #[track_caller]
-    pub fn shrink(&self, bounds: &[(usize, usize)]) -> Tensor {
+    pub fn shrink<D: Clone + Into<Dim>>(&self, bounds: &[(D, D)]) -> Tensor {
         let _c = call("shrink");
+        let bounds: Vec<(Dim, Dim)> =
+            bounds.iter().map(|(b, e)| (b.clone().into(), e.clone().into())).collect();
         self.seen(|x| {
             let s = x.shape();
             if bounds.len() != s.len() {
                 return fail!("shrink", "{} pairs for shape {}", bounds.len(), show_all(s));
             }
-            for (d, &(b, e)) in s.iter().zip(bounds) {
-                if b > e || e as i128 > d.bounds.0 {
-                    return fail!("shrink", "{b}..{e} of size {} in shape {}", show(d), show_all(s));
-                }
-            }
-            let begin: Nodes = bounds.iter().map(|p| UOp::index(p.0 as i64)).collect();
-            let size: Nodes = bounds.iter().map(|p| UOp::index((p.1 - p.0) as i64)).collect();
-            Ok(x.shrink(&begin, &size))
+            bounds.iter().enumerate().try_fold(x.clone(), |x, (axis, (b, e))| {
+                part("shrink", &x, axis, &b.0.clone()?, &e.0.clone()?)
+            })
         })
     }
     /// `len` elements along an axis from `begin`.
     #[track_caller]
-    pub fn narrow(&self, dim: isize, begin: usize, len: impl Into<shape::Dim>) -> Tensor {
+    pub fn narrow(&self, dim: isize, begin: impl Into<Dim>, len: impl Into<Dim>) -> Tensor {
         let _c = call("narrow");
-        let len = len.into();
+        let (begin, len) = (begin.into(), len.into());
         self.seen(|x| {
             let a = shape::axis("narrow", dim, x.shape().len())?;
-            let (len, begin) = (len.0?, size_of(begin));
-            let end = begin.fold_add(&len);
-            let d = &x.shape()[a];
-            if len.bounds.0 < 0 || (end != *d && end.bounds.1 > d.bounds.0) {
-                return fail!("narrow", "{}..{} of size {}", show(&begin), show(&end), show(d));
-            }
-            Ok(cut(x, a, &begin, &len))
+            let (begin, len) = (begin.0?, len.0?);
+            part("narrow", x, a, &begin, &begin.size_add(&len))
         })
     }
     /// Without dims of size 1: all of them with `..`, or those named that have size 1.
@@ -333,7 +394,7 @@ impl Tensor {
                 s[..a].iter().map(|d| shape::Dim(Ok(d.clone()))).collect();
             dims.extend(sizes.0.iter().cloned());
             dims.extend(s[a + 1..].iter().map(|d| shape::Dim(Ok(d.clone()))));
-            Ok(x.reshape(&infer_dims(x, &Dims(dims))?))
+            reshaped(x, &Dims(dims))
         })
     }
     /// Pieces of `size` along an axis, the last one what is left; as everywhere, at most 2^24 of them.
@@ -457,7 +518,12 @@ impl Tensor {
                     );
                 }
             }
-            let out = join(&xs.iter().map(|x| x.cast(dtype)).collect::<Vec<_>>(), a);
+            let alike = |x: &UOp| {
+                (0..x.shape().len())
+                    .filter(|i| *i != a)
+                    .fold(x.cast(dtype), |x, i| resized(&x, i, &first.shape()[i]))
+            };
+            let out = join(&xs.iter().map(alike).collect::<Vec<_>>(), a);
             // empty ones leave no element behind, but the result is made of them too
             let empty = |x: &&UOp| x.shape()[a].as_int() == Some(0) && x.shape()[a] != out.shape()[a];
             Ok(xs.iter().filter(empty).fold(out.clone(), |out, x| {
@@ -470,7 +536,13 @@ impl Tensor {
     #[track_caller]
     pub fn stack(tensors: &[Tensor], dim: isize) -> Tensor {
         let _c = call("stack");
-        if let Some(t) = tensors.iter().find(|t| t.shape() != tensors[0].shape()) {
+        let alike = |a: &Shape, b: &Shape| {
+            let pairs = || a.as_slice().iter().zip(b.as_slice());
+            a.rank() == b.rank() && pairs().all(|(x, y)| x.is_equal(y).unwrap_or(false))
+        };
+        if let Some(t) =
+            tensors.iter().find(|t| !alike(&t.shape(), &tensors[0].shape()) || t.check().is_err())
+        {
             if let Some(e) = tensors.iter().find_map(|t| t.check().err()) {
                 return Tensor::failed(e);
             }
@@ -496,7 +568,7 @@ impl Tensor {
         let (shifts, axes) = (shifts.into().0, axes.into());
         self.map(|x| {
             if axes.is_all() {
-                let [shift] = shifts[..] else {
+                let [shift] = &shifts[..] else {
                     return fail!("roll", "{} shifts for all elements", shifts.len());
                 };
                 let flat = x.reshape(&[product(x.shape())]);
@@ -506,14 +578,16 @@ impl Tensor {
             if at.len() != shifts.len() {
                 return fail!("roll", "{} shifts for {} axes", shifts.len(), at.len());
             }
-            at.iter().zip(&shifts).try_fold(x.clone(), |x, (&a, &k)| rolled(&x, k, a))
+            at.iter().zip(&shifts).try_fold(x.clone(), |x, (&a, k)| rolled(&x, k, a))
         })
     }
     /// The whole repeated along each dim; more counts than dims add dims in front.
     #[track_caller]
-    pub fn repeat(&self, counts: &[usize]) -> Tensor {
+    pub fn repeat<D: Clone + Into<Dim>>(&self, counts: &[D]) -> Tensor {
         let _c = call("repeat");
+        let counts = Dims(counts.iter().map(|c| c.clone().into()).collect());
         self.map(|x| {
+            let counts = not_negative("repeat", &counts.uops()?)?;
             let s = x.shape();
             if counts.len() < s.len() {
                 return fail!("repeat", "{} counts for shape {}", counts.len(), show_all(s));
@@ -521,35 +595,35 @@ impl Tensor {
             let one = UOp::index(1);
             let lead = counts.len() - s.len();
             let (mut from, mut to, mut out) = (Nodes::new(), Nodes::new(), Nodes::new());
-            for (i, &c) in counts.iter().enumerate() {
+            for (i, c) in counts.iter().enumerate() {
                 let d = if i < lead { one.clone() } else { s[i - lead].clone() };
-                let c = size_of(c);
                 from.extend([one.clone(), d.clone()]);
                 to.extend([c.clone(), d.clone()]);
-                out.push(d.fold_mul(&c));
+                out.push(d.size_mul(c));
             }
             Ok(x.reshape(&from).expand(&to).reshape(&out))
         })
     }
     /// The same as [`Tensor::repeat`], counts missing in front being 1.
     #[track_caller]
-    pub fn tile(&self, counts: &[usize]) -> Tensor {
+    pub fn tile<D: Clone + Into<Dim>>(&self, counts: &[D]) -> Tensor {
         let _c = call("tile");
-        let mut all = vec![1; self.rank().saturating_sub(counts.len())];
-        all.extend(counts);
+        let mut all = vec![Dim::from(1); self.rank().saturating_sub(counts.len())];
+        all.extend(counts.iter().map(|c| c.clone().into()));
         self.repeat(&all)
     }
     /// Each element repeated `n` times along an axis.
     #[track_caller]
-    pub fn repeat_interleave(&self, n: usize, dim: isize) -> Tensor {
-        let _c = call("repeat_interleave");
+    pub fn repeat_interleave(&self, n: impl Into<Dim>, dim: isize) -> Tensor {
+        let (_c, n) = (call("repeat_interleave"), n.into());
         self.map(|x| {
+            let n = not_negative("repeat_interleave", &[n.0?])?.remove(0);
             let a = shape::axis("repeat_interleave", dim, x.shape().len())?;
             let mut out: Nodes = x.shape().iter().cloned().collect();
             let (mut from, mut to) = (out.clone(), out.clone());
             from.insert(a + 1, UOp::index(1));
-            to.insert(a + 1, size_of(n));
-            out[a] = out[a].fold_mul(&size_of(n));
+            to.insert(a + 1, n.clone());
+            out[a] = out[a].size_mul(&n);
             Ok(x.reshape(&from).expand(&to).reshape(&out))
         })
     }
@@ -630,13 +704,15 @@ impl Tensor {
     }
 }
 
-fn rolled(x: &UOp, shift: i64, axis: usize) -> Result<UOp> {
-    let n = fixed("roll", &x.shape()[axis])?;
-    if n == 0 {
+fn rolled(x: &UOp, shift: &Dim, axis: usize) -> Result<UOp> {
+    let (n, shift) = (&x.shape()[axis], shift.0.clone()?);
+    if n.bounds.1 == 0 {
         return Ok(x.clone());
     }
-    let k = shift.rem_euclid(n);
-    let (k, rest) = (UOp::index(k), UOp::index(n - k));
+    // of no elements whatever is rotated is none
+    let k = shift.size_mod(&n.size_max(&UOp::index(1)));
+    let k = if k.size_sub(n).bounds.1 <= 0 { k } else { k.size_min(n) };
+    let rest = n.size_sub(&k);
     Ok(join(&[cut(x, axis, &rest, &k), cut(x, axis, &UOp::index(0), &rest)], axis))
 }
 
@@ -656,11 +732,11 @@ pub(crate) fn join(xs: &[UOp], axis: usize) -> UOp {
 /// Each padded to the whole, then chosen by place.
 fn join_few(xs: &[UOp], axis: usize) -> UOp {
     let zero = UOp::index(0);
-    let total = xs.iter().fold(zero.clone(), |t, x| t.fold_add(&x.shape()[axis]));
+    let total = xs.iter().fold(zero.clone(), |t, x| t.size_add(&x.shape()[axis]));
     let parts: Vec<&UOp> = xs.iter().filter(|x| x.shape()[axis].as_int() != Some(0)).collect();
     let (mut at, mut out): (UOp, Option<UOp>) = (zero, None);
     for x in parts {
-        let end = at.fold_add(&x.shape()[axis]);
+        let end = at.size_add(&x.shape()[axis]);
         let piece = pad_axis(x, axis, &at, &dim_sub(&total, &end));
         out = Some(match out {
             None => piece,

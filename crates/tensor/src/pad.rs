@@ -1,9 +1,9 @@
 //! Padding: with a value, or with elements of the tensor itself.
 
 use crate::error::{Result, call, fail};
-use crate::movement::{cut, fixed, join};
+use crate::movement::{cut, join, resized};
 use crate::operand::{Operand, literal};
-use crate::shape::{show, show_all};
+use crate::shape::{self, Dim, holds, show, show_all};
 use crate::tensor::{Tensor, filled};
 use frit_uop::UOp;
 use smallvec::SmallVec;
@@ -38,10 +38,13 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn pad(&self, amounts: &[(isize, isize)], value: impl Into<Operand>) -> Tensor {
+    pub fn pad<D: Clone + Into<Dim>>(&self, amounts: &[(D, D)], value: impl Into<Operand>) -> Tensor {
         let _c = call("pad");
         let value = value.into();
-        self.map(|x| pad_value(&shortened(x, amounts)?, amounts, &value))
+        self.map(|x| {
+            let amounts = nodes(amounts)?;
+            pad_value(&shortened(x, &amounts)?, x, &amounts, &value)
+        })
     }
     /// Padded by `(before, after)` for each dim from the first, as numpy has it; negative amounts cut.
     ///
@@ -53,19 +56,22 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn pad_mode(&self, amounts: &[(isize, isize)], mode: PadMode) -> Tensor {
+    pub fn pad_mode<D: Clone + Into<Dim>>(&self, amounts: &[(D, D)], mode: PadMode) -> Tensor {
         let _c = call("pad");
-        self.map(|x| match mode {
-            PadMode::Constant(v) => {
-                let whole = (!x.dtype.is_float() && v.fract() == 0.0).then_some(v as i64);
-                let value = whole.map_or(Operand::from(v), Operand::from);
-                pad_value(&shortened(x, amounts)?, amounts, &value)
-            }
-            // wrapped around what is left, as torch does
-            PadMode::Circular => extended(&shortened(x, amounts)?, amounts, mode),
-            _ => {
-                let grown = extended(x, amounts, mode)?;
-                shortened(&grown, amounts)
+        self.map(|x| {
+            let amounts = &nodes(amounts)?;
+            match mode {
+                PadMode::Constant(v) => {
+                    let whole = (!x.dtype.is_float() && v.fract() == 0.0).then_some(v as i64);
+                    let value = whole.map_or(Operand::from(v), Operand::from);
+                    pad_value(&shortened(x, amounts)?, x, amounts, &value)
+                }
+                // wrapped around what is left, as torch does
+                PadMode::Circular => extended(&shortened(x, amounts)?, amounts, mode),
+                _ => {
+                    let grown = extended(x, amounts, mode)?;
+                    shortened(&grown, amounts)
+                }
             }
         })
     }
@@ -76,7 +82,7 @@ impl Tensor {
     /// assert_eq!(Tensor::ones([2, 3, 4]).pad_last(&[1, 1, 0, 2], PadMode::Constant(0.0)).shape(), [2, 5, 6]);
     /// ```
     #[track_caller]
-    pub fn pad_last(&self, amounts: &[isize], mode: PadMode) -> Tensor {
+    pub fn pad_last<D: Clone + Into<Dim>>(&self, amounts: &[D], mode: PadMode) -> Tensor {
         let _c = call("pad");
         let rank = match self.uop() {
             Ok(x) => x.shape().len(),
@@ -86,77 +92,106 @@ impl Tensor {
             let message = format!("{} amounts for shape {}, two for each dim", amounts.len(), self.shape());
             return Tensor::failed(crate::Error::new("pad", message));
         }
-        let mut pairs: Vec<(isize, isize)> = amounts.chunks(2).map(|c| (c[0], c[1])).collect();
-        pairs.resize(rank, (0, 0));
+        let dim = |d: &D| -> Dim { d.clone().into() };
+        let mut pairs: Vec<(Dim, Dim)> = amounts.chunks(2).map(|c| (dim(&c[0]), dim(&c[1]))).collect();
+        pairs.resize(rank, (Dim::from(0), Dim::from(0)));
         pairs.reverse();
         self.pad_mode(&pairs, mode)
     }
 }
 
-fn idx(v: isize) -> UOp {
-    UOp::index(v as i64)
+fn nodes<D: Clone + Into<Dim>>(amounts: &[(D, D)]) -> Result<Vec<(UOp, UOp)>> {
+    let node = |d: &D| -> Result<UOp> { d.clone().into().0 };
+    amounts.iter().map(|(b, a)| Ok((node(b)?, node(a)?))).collect()
+}
+
+/// What an amount adds; less than nothing is nothing.
+fn grows(amount: &UOp) -> UOp {
+    amount.size_max(&UOp::index(0))
 }
 
 /// The negative amounts, cut off.
-fn shortened(x: &UOp, amounts: &[(isize, isize)]) -> Result<UOp> {
-    let s = x.shape();
+fn shortened(x: &UOp, amounts: &[(UOp, UOp)]) -> Result<UOp> {
+    let (s, zero) = (x.shape(), UOp::index(0));
     if amounts.len() != s.len() {
         return fail!("pad", "{} pairs for shape {}", amounts.len(), show_all(s));
     }
     let mut inner = x.clone();
-    for (i, &(b, a)) in amounts.iter().enumerate().filter(|(_, p)| p.0 < 0 || p.1 < 0) {
-        let drop = b.min(0).checked_add(a.min(0));
-        let size = drop.map(|d| s[i].fold_add(&idx(d)));
-        let Some(size) = size.filter(|d| d.bounds.0 >= 0) else {
+    for (i, (b, a)) in amounts.iter().enumerate().filter(|(_, p)| p.0.bounds.0 < 0 || p.1.bounds.0 < 0) {
+        let dropped = b.size_min(&zero).size_add(&a.size_min(&zero));
+        let size = s[i].size_add(&dropped);
+        if holds("pad", &size.lt(&zero))? {
+            let (b, a) = (show(b), show(a));
             return fail!("pad", "({b}, {a}) cuts more than size {} of shape {}", show(&s[i]), show_all(s));
-        };
-        inner = cut(&inner, i, &idx(b.min(0).saturating_neg()), &size);
+        }
+        let begin = zero.size_sub(b).size_max(&zero).size_min(&s[i]);
+        inner = cut(&inner, i, &begin, &size.size_max(&zero));
     }
     Ok(inner)
 }
 
-/// The positive amounts, filled with a value.
-fn pad_value(x: &UOp, amounts: &[(isize, isize)], value: &Operand) -> Result<UOp> {
-    let before: Nodes = amounts.iter().map(|p| idx(p.0.max(0))).collect();
-    let after: Nodes = amounts.iter().map(|p| idx(p.1.max(0))).collect();
-    pad_with(x, &before, &after, value)
+/// The positive amounts, filled with a value; `x` is what it was before the negative ones.
+fn pad_value(cut: &UOp, x: &UOp, amounts: &[(UOp, UOp)], value: &Operand) -> Result<UOp> {
+    let before: Nodes = amounts.iter().map(|p| grows(&p.0)).collect();
+    let after: Nodes = amounts.iter().map(|p| grows(&p.1)).collect();
+    let padded = pad_with(cut, &before, &after, value)?;
+    let whole = |(d, (b, a)): (&UOp, &(UOp, UOp))| d.size_add(b).size_add(a);
+    let dims = shape::not_negative("pad", &x.shape().iter().zip(amounts).map(whole).collect::<Vec<_>>())?;
+    Ok((0..dims.len()).fold(padded, |p, i| resized(&p, i, &dims[i])))
 }
 
 /// The positive amounts, filled from the tensor, dim by dim.
-fn extended(x: &UOp, amounts: &[(isize, isize)], mode: PadMode) -> Result<UOp> {
+fn extended(x: &UOp, amounts: &[(UOp, UOp)], mode: PadMode) -> Result<UOp> {
     if amounts.len() != x.shape().len() {
         return fail!("pad", "{} pairs for shape {}", amounts.len(), show_all(x.shape()));
     }
     let mut out = x.clone();
-    for (axis, &(b, a)) in amounts.iter().enumerate() {
-        let (b, a) = (b.max(0) as i64, a.max(0) as i64);
-        if (b, a) == (0, 0) {
+    let one = UOp::index(1);
+    for (axis, (b, a)) in amounts.iter().enumerate() {
+        let (b, a) = (grows(b), grows(a));
+        if b.bounds.1 == 0 && a.bounds.1 == 0 {
             continue;
         }
-        let n = fixed("pad", &x.shape()[axis])?;
-        let (most, name) = match mode {
-            PadMode::Reflect => (n - 1, "reflect"),
-            PadMode::Circular => (n, "circular"),
-            _ => (if n > 0 { i64::MAX } else { 0 }, "replicate"),
+        let (n, most) = (&x.shape()[axis], b.size_max(&a));
+        let (limit, name) = match mode {
+            PadMode::Reflect => (n.size_sub(&one), "reflect"),
+            PadMode::Circular => (n.clone(), "circular"),
+            _ => (n.size_mul(&most), "replicate"),
         };
-        if b.max(a) > most {
+        if holds("pad", &limit.lt(&most))? {
             return fail!(
                 "pad",
-                "({b}, {a}) in {name} mode for size {n} (dim {axis} of {}): at most {}",
+                "({}, {}) in {name} mode for size {} (dim {axis} of {}): at most {}",
+                show(&b),
+                show(&a),
+                show(n),
                 show_all(x.shape()),
-                most.max(0)
+                show(&limit.size_max(&UOp::index(0)))
             );
         }
-        let part = |begin: i64, len: i64| cut(&out, axis, &UOp::index(begin), &UOp::index(len));
-        let edge = |at: i64, times: i64| {
+        // inside for other values too
+        let (last, inside) =
+            (n.size_sub(&one).size_max(&UOp::index(0)), |d: &UOp| match limit.size_sub(d).bounds.0 {
+                0.. => d.clone(),
+                _ => d.size_min(&limit).size_max(&UOp::index(0)),
+            });
+        let part = |begin: &UOp, len: &UOp| cut(&out, axis, begin, len);
+        let edge = |at: &UOp, times: &UOp| {
             let mut dims: Nodes = out.shape().iter().cloned().collect();
-            dims[axis] = UOp::index(times);
-            part(at, 1).expand(&dims)
+            dims[axis] = times.clone();
+            part(at, &one).expand(&dims)
         };
+        let zero = UOp::index(0);
         let pieces = match mode {
-            PadMode::Reflect => [part(1, b).flip(&[axis]), out.clone(), part(n - 1 - a, a).flip(&[axis])],
-            PadMode::Circular => [part(n - b, b), out.clone(), part(0, a)],
-            _ => [edge(0, b), out.clone(), edge(n - 1, a)],
+            PadMode::Reflect => {
+                let (b, a) = (inside(&b), inside(&a));
+                [part(&one, &b).flip(&[axis]), out.clone(), part(&last.size_sub(&a), &a).flip(&[axis])]
+            }
+            PadMode::Circular => {
+                let (b, a) = (inside(&b), inside(&a));
+                [part(&n.size_sub(&b), &b), out.clone(), part(&zero, &a)]
+            }
+            _ => [edge(&zero, &b), out.clone(), edge(&last, &a)],
         };
         out = join(&pieces, axis);
     }

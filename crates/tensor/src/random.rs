@@ -76,8 +76,8 @@ pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> (T, Vec<(UOp, u64)>) {
 fn bits(op: &'static str, dims: &Dims) -> Result<UOp> {
     let dims = sizes(op, dims)?;
     let n = shape::product(&dims);
-    // a variable size takes its value of this time, so the stream is the same as with a number
-    let Some(count) = shape::value_of(&n) else { return fail!(op, "size {} has no value", shape::show(&n)) };
+    // a size with variables takes as many as it can be, so that a replay with other values draws what a call would
+    let count = n.bounds.1;
     let (seed, at) = reserve(count as u64);
     let state = realize::from_bytes(DType::U64, 2, &place(seed, at))?;
     WATCHED.with_borrow_mut(|w| w.iter_mut().for_each(|list| list.push((state.clone(), count as u64))));
@@ -217,16 +217,14 @@ impl Tensor {
     #[track_caller]
     pub fn multinomial(&self, samples: usize, replacement: bool) -> Tensor {
         let _c = call("multinomial");
-        let refuse = |m: String| Tensor::failed(Error::new("multinomial", m));
-        let dims = match self.dims() {
-            Ok(d) => d,
-            Err(e) => return Tensor::failed(e),
-        };
-        let (rank, n) = (dims.len(), dims.last().copied().unwrap_or(0));
-        if !self.dtype().is_float() || !(1..=2).contains(&rank) || n == 0 {
-            return refuse(format!("weights of {} {dims:?}: a vector or a matrix of floats", self.dtype()));
+        let refuse =
+            |m: String| Tensor::failed(self.check().err().unwrap_or_else(|| Error::new("multinomial", m)));
+        let (shape, rank) = (self.shape(), self.rank());
+        let n = &shape[-1];
+        if !self.dtype().is_float() || !(1..=2).contains(&rank) || n.is_equal(0).unwrap_or(true) {
+            return refuse(format!("weights of {} {shape}: a vector or a matrix of floats", self.dtype()));
         }
-        if !replacement && samples > n {
+        if !replacement && n.is_less(samples).unwrap_or(true) {
             return refuse(format!("{samples} of {n} places, none twice"));
         }
         let w = if self.dtype() == DType::F64 { self.clone() } else { self.float() };
@@ -237,9 +235,9 @@ impl Tensor {
         }
         let upto = w.cumsum(-1);
         let share = (&upto / upto.narrow(-1, n - 1, 1)).contiguous();
-        let mut shape = dims;
-        shape[rank - 1] = samples;
-        share.searchsorted(&Tensor::rand_dtype(shape, w.dtype()), true)
+        let mut dims = Dims::from(&shape);
+        dims.0[rank - 1] = samples.into();
+        share.searchsorted(&Tensor::rand_dtype(dims, w.dtype()), true)
     }
     /// Uniform in [lo, hi), float32.
     #[track_caller]

@@ -19,7 +19,7 @@ fn both(r: Result<(Tensor, Tensor)>) -> (Tensor, Tensor) {
 }
 
 /// `(values, places)` of the first `keep` along an axis in order, the axis where it was.
-fn ranked(op: &'static str, x: &UOp, axis: usize, descending: bool, keep: i64) -> Result<(UOp, UOp)> {
+fn ranked(op: &'static str, x: &UOp, axis: usize, descending: bool, keep: &UOp) -> Result<(UOp, UOp)> {
     let rank = x.shape().len();
     let mut to_front: Vec<usize> = vec![axis];
     to_front.extend((0..rank).filter(|a| *a != axis));
@@ -127,16 +127,13 @@ impl Tensor {
                 return Ok((Tensor::of(Ok(x)), Tensor::of(Ok(UOp::int(0, DType::I32)))));
             }
             let axis = shape::axis(op, dim, x.shape().len())?;
-            let n = fixed(op, &x.shape()[axis])?;
-            let keep = keep.unwrap_or(n);
-            if keep > n {
-                return fail!(
-                    op,
-                    "{keep} of {n} elements along axis {axis} of shape {}",
-                    show_all(x.shape())
-                );
+            let n = &x.shape()[axis];
+            let keep = keep.map_or_else(|| n.clone(), UOp::index);
+            if shape::holds(op, &n.lt(&keep))? {
+                let (k, n) = (shape::show(&keep), shape::show(n));
+                return fail!(op, "{k} of {n} elements along axis {axis} of shape {}", show_all(x.shape()));
             }
-            let (values, places) = ranked(op, &x, axis, descending, keep)?;
+            let (values, places) = ranked(op, &x, axis, descending, &keep)?;
             Ok((Tensor::of(Ok(values)), Tensor::of(Ok(places))))
         }))
     }
@@ -309,16 +306,18 @@ impl Tensor {
                 show_all(l)
             );
         }
-        let n = fixed("searchsorted", &l[l.len() - 1])?;
+        let n = &l[l.len() - 1];
         let mut at = Tensor::full_dtype(values.shape(), 0, DType::I32);
-        let mut step = (n as u64 + 1).next_power_of_two() as i64 / 2;
+        let mut step = (n.bounds.1 as u64 + 1).next_power_of_two() as i64 / 2;
+        let size = |d: &UOp| Tensor::of(Ok(shape::dim_as(d, DType::I32)));
+        let (last, n) = (size(&n.size_sub(&UOp::index(1)).size_max(&UOp::index(0))), size(n));
         while step > 0 {
             let next = &at + step;
-            let place = (&next - 1).clamp_max((n - 1).max(0));
+            let place = (&next - 1).clamp_max(&last);
             let met = if alone { self.take(&place) } else { self.gather(-1, &place) };
             // NaN is after everything: neither is true for it
             let stop = if right { met.gt(values) } else { met.ge(values) };
-            at = next.gt(n).logical_or(stop).where_(&at, &next);
+            at = next.gt(&n).logical_or(stop).where_(&at, &next);
             step /= 2;
         }
         at.check().map(|_| at)

@@ -2,11 +2,19 @@
 //!
 //! A dim is an integer or an expression over bound variables. Arithmetic on dims never panics: what cannot be
 //! computed is a failed dim, and a tensor made from it is a failed tensor.
+//!
+//! What a call asks of symbolic sizes (are these two the same, is this place inside) is decided by their bounds where
+//! those decide it for every value, else by the values of now. A Jit that records takes down each such [`Decision`] and
+//! replays only where it would be the same.
 
 use crate::error::{Error, Result, call, fail, fail_index};
+use crate::watch::Watched;
+use frit_uop::symbolic::size;
+pub(crate) use frit_uop::symbolic::size::factors;
 use frit_uop::{Alu, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::sync::OnceLock;
 
 /// One size: an integer, an expression over bound variables, or failed.
@@ -14,16 +22,31 @@ use std::sync::OnceLock;
 pub struct Dim(pub(crate) Result<UOp>);
 
 impl Dim {
-    /// The number, with variables at their bound values.
+    /// The number, with variables at their bound values. While a Jit records it is an error for a size with variables:
+    /// a number would stay what it is in every later call.
+    #[track_caller]
     pub fn value(&self) -> Result<i64> {
-        match value_of(self.0.as_ref().map_err(|e| e.clone())?) {
+        let _c = call("shape");
+        let d = self.0.as_ref().map_err(|e| e.clone())?;
+        match value_of(d) {
+            Some(_) if d.as_int().is_none() && is_watched() => fail!(
+                "shape",
+                "it needs a number, and size {} has a variable: in a Jit the number would be frozen",
+                show(d)
+            ),
             Some(v) => Ok(v),
             None => fail!("shape", "{self} has no value: a variable in it is not bound"),
         }
     }
-    /// The number as a size; zero where the dim failed or has no value.
+    /// The number as a size; zero where the dim failed or has no value. A Jit that records it goes on to replay for
+    /// this number alone.
     pub fn get(&self) -> usize {
-        self.value().ok().and_then(|v| usize::try_from(v).ok()).unwrap_or(0)
+        let Ok(d) = &self.0 else { return 0 };
+        let value = value_of(d).unwrap_or(0);
+        if d.as_int().is_none() {
+            note(&d.eq_(&UOp::index(value)), true);
+        }
+        usize::try_from(value).unwrap_or(0)
     }
     /// The integer, if no variable is in it.
     pub fn as_int(&self) -> Option<i64> {
@@ -40,9 +63,64 @@ impl Dim {
     pub fn max(&self) -> Result<i64> {
         Ok(self.0.as_ref().map_err(|e| e.clone())?.bounds.1 as i64)
     }
+    /// The least value it can have.
+    pub fn min(&self) -> Result<i64> {
+        Ok(self.0.as_ref().map_err(|e| e.clone())?.bounds.0 as i64)
+    }
+    /// The lesser of two sizes.
+    #[track_caller]
+    pub fn at_most(&self, o: impl Into<Dim>) -> Dim {
+        let _c = call("shape");
+        Dim::bin("shape", Alu::Min, self.clone(), o.into())
+    }
+    /// The greater of two sizes.
+    #[track_caller]
+    pub fn at_least(&self, o: impl Into<Dim>) -> Dim {
+        let _c = call("shape");
+        Dim::bin("shape", Alu::Max, self.clone(), o.into())
+    }
+    /// Whether it is less than another size, decided by their bounds, or else by the values of their variables; a Jit
+    /// that records it replays only where it is decided the same way.
+    #[track_caller]
+    pub fn is_less(&self, o: impl Into<Dim>) -> Result<bool> {
+        let _c = call("shape");
+        holds("shape", &self.0.clone()?.lt(&o.into().0?))
+    }
+    /// Whether it is equal to another size, decided as [`is_less`](Dim::is_less) is.
+    #[track_caller]
+    pub fn is_equal(&self, o: impl Into<Dim>) -> Result<bool> {
+        let _c = call("shape");
+        same("shape", &self.0.clone()?, &o.into().0?)
+    }
+    /// The size with one of its variables bound to a value.
+    #[track_caller]
+    pub fn bind(&self, variable: &Variable, v: i64) -> Result<Dim> {
+        let _c = call("bind");
+        let (d, bound) = (self.0.clone()?, variable.bind(v)?.0?);
+        let old = binds(&d).filter(|b| b.src[0] == variable.0);
+        let free = d.substitute(&old.map(|b| (b, variable.0.clone())).collect());
+        // a variable below a Bind is no use of it
+        let mut map: FxHashMap<UOp, UOp> = binds(&free).map(|b| (b.clone(), b)).collect();
+        map.insert(variable.0.clone(), bound);
+        Ok(Dim(Ok(size::canonical(&free.substitute(&map)))))
+    }
+    /// Whether it is a number, or has a value for each of its variables.
+    pub fn has_value(&self) -> bool {
+        self.0.as_ref().is_ok_and(|d| value_of(d).is_some())
+    }
+    /// The variables in it, bound or not.
+    pub fn variables(&self) -> Result<Vec<Variable>> {
+        let all = self.0.clone()?.toposort().into_iter().filter(|n| n.op == Op::Variable);
+        Ok(all.map(Variable).collect())
+    }
+    /// The size with its variables free, and what each was bound to.
+    pub fn unbind(&self) -> Result<(Dim, Vec<(Variable, i64)>)> {
+        let d = self.0.clone()?;
+        let values = binds(&d).filter_map(|b| Some((Variable(b.src[0].clone()), b.src[1].as_int()?)));
+        Ok((Dim(Ok(size::free(&d))), values.collect()))
+    }
     /// The same size with its variables bound as they are in other sizes; those that are in none stay as they are.
     pub fn rebound(&self, by: &[Dim]) -> Dim {
-        let binds = |u: &UOp| u.toposort().into_iter().filter(|n| n.op == Op::Bind).collect::<Vec<UOp>>();
         let given: Vec<UOp> = by.iter().filter_map(|d| d.0.as_ref().ok()).flat_map(binds).collect();
         Dim(self.0.clone().map(|u| {
             let mut map = FxHashMap::default();
@@ -67,6 +145,8 @@ impl Dim {
                 Alu::Add => x.checked_add(y),
                 Alu::Sub => x.checked_sub(y),
                 Alu::Mul => x.checked_mul(y),
+                Alu::Min => Some(x.min(y)),
+                Alu::Max => Some(x.max(y)),
                 Alu::Idiv => {
                     x.checked_div_euclid(y).map(|_| x.div_euclid(y) - ((y < 0 && x % y != 0) as i64))
                 }
@@ -75,12 +155,21 @@ impl Dim {
             .map(Some),
             _ => Some(None),
         };
-        Dim(match ints {
-            Some(Some(v)) => Ok(UOp::index(v)),
-            Some(None) => Ok(dim_alu(alu, &a, &b)),
-            None => fail!(op, "{} and {} overflow", show(&a), show(&b)),
+        let made = match ints {
+            Some(Some(v)) => return Dim(Ok(UOp::index(v))),
+            Some(None) => size::canonical(&a.bin(alu, &b)),
+            None => return Dim(fail!(op, "{} and {} overflow", show(&a), show(&b))),
+        };
+        Dim(match size::bound(&made) {
+            Some(_) => Ok(made),
+            None => fail!(op, "a variable has two values in {}", show(&made)),
         })
     }
+}
+
+/// The bound variables of a size.
+fn binds(d: &UOp) -> impl Iterator<Item = UOp> + use<> {
+    d.toposort().into_iter().filter(|n| n.op == Op::Bind)
 }
 
 impl PartialEq for Dim {
@@ -159,6 +248,14 @@ impl Variable {
             return fail!("variable", "{name} has no values in {min}..={max} (sizes start at 0)");
         }
         Ok(Variable(UOp::variable(name, min, max)))
+    }
+    /// The name.
+    pub fn name(&self) -> String {
+        show(&self.0)
+    }
+    /// The variable as a size that has no value yet: what is made of it can be bound later.
+    pub fn dim(&self) -> Dim {
+        Dim(Ok(self.0.clone()))
     }
     /// The variable with a value: a dim for this time.
     #[track_caller]
@@ -440,39 +537,9 @@ pub(crate) fn size_of(n: usize) -> UOp {
     UOp::index(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// `a op b` on sizes, folded.
-pub(crate) fn dim_alu(alu: Alu, a: &UOp, b: &UOp) -> UOp {
-    match (alu, a.as_int(), b.as_int()) {
-        (Alu::Add, ..) => return a.fold_add(b),
-        (Alu::Mul, ..) => return a.fold_mul(b),
-        (Alu::Sub, Some(x), Some(y)) => return UOp::index(x.saturating_sub(y)),
-        (Alu::Sub, _, Some(0)) => return a.clone(),
-        (Alu::Sub, ..) if a == b => return UOp::index(0),
-        (Alu::Sub, ..) => {
-            // (x + c) - y with x == y or y == c, as slicing makes them
-            if a.op == Op::Add && a.src[0] == *b {
-                return a.src[1].clone();
-            }
-            if a.op == Op::Add && a.src[1] == *b {
-                return a.src[0].clone();
-            }
-            // x - (x + c), as a slice that begins a number before the end
-            if let (Op::Add, Some(c)) = (b.op, b.src.get(1).and_then(|c| c.as_int()))
-                && b.src[0] == *a
-            {
-                return UOp::index(-c);
-            }
-        }
-        (Alu::Idiv, _, Some(1)) => return a.clone(),
-        (Alu::Idiv, Some(x), Some(y)) if y > 0 => return UOp::index(x.div_euclid(y)),
-        (Alu::Mod, Some(x), Some(y)) if y > 0 => return UOp::index(x.rem_euclid(y)),
-        _ => {}
-    }
-    a.bin(alu, b)
-}
 /// `a - b`.
 pub(crate) fn dim_sub(a: &UOp, b: &UOp) -> UOp {
-    dim_alu(Alu::Sub, a, b)
+    a.size_sub(b)
 }
 
 /// A size as a value of a tensor's type.
@@ -480,49 +547,127 @@ pub(crate) fn dim_as(d: &UOp, dtype: DType) -> UOp {
     d.as_int().map_or_else(|| d.cast(dtype), |v| UOp::int(v, dtype))
 }
 
-/// Are two sizes the same? `Err` with both where it cannot be decided.
-pub(crate) fn same(op: &'static str, a: &UOp, b: &UOp) -> Result<bool> {
-    if a == b {
-        return Ok(true);
+thread_local! {
+    static DECIDED: Watched<Decision> = const { RefCell::new(None) };
+}
+
+/// A condition on sizes that was decided by the values their variables had.
+#[derive(Clone)]
+pub(crate) struct Decision {
+    /// The condition, with its variables free.
+    condition: UOp,
+    was: bool,
+}
+
+impl Decision {
+    /// Whether it is decided the same way with the variables as they are in these sizes and shapes.
+    pub(crate) fn holds<'a>(&self, sizes: impl Iterator<Item = &'a UOp>) -> bool {
+        let values: FxHashMap<UOp, i64> =
+            sizes.flat_map(binds).filter_map(|b| Some((b.src[0].clone(), b.src[1].as_int()?))).collect();
+        value_with(&self.condition, &values) == Some(self.was as i64)
     }
+}
+
+/// A list of what is decided by the values of variables on this thread, until it is taken or dropped.
+pub(crate) struct Watching;
+
+impl Watching {
+    /// An empty list.
+    pub(crate) fn start() -> Watching {
+        DECIDED.set(Some(vec![]));
+        Watching
+    }
+    /// What was decided.
+    pub(crate) fn decided(self) -> Vec<Decision> {
+        DECIDED.take().unwrap_or_default()
+    }
+}
+impl Drop for Watching {
+    fn drop(&mut self) {
+        DECIDED.take();
+    }
+}
+
+/// Whether a Jit records on this thread.
+pub(crate) fn is_watched() -> bool {
+    DECIDED.with_borrow(Option::is_some)
+}
+
+fn note(condition: &UOp, was: bool) {
+    DECIDED.with_borrow_mut(|list| {
+        let condition = size::free(condition);
+        if let Some(list) = list.as_mut().filter(|list| !list.iter().any(|d| d.condition == condition)) {
+            list.push(Decision { condition, was });
+        }
+    });
+}
+
+/// Whether a condition on sizes holds: by their bounds for every value, else by the values their variables have now,
+/// which a recording takes down.
+pub(crate) fn holds(op: &'static str, condition: &UOp) -> Result<bool> {
+    let decided = |c: &UOp| (c.bounds.0 == c.bounds.1).then_some(c.bounds.0 != 0);
+    if let Some(d) = decided(condition) {
+        return Ok(d);
+    }
+    let condition = size::canonical(condition);
+    if let Some(d) = decided(&condition) {
+        return Ok(d);
+    }
+    match value_of(&condition) {
+        Some(v) => {
+            note(&condition, v != 0);
+            Ok(v != 0)
+        }
+        None => fail!(op, "whether {} cannot be decided: a variable in it is not bound", show(&condition)),
+    }
+}
+
+/// Are two sizes the same? Where they may differ for other values of their variables, the values of now decide.
+pub(crate) fn same(op: &'static str, a: &UOp, b: &UOp) -> Result<bool> {
     if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
         return Ok(x == y);
     }
-    if factors(a) == factors(b) {
+    if size::equal(a, b) {
         return Ok(true);
     }
-    if a.bounds.1 < b.bounds.0 || b.bounds.1 < a.bounds.0 {
+    let apart = a.size_sub(b).bounds;
+    if apart.0 > 0 || apart.1 < 0 || a.bounds.1 < b.bounds.0 || b.bounds.1 < a.bounds.0 {
         return Ok(false);
     }
-    fail!(op, "whether size {} equals size {} cannot be decided", show(a), show(b))
+    holds(op, &a.eq_(b))
 }
 
-/// A product as its constant factor and its other factors, in a fixed order.
-pub(crate) fn factors(d: &UOp) -> (i64, Vec<UOp>) {
-    let (mut c, mut rest, mut stack) = (1i64, vec![], vec![d.clone()]);
-    while let Some(n) = stack.pop() {
-        match (n.as_int(), n.op) {
-            (Some(v), _) => c = c.saturating_mul(v),
-            (_, Op::Mul) => stack.extend(n.src.iter().cloned()),
-            _ => rest.push(n),
+/// Sizes that are not negative, whatever their variables are: an error where one is now.
+pub(crate) fn not_negative(op: &'static str, dims: &[UOp]) -> Result<SmallVec<[UOp; 4]>> {
+    let zero = UOp::index(0);
+    let mut out = SmallVec::new();
+    for d in dims {
+        if d.bounds.0 < 0 && (d.as_int().is_some() || holds(op, &d.lt(&zero))?) {
+            return fail!(op, "size {} in {}", show(d), show_all(dims));
         }
+        out.push(if d.bounds.0 < 0 { d.size_max(&zero) } else { d.clone() });
     }
-    rest.sort_by_key(|n| n.structural_hash());
-    (c, rest)
+    Ok(out)
 }
 
 /// The product of sizes.
 pub(crate) fn product(dims: &[UOp]) -> UOp {
-    dims.iter().fold(UOp::index(1), |a, b| a.fold_mul(b))
+    dims.iter().fold(UOp::index(1), |a, b| a.size_mul(b))
 }
 
-/// The value of a size with bound variables.
+/// The value of a size with bound variables, or of a condition on sizes.
 pub(crate) fn value_of(d: &UOp) -> Option<i64> {
+    value_with(d, &FxHashMap::default())
+}
+
+/// The same, with values for free variables.
+fn value_with(d: &UOp, values: &FxHashMap<UOp, i64>) -> Option<i64> {
     if let Some(v) = d.as_int() {
         return Some(v);
     }
-    let s = |i: usize| d.src.get(i).and_then(value_of);
+    let s = |i: usize| d.src.get(i).and_then(|x| value_with(x, values));
     match d.op {
+        Op::Variable => values.get(d).copied(),
         Op::Bind => s(1),
         Op::Neg => s(0)?.checked_neg(),
         Op::Add => s(0)?.checked_add(s(1)?),
@@ -532,6 +677,19 @@ pub(crate) fn value_of(d: &UOp) -> Option<i64> {
         Op::Mod => s(0)?.checked_rem_euclid(s(1)?),
         Op::Max => Some(s(0)?.max(s(1)?)),
         Op::Min => Some(s(0)?.min(s(1)?)),
+        Op::Lt => Some((s(0)? < s(1)?) as i64),
+        Op::Eq => Some((s(0)? == s(1)?) as i64),
+        Op::Ne => Some((s(0)? != s(1)?) as i64),
+        Op::Not => Some((s(0)? == 0) as i64),
+        Op::And => Some((s(0)? != 0 && s(1)? != 0) as i64),
+        Op::Or => Some((s(0)? != 0 || s(1)? != 0) as i64),
+        Op::Where => {
+            if s(0)? != 0 {
+                s(1)
+            } else {
+                s(2)
+            }
+        }
         _ => None,
     }
 }
@@ -547,14 +705,33 @@ pub(crate) fn show(d: &UOp) -> String {
         Some(x) => show(x),
         None => String::new(),
     };
+    // the second part of a sum without its sign, and whether that is negative
+    let signed = |x: &UOp| match (x.as_int(), x.op, x.src.get(1).and_then(UOp::as_int)) {
+        (Some(v), ..) if v < 0 => (v.unsigned_abs().to_string(), true),
+        (_, Op::Mul, Some(-1)) => (show(&x.src[0]), true),
+        (_, Op::Mul, Some(k)) if k < 0 => (format!("{}*{}", show(&x.src[0]), k.unsigned_abs()), true),
+        _ => (show(x), false),
+    };
     match (d.op, &d.arg) {
         (Op::Variable, frit_uop::Arg::Var { name, .. }) => name.to_string(),
         (Op::Bind, _) => format!("{}={}", s(0), s(1)),
-        (Op::Add, _) => format!("{} + {}", s(0), s(1)),
+        (Op::Add, _) => match (signed(&d.src[0]), signed(&d.src[1])) {
+            // 10 - T, not -T + 10
+            ((a, true), (b, false)) => format!("{b} - {a}"),
+            (_, (b, true)) => format!("{} - {b}", s(0)),
+            (_, (b, false)) => format!("{} + {b}", s(0)),
+        },
         (Op::Sub, _) => format!("{} - {}", s(0), p(1)),
+        (Op::Mul, _) if d.src[1].as_int() == Some(-1) => format!("-{}", p(0)),
         (Op::Mul, _) => format!("{}*{}", p(0), p(1)),
         (Op::Idiv, _) => format!("{}//{}", p(0), p(1)),
         (Op::Mod, _) => format!("{}%{}", p(0), p(1)),
+        (Op::Min, _) => format!("min({}, {})", s(0), s(1)),
+        (Op::Max, _) => format!("max({}, {})", s(0), s(1)),
+        (Op::Lt, _) => format!("{} < {}", s(0), s(1)),
+        (Op::Eq, _) => format!("{} == {}", s(0), s(1)),
+        (Op::Ne, _) => format!("{} != {}", s(0), s(1)),
+        (Op::Not, _) => format!("not {}", s(0)),
         _ => format!("{d:?}"),
     }
 }

@@ -11,7 +11,7 @@
 //! sorted, so that every stage works on whole vectors of the other dims.
 
 use crate::error::{Result, fail};
-use crate::movement::{cut, fixed, pad_axis};
+use crate::movement::{cut, pad_axis};
 use crate::reduce::along_axis;
 use crate::shape::{product, show};
 use frit_uop::{Alu, DType, UOp};
@@ -49,30 +49,27 @@ fn ordered(x: &UOp, descending: bool) -> UOp {
 
 /// Places along axis 0 in the order of 32-bit keys (int64), of equal ones the first first: the first `keep` of
 /// them, int32.
-fn places_by(key: &UOp, keep: i64) -> Result<UOp> {
-    let n = fixed("sort", &key.shape()[0])?;
+fn places_by(key: &UOp, keep: &UOp) -> UOp {
     let place = along_axis(&UOp::iota(&key.shape()[0], DType::I64), key.shape(), 0);
     let packed = key.bin(Alu::Shl, &key.const_like(32)).or_(&place);
-    let sorted = network(&packed, n, keep);
-    Ok(cut(&sorted, 0, &UOp::index(0), &UOp::index(keep)).cast(DType::I32))
+    cut(&network(&packed, keep), 0, &UOp::index(0), keep).cast(DType::I32)
 }
 
 /// Places along axis 0 in the order of the elements: the first `keep` of them, int32.
-pub(crate) fn order(op: &'static str, x: &UOp, descending: bool, keep: i64) -> Result<UOp> {
+pub(crate) fn order(op: &'static str, x: &UOp, descending: bool, keep: &UOp) -> Result<UOp> {
     let n = &x.shape()[0];
     if n.bounds.1 > i32::MAX as i128 {
         return fail!(op, "{} elements along the axis do not fit int32", show(n));
     }
     let key = ordered(&x.detach(), descending);
     if x.dtype.size() < 8 {
-        return places_by(&key, keep);
+        return Ok(places_by(&key, keep));
     }
     // by the low half, then by the high half of what that brings
-    let n = fixed(op, n)?;
     let low = key.and_(&key.const_like(u32::MAX as i64)).bin(Alu::Sub, &key.const_like(1 << 31));
     let high = key.bin(Alu::Shr, &key.const_like(32));
-    let first = places_by(&low, n)?;
-    let then = places_by(&pick(op, &high, &first)?, keep)?;
+    let first = places_by(&low, n);
+    let then = places_by(&pick(op, &high, &first)?, keep);
     pick(op, &first, &then)
 }
 
@@ -81,20 +78,18 @@ fn pick(op: &'static str, x: &UOp, places: &UOp) -> Result<UOp> {
     crate::index::gather_along(op, x, 0, places)
 }
 
-/// `(n, rest…)` sorted along the first axis, at least its first `keep`.
-fn network(x: &UOp, n: i64, keep: i64) -> UOp {
-    let rest: SmallVec<[UOp; 4]> = x.shape()[1..].iter().cloned().collect();
-    let levels = ceil_log2(n);
+/// `(n, rest…)` sorted along the first axis, at least its first `keep`. Where n varies, as many as it can be are sorted,
+/// those that are not there being last.
+fn network(x: &UOp, keep: &UOp) -> UOp {
+    let (n, rest) = (&x.shape()[0], x.shape()[1..].iter().cloned().collect::<SmallVec<[UOp; 4]>>());
+    let levels = ceil_log2(n.bounds.1);
     let whole = 1i64 << levels;
     let greatest = x.const_like(i64::MAX);
-    let lines = match n == whole {
-        true => x.clone(),
-        false => padded(x, whole - n, &greatest),
-    };
+    let lines = padded(x, &UOp::index(whole).size_sub(n), &greatest);
     let mut net = Net { v: lines.reshape(&[UOp::index(whole), product(&rest)]).contiguous(), n: whole };
     let first = levels.min(HELD);
     net.sort_blocks(first);
-    let kept = ceil_log2(keep).max(first);
+    let kept = ceil_log2(keep.bounds.1).max(first);
     for level in first + 1..=levels {
         net.merge(level.min(kept + 1), level > kept);
     }
@@ -103,13 +98,16 @@ fn network(x: &UOp, n: i64, keep: i64) -> UOp {
 }
 
 /// More elements at the end of axis 0.
-fn padded(x: &UOp, more: i64, v: &UOp) -> UOp {
-    let (zero, more) = (UOp::index(0), UOp::index(more));
+fn padded(x: &UOp, more: &UOp, v: &UOp) -> UOp {
+    let zero = UOp::index(0);
+    if *more == zero {
+        return x.clone();
+    }
     let inside = crate::tensor::filled(x.shape(), UOp::boolean(true));
-    pad_axis(&inside, 0, &zero, &more).select(&pad_axis(x, 0, &zero, &more), v)
+    pad_axis(&inside, 0, &zero, more).select(&pad_axis(x, 0, &zero, more), v)
 }
 
-fn ceil_log2(n: i64) -> u32 {
+fn ceil_log2(n: i128) -> u32 {
     (n.max(1) as u64).next_power_of_two().trailing_zeros()
 }
 

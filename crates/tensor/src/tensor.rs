@@ -409,7 +409,8 @@ pub(crate) fn expand_to(x: &UOp, dims: &[UOp]) -> UOp {
     }
     let mut lead: SmallVec<[UOp; 4]> = SmallVec::from_elem(UOp::index(1), dims.len().saturating_sub(s.len()));
     lead.extend(s.iter().cloned());
-    x.reshape(&lead).expand(dims)
+    let alike = (0..lead.len()).filter(|&i| lead[i].as_int() != Some(1) && i < dims.len());
+    alike.fold(x.reshape(&lead), |x, i| crate::movement::resized(&x, i, &dims[i])).expand(dims)
 }
 
 /// Several nodes brought to one shape; scalars stay scalars, which the language broadcasts by itself.

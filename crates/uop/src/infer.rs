@@ -109,14 +109,10 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
     })
 }
 
-/// `before + size + after`; where the amounts are symbolic and complete a size, that size.
+/// `before + size + after`.
 fn padded(size: &UOp, before: &UOp, after: &UOp) -> UOp {
-    let whole = size.fold_add(before).fold_add(after);
-    if whole.as_int().is_some() || whole == *size {
-        return whole;
-    }
-    let simple = crate::symbolic::simplify(&whole);
-    if matches!(simple.op, Op::Const | Op::Bind | Op::Variable) { simple } else { whole }
+    let amounts = before.size_add(after);
+    size.size_add(&amounts)
 }
 
 /// The one shape that is not `()` among the sources, or `()`.

@@ -1,8 +1,9 @@
 //! A length that is known only when it is bound: one schedule and one set of kernels for all its values.
 
 use crate::support::{DEVICES, Random, array, on, tensor};
+use frit::engine::plan::with_random_opts;
 use frit::engine::stats::stats;
-use frit::{DType, Dim, Tensor, Variable};
+use frit::{DType, Dim, Jit, Result, Tensor, Variable, step};
 use frit_reference::Array;
 
 const LONGEST: usize = 128;
@@ -141,6 +142,223 @@ fn reductions_scans_and_concatenation_of_a_symbolic_length() {
                     assert!(near, "{device} {what} N={n}: {:?}, not {:?}", got.data, want.data);
                 }
             }
+        });
+    }
+}
+
+/// A function of memory of ten rows and a length, and the same by plain arrays.
+type Case = (&'static str, fn(&Tensor, &Dim) -> Tensor, fn(&Array, usize) -> Array);
+
+fn first(a: &Array, n: usize) -> Array {
+    a.shrink(&[(0, n), (0, 3)])
+}
+fn rows(a: &Array, of: impl Iterator<Item = usize>) -> Array {
+    let of: Vec<usize> = of.collect();
+    Array::from_fn(&[of.len(), 3], |i| a.data[of[i[0]] * 3 + i[1]])
+}
+
+const CASES: [Case; 17] = [
+    ("a part of a part", |x, n| (x.at(..n.clone()) + 0.0).at(..2), |a, n| first(a, n.min(2))),
+    ("two from a place", |x, n| x.at(n.clone()..n + 2) + 0.0, |a, n| rows(a, n..(n + 2).min(10))),
+    ("the rest", |x, n| x.at(n.clone()..) + 0.0, |a, n| rows(a, n..10)),
+    ("backwards", |x, n| x.at(..n.clone()).at(step(.., -1)) + 0.0, |a, n| rows(a, (0..n).rev())),
+    ("every third", |x, n| x.at(..n.clone()).at(step(.., 3)) + 0.0, |a, n| rows(a, (0..n).step_by(3))),
+    (
+        "cat",
+        |x, n| Tensor::cat(&[x.at(n.clone()..), x.at(..n.clone()) * 2.0, Tensor::ones([1, 3])], 0),
+        |a, n| {
+            let row = |i: usize| if i < 10 - n { n + i } else { i + n - 10 };
+            Array::from_fn(&[11, 3], |i| match i[0] {
+                10 => 1.0,
+                r => a.data[row(r) * 3 + i[1]] * if r < 10 - n { 1.0 } else { 2.0 },
+            })
+        },
+    ),
+    (
+        "pad or cut to five",
+        |x, n| x.at(..n.clone()).pad(&[(Dim::from(0), Dim::from(5) - n), (0.into(), 0.into())], 9),
+        |a, n| Array::from_fn(&[5, 3], |i| if i[0] < n { a.data[i[0] * 3 + i[1]] } else { 9.0 }),
+    ),
+    ("roll by", |x, n| x.roll(n.clone(), 0), |a, n| rows(a, (0..10).map(|i| (i + 10 - n) % 10))),
+    (
+        "roll a part",
+        |x, n| x.at(..n.clone()).roll(2, 0),
+        |a, n| rows(a, (0..n).map(|i| (i + n * 2 - 2.min(n * 2)) % n)),
+    ),
+    (
+        "triu by",
+        |x, n| x.triu(Dim::from(1) - n),
+        |a, n| Array::from_fn(&[10, 3], |i| if i[1] + n > i[0] { a.data[i[0] * 3 + i[1]] } else { 0.0 }),
+    ),
+    (
+        "a square",
+        |_, n| Tensor::tri(n, n, n - 3),
+        |_, n| Array::from_fn(&[n, n], |i| if i[1] + 3 <= i[0] + n { 1.0 } else { 0.0 }),
+    ),
+    ("sum", |x, n| x.at(..n.clone()).sum(0), |a, n| first(a, n).sum(&[0], false)),
+    ("cumsum", |x, n| x.at(..n.clone()).cumsum(0), |a, n| first(a, n).cumsum(0)),
+    (
+        "matmul over it",
+        |x, n| x.at(..n.clone()).t().matmul(&x.at(..n.clone())),
+        |a, n| {
+            let p = first(a, n);
+            p.permute(&[1, 0]).matmul(&p)
+        },
+    ),
+    ("matmul of it", |x, n| x.at(..n.clone()).matmul(&x.t()), |a, n| first(a, n).matmul(&a.permute(&[1, 0]))),
+    ("sort", |x, n| x.at(..n.clone()).sort(0, true).0, |a, n| rows(a, (0..n).rev())),
+    (
+        "flatten and split",
+        |x, n| x.at(..n.clone()).reshape(-1).reshape((n, 3)).t() + 1.0,
+        |a, n| first(a, n).permute(&[1, 0]).map(|v| v + 1.0),
+    ),
+];
+
+fn must_be_near(got: &Tensor, want: &Array, what: &str) {
+    let got = array(got).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(got.shape, want.shape, "{what}");
+    let near = got.data.iter().zip(&want.data).all(|(g, w)| (g - w).abs() <= 1e-4 * w.abs().max(1.0));
+    assert!(near, "{what}: {:?}, not {:?}", got.data, want.data);
+}
+
+/// Each case for many lengths, plainly and in a Jit; after two lengths nothing is compiled.
+fn every_length_is_right(device: &str, counted: bool) {
+    let data = Array::from_fn(&[10, 3], |i| (i[0] * 3 + i[1]) as f64 - 9.0);
+    let length = Variable::new("N", 0, 10).unwrap();
+    let memory = tensor(&data, DType::F32);
+    for (what, function, want) in CASES {
+        let now = std::sync::Arc::new(std::sync::Mutex::new(length.bind(0).unwrap()));
+        let held = now.clone();
+        let jit = Jit::new(move |x: Tensor| {
+            let n = held.lock().unwrap().clone();
+            Ok(function(&x, &n))
+        });
+        for (turn, n) in [4usize, 1, 7, 0, 10, 3].into_iter().enumerate() {
+            let what = format!("{device} {what} N={n}");
+            let dim = length.bind(n as i64).unwrap();
+            *now.lock().unwrap() = dim.clone();
+            let before = stats();
+            must_be_near(&function(&memory, &dim), &want(&data, n), &what);
+            let recorded = jit.call_with(memory.clone(), &[dim]).unwrap_or_else(|e| panic!("{what}: {e}"));
+            must_be_near(&recorded, &want(&data, n), &format!("{what} in a Jit"));
+            let did = stats() - before;
+            assert!(!counted || turn < 2 || (did.schedules, did.compiles) == (0, 0), "{what}: {did:?}");
+        }
+        assert_eq!(jit.kernels().len(), 1, "{device} {what}");
+    }
+}
+
+#[test]
+fn parts_of_a_symbolic_length_are_right_for_every_value() {
+    for device in DEVICES {
+        on(device, || every_length_is_right(device, true));
+    }
+}
+
+#[test]
+fn parts_of_a_symbolic_length_are_right_with_random_opts() {
+    for (seed, device) in DEVICES.into_iter().enumerate() {
+        with_random_opts(seed as u64 + 3, || on(device, || every_length_is_right(device, false)));
+    }
+}
+
+#[test]
+fn fixed_numbers_of_places_need_no_data() {
+    let x = Tensor::new([1.0, 0.0, 2.0, 0.0, 3.0]);
+    assert_eq!(x.nonzero_sized(3, 0).to_vec::<i32>().unwrap(), [0, 2, 4]);
+    assert_eq!(x.nonzero_sized(2, 0).to_vec::<i32>().unwrap(), [0, 2]);
+    let table = Tensor::new([[0, 5], [7, 0]]);
+    assert_eq!(table.nonzero_sized(3, -1).to_vec::<i32>().unwrap(), [0, 1, 1, 0, -1, -1]);
+    let jit = Jit::new(|x: Tensor| Ok((x.masked_select_sized(&x.gt(1.5), 3, 9.0), x.nonzero_sized(4, -1))));
+    for shift in [0.0, 1.0, -1.0, 5.0] {
+        let (picked, places) = jit.call((&x + shift).realize().unwrap()).unwrap();
+        let plain: Vec<f32> = [1.0, 0.0, 2.0, 0.0, 3.0].map(|v| v + shift as f32).to_vec();
+        let mut want: Vec<f32> = plain.iter().copied().filter(|v| *v > 1.5).take(3).collect();
+        want.resize(3, 9.0);
+        assert_eq!(picked.to_vec::<f32>().unwrap(), want);
+        let mut at: Vec<i32> = (0..5).filter(|i| plain[*i as usize] != 0.0).take(4).collect();
+        at.resize(4, -1);
+        assert_eq!(places.to_vec::<i32>().unwrap(), at);
+    }
+}
+
+/// One step of attention with keys and values kept in a cache, at a place.
+fn cached_step(w: &Weights, cache: &[Tensor; 2], x: &Tensor, at: &Dim) -> Result<Tensor> {
+    let t = |a: &Array| tensor(a, DType::F32);
+    let (q, k, v) = (x.matmul(&t(&w.q)), x.matmul(&t(&w.k)), x.matmul(&t(&w.v)));
+    let end = at + &x.shape()[0];
+    for (memory, new) in cache.iter().zip([k, v]) {
+        memory.set(at.clone()..end.clone(), new);
+    }
+    let (keys, values) = (cache[0].at(..end.clone()), cache[1].at(..end.clone()));
+    let later = Tensor::full((&x.shape()[0], &end), f64::NEG_INFINITY).triu(at + 1);
+    let scores = q.matmul(&keys.t()) * (1.0 / (WIDTH as f64).sqrt()) + later;
+    scores.softmax(-1).matmul(&values).matmul(&t(&w.out)).realize()
+}
+
+#[test]
+fn attention_with_a_cache_is_recorded_once() {
+    let w = weights();
+    let tokens = Array::from_fn(&[24], |i| ((i[0] * 7 + 3) % WORDS) as f64);
+    let want = expected(&w, &tokens, 24);
+    for device in DEVICES {
+        on(device, || {
+            let place = Variable::new("at", 0, 23).unwrap();
+            let cache = [Tensor::zeros([24, WIDTH]).contiguous(), Tensor::zeros([24, WIDTH]).contiguous()];
+            Tensor::realize_all(&cache.iter().collect::<Vec<_>>()).unwrap();
+            let now = std::sync::Arc::new(std::sync::Mutex::new(place.bind(0).unwrap()));
+            let (held, kept, own) = (now.clone(), cache.clone(), weights());
+            let jit = Jit::new(move |x: Tensor| {
+                let at = held.lock().unwrap().clone();
+                cached_step(&own, &kept, &x, &at)
+            });
+            let x = w.table.embedding(&tokens);
+            for i in 0..24 {
+                let row = tensor(&x.shrink(&[(i, i + 1), (0, WIDTH)]), DType::F32).realize().unwrap();
+                let at = place.bind(i as i64).unwrap();
+                *now.lock().unwrap() = at.clone();
+                let before = stats();
+                let got = jit.call_with(row, &[at]).unwrap();
+                must_be_near(&got, &want.shrink(&[(i, i + 1), (0, 5)]), &format!("{device} place {i}"));
+                let did = stats() - before;
+                assert!(i < 2 || (did.schedules, did.compiles) == (0, 0), "{device} place {i}: {did:?}");
+            }
+            assert_eq!(jit.kernels().len(), 1, "{device}");
+        });
+    }
+}
+
+/// A place drawn from the five greatest scores by their likelihood.
+fn sample(scores: &Tensor) -> Tensor {
+    let (top, places) = (scores / 0.8).topk(5, -1, true);
+    places.gather(0, &top.softmax(-1).multinomial(1, true))
+}
+
+#[test]
+fn a_sampler_draws_the_same_recorded_and_plain() {
+    let mut random = Random::new(9);
+    let scores = Array::from_fn(&[30], |_| random.fraction() * 4.0);
+    for device in DEVICES {
+        on(device, || {
+            let memory = tensor(&scores, DType::F32).realize().unwrap();
+            let words = Variable::new("words", 5, 30).unwrap();
+            let run = |f: &dyn Fn(Tensor) -> Tensor| {
+                frit::manual_seed(4);
+                let draw = |(turn, n): (usize, i64)| {
+                    let before = stats();
+                    let word = f(memory.at(..words.bind(n).unwrap())).item::<i32>().unwrap();
+                    let did = stats() - before;
+                    assert!(turn < 2 || did.compiles == 0, "{device} {n}: {did:?}");
+                    let mut best: Vec<usize> = (0..n as usize).collect();
+                    best.sort_by(|a, b| scores.data[*b].total_cmp(&scores.data[*a]));
+                    assert!(best[..5].contains(&(word as usize)), "{device} {n}: {word}");
+                    word
+                };
+                [30, 9, 13, 5, 29, 30, 21, 6].into_iter().enumerate().map(draw).collect::<Vec<_>>()
+            };
+            let jit = Jit::new(|x: Tensor| Ok(sample(&x)));
+            assert_eq!(run(&|x| jit.call(x).unwrap()), run(&|x| sample(&x)), "{device}");
+            assert_eq!(jit.kernels().len(), 1, "{device}");
         });
     }
 }

@@ -6,6 +6,7 @@ use crate::device::within;
 use crate::dtype::{DTypeArg, default_float, default_int};
 use crate::error::{checked, raised};
 use crate::memory;
+use crate::symbolic::PyDim;
 use frit::{DType, Device, Dims, Operand, Scalar, Tensor};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -295,18 +296,30 @@ impl PyTensor {
     #[staticmethod]
     #[pyo3(signature = (start, stop=None, step=None, dtype=None, device=None, requires_grad=None))]
     fn arange(
-        start: Arg,
-        stop: Option<Arg>,
-        step: Option<Arg>,
+        start: &Bound<'_, PyAny>,
+        stop: Option<&Bound<'_, PyAny>>,
+        step: Option<&Bound<'_, PyAny>>,
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
         let made = Made { dtype, device, requires_grad };
-        let step = step.map_or(Operand::from(1), |s| s.0);
+        let is_symbolic = |o: &&Bound<'_, PyAny>| o.is_instance_of::<PyDim>();
+        if [Some(start), stop].into_iter().flatten().any(|o| is_symbolic(&o)) {
+            let size = |o: &Bound<'_, PyAny>| o.extract::<DimArg>().map(|d| d.0);
+            let (start, stop) = match stop {
+                Some(stop) => (size(start)?, size(stop)?),
+                None => (0.into(), size(start)?),
+            };
+            let step = step.map_or(Ok(1), |s| s.extract::<i64>())?;
+            let d = made.dtype_or(default_int());
+            return made.build(|| Tensor::arange_between(start, stop, step).cast(d));
+        }
+        let number = |o: &Bound<'_, PyAny>| o.extract::<Arg>().map(|v| v.0);
+        let step = step.map_or(Ok(Operand::from(1)), number)?;
         let (start, stop) = match stop {
-            Some(stop) => (start.0, stop.0),
-            None => (Operand::from(0), start.0),
+            Some(stop) => (number(start)?, number(stop)?),
+            None => (Operand::from(0), number(start)?),
         };
         let wide = [&start, &stop, &step].iter().any(|v| matches!(v, Operand::Number(Scalar::Float(_), _)));
         let d = made.dtype.as_ref().map(|d| d.0);
@@ -361,14 +374,15 @@ impl PyTensor {
     #[staticmethod]
     #[pyo3(signature = (n, m=None, dtype=None, device=None, requires_grad=None))]
     fn eye(
-        n: i64,
-        m: Option<i64>,
+        n: DimArg,
+        m: Option<DimArg>,
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let m = m.unwrap_or(n);
-        if n < 0 || m < 0 {
+        let n = n.0;
+        let m = m.map_or(n.clone(), |m| m.0);
+        if [&n, &m].iter().any(|d| d.as_int().is_some_and(|v| v < 0)) {
             return Err(PyValueError::new_err(format!("eye: {n} rows and {m} columns")));
         }
         let made = Made { dtype, device, requires_grad };
@@ -377,18 +391,21 @@ impl PyTensor {
     }
     /// Ones on and below diagonal k, zeros above.
     #[staticmethod]
-    #[pyo3(signature = (r, c, diagonal=0, dtype=None, device=None, requires_grad=None))]
+    #[pyo3(
+        signature = (r, c, diagonal=DimArg::from(0), dtype=None, device=None, requires_grad=None),
+        text_signature = "(r, c, diagonal=0, dtype=None, device=None, requires_grad=None)"
+    )]
     fn tri(
-        r: i64,
-        c: i64,
-        diagonal: i64,
+        r: DimArg,
+        c: DimArg,
+        diagonal: DimArg,
         dtype: Option<DTypeArg>,
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
         let made = Made { dtype, device, requires_grad };
         let d = made.float();
-        made.build(|| Tensor::tri(r, c, diagonal).cast(d))
+        made.build(|| Tensor::tri(r.0, c.0, diagonal.0).cast(d))
     }
     /// Zeros in this tensor's shape and type.
     #[pyo3(signature = (dtype=None, device=None, requires_grad=None))]
@@ -454,13 +471,13 @@ impl PyTensor {
         })
     }
     /// A vector of ``num_classes`` zeros with a one where this says, for each element.
-    #[pyo3(signature = (num_classes=-1))]
-    fn one_hot(&self, py: Python<'_>, num_classes: i64) -> PyResult<PyTensor> {
-        let n = match num_classes {
-            -1 => crate::error::compute(py, || self.0.max(..).long().item::<i64>())? + 1,
-            n => n,
+    #[pyo3(signature = (num_classes=DimArg::from(-1)), text_signature = "($self, num_classes=-1)")]
+    fn one_hot(&self, py: Python<'_>, num_classes: DimArg) -> PyResult<PyTensor> {
+        let n = match num_classes.0.as_int() {
+            Some(-1) => (crate::error::compute(py, || self.0.max(..).long().item::<i64>())? + 1).into(),
+            Some(n) if n < 0 => return Err(PyValueError::new_err(format!("one_hot: {n} classes"))),
+            _ => num_classes.0,
         };
-        let n = usize::try_from(n).map_err(|_| PyValueError::new_err(format!("one_hot: {n} classes")))?;
         out(self.0.one_hot(n))
     }
     /// A number as a tensor.

@@ -2,7 +2,7 @@
 
 use super::create::of_data;
 use super::{PyTensor, out, outs};
-use crate::convert::{Arg, DimArg, TensorArg, count, truth, type_name};
+use crate::convert::{Arg, DimArg, TensorArg, truth, type_name};
 use crate::error::{compute, raised};
 use frit::{Dim, Index, Indices, Operand};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
@@ -105,8 +105,8 @@ impl PyTensor {
         out(self.0.index_select(dim, &index.0))
     }
     /// The part along dim at one place; the dim goes away.
-    fn select(&self, dim: isize, index: isize) -> PyResult<PyTensor> {
-        out(self.0.select(dim, index))
+    fn select(&self, dim: isize, index: DimArg) -> PyResult<PyTensor> {
+        out(self.0.select(dim, index.0))
     }
     /// The elements of the flattened tensor that index names.
     fn take(&self, index: TensorArg) -> PyResult<PyTensor> {
@@ -202,12 +202,13 @@ impl PyTensor {
         &self,
         py: Python<'_>,
         mask: TensorArg,
-        size: Option<i64>,
+        size: Option<DimArg>,
         fill_value: Option<Arg>,
     ) -> PyResult<PyTensor> {
-        let size = size.map(|n| count(n, "size")).transpose()?;
-        let found = compute(py, || self.0.masked_select(&mask.0))?;
-        sized(found, size, fill_value)
+        out(match size {
+            Some(n) => self.0.masked_select_sized(&mask.0, n.0, fill(fill_value)),
+            None => compute(py, || self.0.masked_select(&mask.0))?,
+        })
     }
     /// Elements of source, in order, where the mask is true.
     fn masked_scatter(&self, mask: TensorArg, source: TensorArg) -> PyResult<PyTensor> {
@@ -218,16 +219,21 @@ impl PyTensor {
     fn nonzero<'py>(
         &self,
         py: Python<'py>,
-        size: Option<i64>,
+        size: Option<DimArg>,
         fill_value: Option<Arg>,
         as_tuple: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let size = size.map(|n| count(n, "size")).transpose()?;
+        let found = match size {
+            Some(n) => self.0.nonzero_sized(n.0, fill(fill_value)),
+            None if as_tuple => {
+                return Ok(PyTuple::new(py, outs(compute(py, || self.0.nonzero_tuple())?)?)?.into_any());
+            }
+            None => compute(py, || self.0.nonzero())?,
+        };
         if as_tuple {
-            return Ok(PyTuple::new(py, outs(compute(py, || self.0.nonzero_tuple())?)?)?.into_any());
+            return Ok(PyTuple::new(py, outs(found.unbind(1))?)?.into_any());
         }
-        let found = compute(py, || self.0.nonzero())?;
-        Ok(Bound::new(py, sized(found, size, fill_value)?)?.into_any())
+        Ok(Bound::new(py, out(found)?)?.into_any())
     }
     /// x where this is true, else y.
     fn r#where(&self, x: Arg, y: Arg) -> PyResult<PyTensor> {
@@ -256,17 +262,14 @@ impl PyTensor {
         out(self.0.bucketize(&boundaries.0, right))
     }
     /// A part of length elements along dim, from start.
-    fn narrow(&self, dim: isize, start: i64, length: DimArg) -> PyResult<PyTensor> {
-        let n = self.0.shape()[dim].get() as i64;
-        let start = if start < 0 { start + n } else { start };
-        out(self.0.narrow(dim, crate::convert::count(start, "narrow: start")?, length.0))
+    fn narrow(&self, dim: isize, start: DimArg, length: DimArg) -> PyResult<PyTensor> {
+        let from_end = start.0.is_less(0).map_err(raised)?;
+        let start = if from_end { start.0 + &self.0.shape()[dim] } else { start.0 };
+        out(self.0.narrow(dim, start, length.0))
     }
 }
 
-/// As many rows as asked for: cut, or filled up.
-fn sized(t: frit::Tensor, size: Option<usize>, fill: Option<Arg>) -> PyResult<PyTensor> {
-    let Some(n) = size else { return out(t) };
-    let have = t.shape()[0].get();
-    let fill = fill.map_or(Operand::from(0), |f| f.0);
-    out(t.narrow(0, 0, have.min(n)).pad(&[(0, n.saturating_sub(have) as isize)], fill))
+/// What rows that are not there are made of.
+fn fill(value: Option<Arg>) -> Operand {
+    value.map_or(Operand::from(0), |v| v.0)
 }

@@ -2,9 +2,9 @@
 
 use super::{PyTensor, out, outs};
 use crate::convert::{
-    Arg, DimArg, Ints, SizesArg, TensorArg, axes, count, given, int_list, tensors, type_name,
+    Arg, DimArg, Ints, SizesArg, TensorArg, axes, count, given, int_list, size_list, tensors, type_name,
 };
-use crate::error::{compute, raised};
+use crate::error::compute;
 use frit::{Dim, Dims, Index, Operand, PadMode, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -55,7 +55,7 @@ by_sizes! {
 }
 
 /// Amounts before and after each dim from the first.
-type Amounts = Vec<(isize, isize)>;
+type Amounts = Vec<(Dim, Dim)>;
 
 /// Padding as programs write it: torch's flat list from the last dim, or pairs from the first dim.
 fn amounts(rank: usize, padding: &Bound<'_, PyAny>) -> PyResult<Amounts> {
@@ -66,8 +66,8 @@ fn amounts(rank: usize, padding: &Bound<'_, PyAny>) -> PyResult<Amounts> {
     let is_pair = |o: &Bound<'_, PyAny>| o.is_none() || is_list(o);
     if items.iter().any(is_pair) {
         let pair = |o: &Bound<'_, PyAny>| match o.is_none() {
-            true => Ok((0, 0)),
-            false => o.extract::<(isize, isize)>().map_err(|_| wrong()),
+            true => Ok((Dim::from(0), Dim::from(0))),
+            false => o.extract::<(DimArg, DimArg)>().map(|(b, a)| (b.0, a.0)).map_err(|_| wrong()),
         };
         let all: Amounts = items.iter().map(pair).collect::<PyResult<_>>()?;
         if all.len() != rank {
@@ -75,15 +75,16 @@ fn amounts(rank: usize, padding: &Bound<'_, PyAny>) -> PyResult<Amounts> {
         }
         return Ok(all);
     }
-    let flat: Vec<isize> = items.iter().map(|o| o.extract().map_err(|_| wrong())).collect::<PyResult<_>>()?;
+    let amount = |o: &Bound<'_, PyAny>| o.extract::<DimArg>().map(|d| d.0).map_err(|_| wrong());
+    let flat: Vec<Dim> = items.iter().map(amount).collect::<PyResult<_>>()?;
     if !flat.len().is_multiple_of(2) || flat.len() > 2 * rank {
         return Err(PyRuntimeError::new_err(format!(
             "pad: {} amounts for {rank} dims: a pair for each of the last ones",
             flat.len()
         )));
     }
-    let mut all = vec![(0, 0); rank - flat.len() / 2];
-    all.extend(flat.chunks(2).rev().map(|p| (p[0], p[1])));
+    let mut all = vec![(Dim::from(0), Dim::from(0)); rank - flat.len() / 2];
+    all.extend(flat.chunks(2).rev().map(|p| (p[0].clone(), p[1].clone())));
     Ok(all)
 }
 
@@ -186,10 +187,9 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         let shape = &given(args, shape)?;
         let ends = self.sizes_for("pad_to", shape)?;
-        let mut all: Amounts = vec![];
-        for (to, from) in ends.iter().zip(self.dims()?) {
-            all.push((0, to.value().map_err(raised)? as isize - from as isize));
-        }
+        let shape = self.0.shape();
+        let all: Amounts =
+            ends.iter().zip(shape.as_slice()).map(|(to, from)| (0.into(), to - from)).collect();
         out(self.0.pad(&all, value.map_or(Operand::from(0), |v| v.0)))
     }
     /// Padded: a flat tuple of amounts before and after each dim from the last (torch), or a pair (or None) for each
@@ -307,7 +307,7 @@ impl PyTensor {
     }
     /// Moved along dims, what leaves at one end coming back at the other.
     #[pyo3(signature = (shifts, dims=None))]
-    fn roll(&self, shifts: Ints, dims: Option<Ints>) -> PyResult<PyTensor> {
+    fn roll(&self, shifts: SizesArg, dims: Option<Ints>) -> PyResult<PyTensor> {
         out(match dims {
             Some(d) => self.0.roll(&shifts.0[..], d.0),
             None => self.0.ravel().roll(&shifts.0[..], 0).reshape(self.0.shape()),
@@ -321,12 +321,12 @@ impl PyTensor {
         repeats: Option<Bound<'py, PyAny>>,
     ) -> PyResult<PyTensor> {
         let repeats = &given(args, repeats)?;
-        out(self.0.repeat(&Ints(int_list(repeats)?).counts("repeat: a count")?))
+        out(self.0.repeat(&size_list(repeats)?))
     }
     /// The whole tensor repeated, as numpy's tile.
     #[pyo3(signature = (*reps))]
     fn tile(&self, reps: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
-        out(self.0.tile(&Ints(int_list(reps)?).counts("tile: a count")?))
+        out(self.0.tile(&size_list(reps)?))
     }
     /// Each element repeated along dim (of None: of the flattened tensor), as often as a number or a tensor says.
     #[pyo3(signature = (repeats, dim=None))]
@@ -340,10 +340,10 @@ impl PyTensor {
             Some(d) => (self.0.clone(), d),
             None => (self.0.ravel(), 0),
         };
-        if let Ok(n) = repeats.extract::<i64>()
+        if let Ok(n) = repeats.extract::<DimArg>()
             && !repeats.is_instance_of::<PyTensor>()
         {
-            return out(t.repeat_interleave(count(n, "repeat_interleave: the count")?, d));
+            return out(t.repeat_interleave(n.0, d));
         }
         let counts = super::create::of_data(repeats, None)?;
         out(compute(py, || t.repeat_interleave_by(&counts, d))?)
@@ -375,14 +375,14 @@ impl PyTensor {
         out(self.0.diag_embed(offset, dim1, dim2))
     }
     /// The lower triangle of the last two dims; zeros above diagonal k.
-    #[pyo3(signature = (diagonal=0))]
-    fn tril(&self, diagonal: i64) -> PyResult<PyTensor> {
-        out(self.0.tril(diagonal))
+    #[pyo3(signature = (diagonal=DimArg::from(0)), text_signature = "($self, diagonal=0)")]
+    fn tril(&self, diagonal: DimArg) -> PyResult<PyTensor> {
+        out(self.0.tril(diagonal.0))
     }
     /// The upper triangle of the last two dims; zeros below diagonal k.
-    #[pyo3(signature = (diagonal=0))]
-    fn triu(&self, diagonal: i64) -> PyResult<PyTensor> {
-        out(self.0.triu(diagonal))
+    #[pyo3(signature = (diagonal=DimArg::from(0)), text_signature = "($self, diagonal=0)")]
+    fn triu(&self, diagonal: DimArg) -> PyResult<PyTensor> {
+        out(self.0.triu(diagonal.0))
     }
     /// Channels as finer pixels: (*, C r², H, W) to (*, C, H r, W r).
     fn pixel_shuffle(&self, upscale_factor: i64) -> PyResult<PyTensor> {

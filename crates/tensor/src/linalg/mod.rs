@@ -51,6 +51,7 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
             show(l)
         );
     }
+    let b = &crate::movement::resized(b, t.len().saturating_sub(2), k);
     let one = UOp::index(1);
     // (B…, M, 1, K) and (B…, 1, N, K), a vector being one row or one column
     let (m, n) = (

@@ -45,7 +45,10 @@ fn sizes_may_be_variables() {
             assert_eq!(y[0], want);
         }
         let e = (Tensor::zeros((t.bind(3)?, 2)) + Tensor::zeros([4, 2])).check().unwrap_err().to_string();
-        assert!(e.starts_with("add: whether size T=3 equals size 4 cannot be decided"), "{e}");
+        assert!(e.starts_with("add: shapes [T=3, 2] and [4, 2] do not broadcast (T=3 != 4)"), "{e}");
+        assert_eq!((Tensor::ones(t.bind(4)?) + Tensor::ones([4])).to_vec::<f32>()?, [2.0; 4]);
+        let e = (Tensor::zeros(t.dim()) + Tensor::zeros([4])).check().unwrap_err().to_string();
+        assert!(e.starts_with("add: whether T == 4 cannot be decided: a variable in it is not bound"), "{e}");
         assert!(t.bind(9).is_err());
         Ok(())
     });

@@ -135,6 +135,50 @@ fn sizes_beside_the_inputs_take_their_new_values() {
 }
 
 #[test]
+fn a_variable_that_only_the_function_binds_is_an_error() {
+    let data = Tensor::arange(10).float().contiguous().realize().unwrap();
+    let n = Variable::new("n", 1, 10).unwrap();
+    let jit = Jit::new(move |x: Tensor| Ok(x.sum(..) + data.at(..n.bind(3)?).sum(..)));
+    assert!(jit.call(Tensor::ones([2])).is_ok());
+    let why = jit.call(Tensor::ones([2])).err().unwrap().to_string();
+    assert!(why.contains("variable n would stay 3"), "{why}");
+}
+
+#[test]
+fn the_number_of_a_size_is_not_frozen() {
+    let data = Tensor::arange(10).float().contiguous().realize().unwrap();
+    let n = Variable::new("n", 1, 10).unwrap();
+    let jit = Jit::new(|x: Tensor| Ok(&x + x.shape()[0].value()?));
+    jit.call(data.at(..n.bind(2).unwrap())).unwrap();
+    let why = jit.call(data.at(..n.bind(3).unwrap())).err().unwrap().to_string();
+    assert!(why.contains("in a Jit the number would be frozen"), "{why}");
+    // `get` and comparisons have no error to give: what they decided is looked at in every call
+    let jit = Jit::new(|x: Tensor| {
+        let n = x.shape()[0].clone();
+        let more = if n.is_less(5)? { 100.0 } else { 0.0 };
+        Ok(x.sum(..) + more + n.get() as f64)
+    });
+    for len in [2, 2, 3, 2, 7, 5, 2, 7] {
+        let got = jit.call(data.at(..n.bind(len).unwrap())).unwrap().item::<f32>().unwrap();
+        let more = if len < 5 { 100 } else { 0 };
+        assert_eq!(got, ((0..len).sum::<i64>() + more + len) as f32, "{len}");
+    }
+}
+
+#[test]
+fn sizes_that_agree_only_now_are_checked_in_every_call() {
+    let data = Tensor::arange(10).float().contiguous().realize().unwrap();
+    let n = Variable::new("n", 1, 10).unwrap();
+    let jit = Jit::new(|x: Tensor| Ok((x + Tensor::new([1.0, 2.0, 3.0])).reshape([3, 1])));
+    let three = || data.at(..n.bind(3).unwrap());
+    for _ in 0..3 {
+        assert_eq!(floats(&jit.call(three()).unwrap()), [1.0, 3.0, 5.0]);
+    }
+    assert!(jit.call(data.at(..n.bind(4).unwrap())).err().unwrap().to_string().contains("do not broadcast"));
+    assert_eq!(floats(&jit.call(three()).unwrap()), [1.0, 3.0, 5.0]);
+}
+
+#[test]
 fn parts_of_one_size_are_inputs_of_one_kind() {
     let data = Tensor::arange(12).float().contiguous().realize().unwrap();
     let jit = Jit::new(|x: Tensor| Ok(x.sum(..)));

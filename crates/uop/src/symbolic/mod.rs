@@ -13,7 +13,7 @@
 //!
 //! One file per subject: [`fold`] constants and vectors of them, [`identity`] what needs no thought, [`sum`],
 //! [`divmod`], [`compare`], [`logic`] for bools and `Where`, [`convert`] for casts, [`gate`] for `Invalid` and memory,
-//! [`given`] for what follows from a condition.
+//! [`given`] for what follows from a condition, [`size`] for sizes with bound variables.
 
 pub mod compare;
 pub mod convert;
@@ -23,6 +23,7 @@ pub mod gate;
 pub mod given;
 pub mod identity;
 pub mod logic;
+pub mod size;
 pub mod sum;
 
 use crate::node::UOp;
