@@ -194,5 +194,6 @@ fn memory_of(realised: &UOp) -> Result<&Memory, Error> {
     let buffer =
         base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
     frit_runtime::device(&buffer.device)?.synchronize()?;
+    buffer.memory.intact()?;
     Ok(&buffer.memory)
 }

@@ -2,12 +2,16 @@
 //! at run time with an ordinary error.
 
 mod fork;
+#[cfg(unix)]
+mod mapped;
 #[cfg(not(unix))]
 mod other;
 #[cfg(unix)]
 mod unix;
 
 pub use fork::ForkMutex;
+#[cfg(unix)]
+pub use mapped::{Mapped, any_lost};
 #[cfg(not(unix))]
 pub use other::*;
 #[cfg(unix)]
