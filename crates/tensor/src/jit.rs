@@ -177,6 +177,13 @@ impl Form {
             Form::One => 1,
         }
     }
+    /// How many tensors there are.
+    fn tensors(&self) -> usize {
+        match self {
+            Form::Many(parts) => parts.iter().map(Form::tensors).sum(),
+            Form::One => 1,
+        }
+    }
     /// As numbers: 0 for a tensor, else one more than how many there are, then each.
     fn write(&self, into: &mut Vec<u64>) {
         match self {
@@ -363,6 +370,18 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let _c = call("jit");
+        self.saved(|program, signature, notes| program_file::save(path.as_ref(), program, signature, notes))
+    }
+    /// What [`Jit::save`] writes, as bytes.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let _c = call("jit");
+        self.saved(program_file::to_bytes)
+    }
+    fn saved<T>(
+        &self,
+        write: impl FnOnce(&Program, &Signature, &[u64]) -> std::result::Result<T, frit_engine::Error>,
+    ) -> Result<T> {
         let recorded = self.lock();
         let mut ready = recorded.entries.iter().filter_map(|e| Some((&e.key, e.ready.as_ref()?)));
         let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
@@ -372,20 +391,37 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         key.1.write(&mut notes);
         ready.output.write(&mut notes);
         notes.extend(&ready.draws);
-        engine(program_file::save(path.as_ref(), &ready.program, &key.0, &notes))
+        engine(write(&ready.program, &key.0, &notes))
     }
     /// A recording from a file, compiled for this machine. It can be replayed, not recorded again. A file that is
-    /// damaged, or was written by another version, is an error.
+    /// damaged, or was written by another version, is an error; so is one that was made up to reach outside its own memory:
+    /// every access is proven to stay inside before anything runs.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Jit<I, O>> {
         let _c = call("jit");
-        let Saved { program, signature, notes } = engine(program_file::load(path.as_ref()))?;
+        let path = path.as_ref();
+        Jit::of_saved(engine(program_file::load(path))?, &path.display())
+    }
+    /// A recording from the bytes of [`Jit::to_bytes`] or of a file.
+    #[track_caller]
+    pub fn of_bytes(bytes: &[u8]) -> Result<Jit<I, O>> {
+        let _c = call("jit");
+        Jit::of_saved(engine(program_file::of_bytes(bytes))?, &"a recorded program")
+    }
+    fn of_saved(saved: Saved, name: &dyn std::fmt::Display) -> Result<Jit<I, O>> {
+        let Saved { program, signature, notes } = saved;
         let mut words = notes.into_iter();
         let (Some(form), Some(output)) = (Form::read(&mut words, 0), Form::read(&mut words, 0)) else {
-            return fail!("jit", "{}: it does not say how its tensors are arranged", path.as_ref().display());
+            return fail!("jit", "{name}: it does not say how its tensors are arranged");
         };
+        let draws: Vec<u64> = words.collect();
+        let counts = [form.tensors(), output.tensors(), draws.len()];
+        let has = program.counts();
+        if counts != has || draws.iter().try_fold(0u64, |n, d| n.checked_add(*d)).is_none() {
+            return fail!("jit", "{name}: it arranges {counts:?} inputs, results and draws, and has {has:?}");
+        }
         let orphans = program.orphans();
-        let ready = Ready { program, output, state: vec![], draws: words.collect(), orphans };
+        let ready = Ready { program, output, state: vec![], draws, orphans };
         let entry = Entry { key: (signature, form), tries: TRIES, ready: Some(ready) };
         let recorded = Mutex::new(Recorded { function: None, entries: vec![entry] });
         Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })

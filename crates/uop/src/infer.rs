@@ -81,7 +81,9 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         },
         Op::Index => match arg {
             Arg::Lanes(w) => smallvec![UOp::index(*w as i64)],
-            Arg::Tile { rows, lanes, .. } => smallvec![UOp::index(*rows as i64 * *lanes as i64)],
+            Arg::Tile { rows, lanes, .. } => {
+                smallvec![UOp::index((*rows as i64).saturating_mul(*lanes as i64))]
+            }
             // one index per dim for a staged value, all scalar or all of one vector shape
             _ => broadcast(src.get(1..)?)?,
         },
@@ -297,7 +299,7 @@ impl UOp {
     /// Sum of two dims, folded when both are constant and dropping zeros.
     pub fn fold_add(&self, o: &UOp) -> UOp {
         match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a + b),
+            (Some(a), Some(b)) => UOp::index(a.saturating_add(b)),
             (Some(0), _) => o.clone(),
             (_, Some(0)) => self.clone(),
             _ => self + o,

@@ -8,3 +8,4 @@ mod hash;
 mod jit;
 mod memory;
 mod tiny;
+mod untrusted;
