@@ -217,6 +217,31 @@ def times(x, options):
     return x * getattr(options, "factor", 5)
 
 
+def test_a_pickle_takes_no_file(monkeypatch, tmp_path):
+    f = TinyJit(lambda x: x * 2)
+    for i in range(2):
+        f(Tensor([float(i)]).contiguous())
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    g = pickle.loads(pickle.dumps(f))
+    assert g(Tensor([4.0]).contiguous()).tolist() == [8.0]
+
+
+def test_a_pickle_that_was_changed_is_an_error():
+    f = TinyJit(lambda x: x * 2)
+    for i in range(2):
+        f(Tensor([float(i)] * 8).contiguous())
+    make, ((recording,),) = f.__reduce__()
+    given, data, result = recording
+    at = data.index(b"Range:index 8 ") + len(b"Range:index ")
+    changed = bytearray(data[:-8])
+    changed[at : at + 1] = b"9"
+    total = 0xCBF29CE484222325
+    for b in changed:
+        total = (total ^ b) * 0x100000001B3 % 2**64
+    with pytest.raises(JitError, match="not proven to be inside its 8 elements"):
+        make([(given, bytes(changed) + total.to_bytes(8, "little"), result)])
+
+
 def test_objects_and_sizes_are_pickled_with_a_jit():
     f, plain = TinyJit(times), Plain()
     for _ in range(3):

@@ -1,5 +1,6 @@
 """Memory shared with other libraries, threads, processes, signals."""
 
+import ctypes
 import gc
 import os
 import pickle
@@ -345,3 +346,113 @@ if __name__ == "__main__":
 """
     r = run(program)
     assert r.stdout.strip() == "7 True", r
+
+
+class _Dl(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _Dl), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64), ("tensor", _Dl),
+    ]
+
+
+class Foreign:
+    """An array of another library: six floats, as a capsule that says what the test wants."""
+
+    def __init__(self, version=None, **said):
+        self.values = (ctypes.c_float * 6)(*range(6))
+        sizes = {k: said.pop(k, d) for k, d in (("shape", [2, 3]), ("strides", None))}
+        self.lists = {k: v and (ctypes.c_int64 * len(v))(*v) for k, v in sizes.items()}
+        pointer = lambda v: v and ctypes.cast(v, ctypes.POINTER(ctypes.c_int64))
+        given = dict(data=ctypes.addressof(self.values), device=(1, 0), ndim=len(sizes["shape"] or [0]), code=2, bits=32, lanes=1, byte_offset=0)
+        given |= said
+        given["device"] = (ctypes.c_int32 * 2)(*given["device"])
+        t = _Dl(**given, **{k: pointer(v) for k, v in self.lists.items() if v})
+        self.freed = 0
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        def free(_):
+            self.freed += 1
+
+        self.free = free
+        address = ctypes.cast(free, ctypes.c_void_p)
+        self.struct = _Managed(t, None, address) if version is None else _Versioned((ctypes.c_uint32 * 2)(*version), None, address, 1, t)
+        self.name = b"dltensor" if version is None else b"dltensor_versioned"
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.struct), self.name, None)
+
+
+def test_foreign_capsules_that_are_right_are_taken_and_freed_once():
+    for said, values in (
+        ({}, [[0, 1, 2], [3, 4, 5]]),
+        ({"version": (1, 3)}, [[0, 1, 2], [3, 4, 5]]),
+        ({"strides": [1, 2]}, [[0, 2, 4], [1, 3, 5]]),
+        ({"strides": [3, 1]}, [[0, 1, 2], [3, 4, 5]]),
+        ({"shape": [2, 2], "strides": [-2, 1], "byte_offset": 8}, [[2, 3], [0, 1]]),
+        ({"shape": [4], "strides": [0]}, [0, 0, 0, 0]),
+        ({"shape": [0, 5], "data": None}, []),
+        ({"shape": [2], "byte_offset": 16}, [4, 5]),
+    ):
+        for copy in (None, True):
+            f = Foreign(**said)
+            t = Tensor.from_dlpack(f, copy=copy)
+            assert t.tolist() == values, said
+            del t
+            gc.collect()
+            assert f.freed == 1, said
+
+
+def test_foreign_capsules_that_cannot_be_are_errors():
+    huge = 1 << 62
+    for said in (
+        {"version": (2, 0)},
+        {"version": (0, 8)},
+        {"ndim": -1},
+        {"ndim": 1 << 30},
+        {"ndim": 65, "shape": [1] * 65},
+        {"shape": None, "ndim": 2},
+        {"shape": [2, -3]},
+        {"shape": [huge, huge]},
+        {"shape": [huge]},
+        {"shape": [1 << 33, 1 << 33], "strides": [0, 0]},
+        {"shape": [2, 3], "strides": [huge, 1]},
+        {"shape": [2, 3], "strides": [-huge, huge]},
+        {"shape": [2], "strides": [-(1 << 63)]},
+        {"data": None},
+        {"data": None, "byte_offset": 64},
+        {"byte_offset": (1 << 64) - 1},
+        {"device": (2, 0)},
+        {"code": 9},
+        {"bits": 33},
+        {"lanes": 4},
+    ):
+        f = Foreign(**said)
+        with pytest.raises((BufferError, TypeError, ValueError, MemoryError, RuntimeError)):
+            Tensor.from_dlpack(f)
+        gc.collect()
+        # what was not taken is not ours to free
+        assert f.freed == 0, said
+
+
+def test_foreign_memory_that_is_not_aligned_is_read_all_the_same():
+    whole = bytearray(b"\0" + np.arange(4, dtype=np.float32).tobytes())
+    at = ctypes.addressof((ctypes.c_char * len(whole)).from_buffer(whole)) + 1
+    assert (Tensor.from_dlpack(Foreign(data=at, shape=[4])) * 2).tolist() == [0, 2, 4, 6]

@@ -2,6 +2,7 @@
 
 import collections
 import io
+import os
 import pickle
 import struct
 import tarfile
@@ -205,3 +206,14 @@ def test_data_sets():
     assert x_train.shape == (60000, 1, 28, 28) and y_train.shape == (60000,)
     assert x_test.shape == (10000, 1, 28, 28) and y_test.dtype == dtypes.uint8
     assert y_train[:5].tolist() == [5, 0, 4, 1, 9]
+
+
+def test_a_file_that_becomes_shorter_is_an_error_that_names_it(tmp_path):
+    file = tmp_path / "weights.safetensors"
+    state.safe_save({"a": Tensor.ones(1 << 18).contiguous(), "b": Tensor.ones(1 << 18).contiguous()}, file)
+    got = state.safe_load(file)
+    os.truncate(file, 1 << 16)
+    for use in (lambda: got["b"].sum().item(), lambda: got["b"].tolist(), lambda: (got["a"] + 1).realize()):
+        with pytest.raises(RuntimeError, match="weights.safetensors: the file became shorter"):
+            use()
+    assert (Tensor.ones(4) + 1).tolist() == [2.0] * 4

@@ -291,5 +291,6 @@ fn memory_of(realised: &UOp) -> Result<&Memory, Error> {
         base.and_then(Buffer::of).ok_or_else(|| Error::Graph("a realised value has no memory".into()))?;
     buffer.check()?;
     frit_runtime::device(&buffer.device)?.synchronize()?;
+    buffer.memory.intact()?;
     Ok(&buffer.memory)
 }

@@ -7,7 +7,7 @@
 //! 3. [`plan`]: schedule, lower, render, load — once for a structure, in parallel, cached;
 //! 4. [`run`]: allocate, launch, report. A loop is a run of its own, before what uses it: [`loops`].
 //!
-//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
+//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them, and trusts no file), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
 //! [`search`] (opts found by trying), [`stats`] (counters), [`measure`] (compile times, for benchmarks).
 
 pub mod assign;
@@ -21,6 +21,7 @@ pub mod measure;
 pub mod normalise;
 pub mod plan;
 pub mod program;
+mod program_check;
 pub mod program_file;
 pub mod realize;
 pub mod run;

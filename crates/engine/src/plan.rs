@@ -8,7 +8,7 @@ use frit_abi::{Kernel, LaunchDims, Param, Target};
 use frit_codegen::{Opt, Opts};
 use frit_runtime::Loaded;
 use frit_schedule::{BufRef, Schedule};
-use frit_uop::spec::{self, Spec};
+use frit_uop::verify::verify;
 use frit_uop::{Arg, Linear, UOp, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
@@ -214,7 +214,7 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     Ok(plan)
 }
 
-/// Kernel graphs against their spec and their text form, if that is asked for; printed, if that is.
+/// Kernel graphs against their spec, their buffers and their text form, if that is asked for; printed, if that is.
 fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
     let (check, debug) = (config::spec()?, config::debug()?);
     for k in &schedule.kernels {
@@ -222,7 +222,7 @@ fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
             eprintln!("kernel graph, arguments {:?}:\n{}", k.args, text::print(&k.ast));
         }
         if check >= 1 {
-            spec::check(&k.ast, Spec::Kernel).map_err(|e| Error::Schedule(e.to_string()))?;
+            verify(&k.ast).map_err(|e| Error::Schedule(e.to_string()))?;
         }
         if check >= 2 && text::parse(&text::print(&k.ast)).as_ref() != Ok(&k.ast) {
             return Err(Error::Schedule("a kernel's text does not parse back to it".into()));

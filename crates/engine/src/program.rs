@@ -138,6 +138,10 @@ impl Program {
     pub fn arena_bytes(&self) -> usize {
         self.arena.len_bytes()
     }
+    /// How many inputs, results and random places it has.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.parts.inputs, self.parts.outputs.len(), self.parts.draws.len()]
+    }
     /// Inputs that a replay writes to.
     pub fn written_inputs(&self) -> &[usize] {
         &self.parts.written_inputs

@@ -2,7 +2,8 @@
 //!
 //! A kernel is saved as its graph, not as machine code: it is compiled when the file is loaded, for the machine it is
 //! loaded on, which takes less than a millisecond. So a file runs wherever a device of its kind does, and no code is
-//! taken from it. What it computes, and where in its own buffers, is still up to the file: load what you trust.
+//! taken from it. What it computes is up to the file; that it stays in its own memory is proven before anything runs
+//! (`program_check`), and what cannot be proven is not loaded.
 //!
 //! ```text
 //! "FRITJIT\n", version, device kind, graphs, launches, kept memory, results, signature, notes, checksum
@@ -12,10 +13,9 @@
 use crate::normalise::Bindings;
 use crate::plan::{Compiled, load_kernels};
 use crate::program::{Launch, Output, Parts, Place, Program, Saved, Signature, Var};
-use crate::{Error, devices};
+use crate::{Error, devices, program_check};
 use frit_abi::DType;
-use frit_uop::spec::{self, Spec};
-use frit_uop::{Op, UOp, text};
+use frit_uop::{UOp, text};
 use rustc_hash::FxHashMap;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -28,12 +28,14 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::Graph(format!("{}: {why}", path.display()))
 }
 
-/// Write a program whole, or not at all.
+/// Write a program to a file whole, or not at all.
 pub fn save(path: &Path, program: &Program, signature: &Signature, notes: &[u64]) -> Result<(), Error> {
     let beside = path.with_extension(format!("part{}", std::process::id()));
-    let file = std::fs::File::create(&beside).map_err(|e| failed(path, e))?;
-    let mut w = Writer { out: BufWriter::new(file), sum: Sum::START };
-    let done = w.program(&program.parts, signature, notes).and_then(|_| w.out.flush());
+    // what a process of the same number left behind; then a file of our own, and none that a link leads to
+    let _ = std::fs::remove_file(&beside);
+    let file = std::fs::File::options().write(true).create_new(true).open(&beside);
+    let file = file.map_err(|e| failed(path, e))?;
+    let done = write(BufWriter::new(file), program, signature, notes);
     let done = done.and_then(|_| std::fs::rename(&beside, path));
     done.map_err(|e| {
         let _ = std::fs::remove_file(&beside);
@@ -41,12 +43,33 @@ pub fn save(path: &Path, program: &Program, signature: &Signature, notes: &[u64]
     })
 }
 
-/// Read a program and compile it for this machine.
+/// Read a program from a file, check it, and compile it for this machine.
 pub fn load(path: &Path) -> Result<Saved, Error> {
     let file = std::fs::File::open(path).map_err(|e| failed(path, e))?;
     let left = file.metadata().map_err(|e| failed(path, e))?.len();
-    let mut r = Reader { input: BufReader::new(file), left, sum: Sum::START };
-    r.program().map_err(|why| failed(path, why))
+    read(BufReader::new(file), left).map_err(|why| failed(path, why))
+}
+
+/// A program as the bytes of a file.
+pub fn to_bytes(program: &Program, signature: &Signature, notes: &[u64]) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![];
+    write(&mut bytes, program, signature, notes).map_err(|e| Error::Graph(e.to_string()))?;
+    Ok(bytes)
+}
+
+/// The program of such bytes, as [`load`] reads it.
+pub fn of_bytes(bytes: &[u8]) -> Result<Saved, Error> {
+    read(bytes, bytes.len() as u64).map_err(|why| Error::Graph(format!("a recorded program: {why}")))
+}
+
+fn write(out: impl Write, program: &Program, signature: &Signature, notes: &[u64]) -> std::io::Result<()> {
+    let mut w = Writer { out, sum: Sum::START };
+    w.program(&program.parts, signature, notes)?;
+    w.out.flush()
+}
+
+fn read(input: impl Read, left: u64) -> Read1<Saved> {
+    Reader { input, left, sum: Sum::START }.program()
 }
 
 /// FNV-1a over 64 bits: finds damage, not malice.
@@ -167,8 +190,13 @@ impl<R: Read> Reader<R> {
         if n > self.left {
             return Err(format!("it ends early: {n} bytes are missing"));
         }
-        let mut bytes = vec![0; n as usize];
-        self.input.read_exact(&mut bytes).map_err(|e| e.to_string())?;
+        // a length is as large as a file can claim to be, which is more than there is memory for
+        let (mut bytes, len) = (vec![], usize::try_from(n).map_err(|e| e.to_string())?);
+        bytes.try_reserve_exact(len).map_err(|e| format!("{n} bytes: {e}"))?;
+        let got = (&mut self.input).take(n).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+        if got != len {
+            return Err(format!("it ends early: {} bytes are missing", len - got));
+        }
         self.left -= n;
         self.sum.add(&bytes);
         Ok(bytes)
@@ -195,13 +223,14 @@ impl<R: Read> Reader<R> {
         let n = self.size()?;
         if n < end { Ok(n) } else { Err(format!("{what} {n} of {end}")) }
     }
-    fn place(&mut self, [inputs, outputs, held]: [usize; 3], arena: usize) -> Read1<Place> {
+    /// Whether there is such a place is known, and checked, when everything is read.
+    fn place(&mut self) -> Read1<Place> {
         let (kind, a, b) = (self.number()?, self.size()?, self.size()?);
         match kind {
-            0 if a < inputs => Ok(Place::Input(a)),
-            1 if a < outputs => Ok(Place::Output(a)),
-            2 if a < held => Ok(Place::Held(a)),
-            3 if a.checked_add(b).is_some_and(|end| end <= arena) => Ok(Place::Arena { offset: a, bytes: b }),
+            0 => Ok(Place::Input(a)),
+            1 => Ok(Place::Output(a)),
+            2 => Ok(Place::Held(a)),
+            3 => Ok(Place::Arena { offset: a, bytes: b }),
             _ => Err(format!("there is no place {kind} {a} {b}")),
         }
     }
@@ -219,14 +248,10 @@ impl<R: Read> Reader<R> {
         }
         let device = devices::canonical(&self.text()?).map_err(|e| e.to_string())?;
         let asts = self.list(Self::graph)?;
-        for ast in &asts {
-            spec::check(ast, Spec::Kernel).map_err(|e| e.to_string())?;
-        }
-        // places are checked once it is known how many there are of each
-        let anywhere = [usize::MAX; 3];
+        program_check::kernels(&asts)?;
         let launches = self.list(|r| {
             let ast = r.below(asts.len(), "graph")?;
-            let args = r.list(|r| r.place(anywhere, usize::MAX))?;
+            let args = r.list(Self::place)?;
             let bound = r.list(Self::text)?;
             let frozen = r.list(|r| Ok((Arc::<str>::from(r.text()?), r.number()? as i64)))?;
             Ok((ast, args, bound, frozen.into_iter().collect::<Bindings>()))
@@ -243,7 +268,7 @@ impl<R: Read> Reader<R> {
         let outputs = self.list(|r| {
             let (view, name) = (r.graph()?, r.text()?);
             let dtype = DType::from_name(&name).ok_or_else(|| format!("there is no type {name}"))?;
-            Ok(Output { view, dtype, bytes: r.size()?, from: r.place(anywhere, usize::MAX)? })
+            Ok(Output { view, dtype, bytes: r.size()?, from: r.place()? })
         })?;
         let inputs = self.size()?;
         let written_inputs = self.list(|r| r.below(inputs, "input"))?;
@@ -262,14 +287,9 @@ impl<R: Read> Reader<R> {
         if views.len() < inputs || same.len() != views.len() {
             return Err(format!("it describes {} of {inputs} inputs", views.len()));
         }
-        let (of_inputs, of_sizes) = views.split_at(inputs);
-        if of_sizes.iter().any(|s| s.dtype != DType::Index) {
+        if views[inputs..].iter().any(|s| s.dtype != DType::Index) {
             return Err("a size is not one".into());
         }
-        let counts = [inputs, outputs.len(), held.len()];
-        let places = launches.iter().flat_map(|l| &l.1).chain(outputs.iter().map(|o| &o.from));
-        places.copied().try_for_each(|p| check(p, counts, arena))?;
-        check_views(&outputs, of_inputs)?;
         let all: Vec<UOp> = launches.iter().map(|l| asts[l.0].clone()).collect();
         let kernels = load_kernels(&all, &device).map_err(|e| e.to_string())?;
         let launches = launches.into_iter().zip(kernels).map(|((_, args, bound, frozen), kernel)| {
@@ -283,43 +303,11 @@ impl<R: Read> Reader<R> {
         let device_of_inputs = (inputs > 0).then(|| device.clone());
         let parts =
             Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, moved, draws };
+        let signature = Signature { inputs: views, same, device: device_of_inputs };
+        program_check::program(&parts, &signature)?;
         let program = Program::new(parts, vec![], versions, &bindings).map_err(|e| e.to_string())?;
-        Ok(Saved { program, signature: Signature { inputs: views, same, device: device_of_inputs }, notes })
+        Ok(Saved { program, signature, notes })
     }
-}
-
-fn check(p: Place, [inputs, outputs, held]: [usize; 3], arena: usize) -> Read1<()> {
-    let ok = match p {
-        Place::Input(i) => i < inputs,
-        Place::Output(i) => i < outputs,
-        Place::Held(i) => i < held,
-        Place::Arena { offset, bytes } => offset.checked_add(bytes).is_some_and(|end| end <= arena),
-    };
-    if ok { Ok(()) } else { Err(format!("there is no place {p:?}")) }
-}
-
-/// Views must be of one parameter through movement, and results must fit their bytes.
-fn check_views(outputs: &[Output], inputs: &[UOp]) -> Read1<()> {
-    let base = |view: &UOp| {
-        let mut n = view.clone();
-        while n.op.is_movement() && !n.src.is_empty() {
-            n = n.src[0].clone();
-        }
-        n
-    };
-    for view in inputs {
-        if base(view).op != Op::Param {
-            return Err("an input is not a view of memory".into());
-        }
-    }
-    for o in outputs {
-        let base = base(&o.view);
-        let len = base.try_shape().and_then(|s| s.first()?.as_int()).filter(|_| base.op == Op::Param);
-        if base.dtype != o.dtype || len != Some((o.bytes / o.dtype.size().max(1)) as i64) {
-            return Err("a result is not a view of its memory".into());
-        }
-    }
-    Ok(())
 }
 
 fn variables(kernel: &Compiled, bound: &[String], frozen: &Bindings) -> Read1<Vec<Var>> {

@@ -491,27 +491,8 @@ fn failed(e: frit::Error) -> PyErr {
     }
 }
 
-/// A file that is gone when this is.
-struct Scratch(std::path::PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("frit-{}-{}.jit", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Scratch(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
-}
-
 fn saved(py: Python<'_>, jit: &Jit<Vec<Tensor>, Vec<Tensor>>) -> PyResult<Vec<u8>> {
-    let file = Scratch::new();
-    py.detach(|| jit.save(&file.0)).map_err(failed)?;
-    Ok(std::fs::read(&file.0)?)
+    py.detach(|| jit.to_bytes()).map_err(failed)
 }
 
 /// A shape as Python values that can be pickled: pairs of a kind and what belongs to it.
@@ -569,9 +550,8 @@ fn is_in_jit() -> bool {
 fn unpickle_jit(py: Python<'_>, recorded: Vec<Pickled<'_>>) -> PyResult<PyJit> {
     let made = PyJit::of(None);
     for (shape, bytes, results) in recorded {
-        let file = Scratch::new();
-        std::fs::write(&file.0, bytes.as_bytes())?;
-        let jit = py.detach(|| Jit::load(&file.0)).map_err(failed)?;
+        let recorded = bytes.as_bytes();
+        let jit = py.detach(|| Jit::of_bytes(recorded)).map_err(failed)?;
         let results = Results { shape: shape_of_words(&results)?, sizes: vec![] };
         let results = Mutex::new(Some(Arc::new(results)));
         made.lock().push(Arc::new(Recording { shape: shape_of_words(&shape)?, jit, results }));

@@ -8,22 +8,22 @@
 
 use crate::Error;
 use crate::memory::{Block, Memory};
+use crate::sys::Mapped;
 use frit_abi::sync::OnceLock;
-use memmap2::Mmap;
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::{Deref, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Read-only bytes, shared: clones and slices keep the owner alive.
 ///
 /// For a mapped file that means: the file may be deleted or replaced by another one while it is in use, its old content
-/// stays. It must not be shortened or overwritten in place. The operating system ends a process (`SIGBUS`) that reads
-/// mapped bytes which are no longer there, and what is overwritten shows through.
+/// stays. What is overwritten in place shows through. Where it is shortened, bytes that are gone read as zeros, and from
+/// then on [`Blob::intact`], every copy and every kernel that uses it is an error.
 #[derive(Clone)]
 pub struct Blob {
     owner: Arc<Owner>,
@@ -35,8 +35,16 @@ struct Owner {
     ptr: NonNull<u8>,
     len: usize,
     volatile: bool,
-    _keep: Box<dyn Any + Send + Sync>,
+    keep: Keep,
 }
+
+enum Keep {
+    Value(#[allow(dead_code, reason = "only held")] Box<dyn Any + Send + Sync>),
+    File(Mapped, PathBuf),
+}
+
+/// Files below this size are read: that takes no longer than mapping them, and nothing can happen to them afterwards.
+const SMALL: u64 = 64 << 10;
 
 // SAFETY: the owner may be sent to and shared by other threads, and the bytes are only ever read.
 unsafe impl Send for Owner {}
@@ -62,21 +70,38 @@ impl Blob {
         let keep = Box::new(owner);
         let bytes: &[u8] = (*keep).as_ref();
         let (ptr, len) = (NonNull::from(bytes).cast(), bytes.len());
-        Blob { owner: Arc::new(Owner { ptr, len, volatile, _keep: keep }), range: 0..len }
+        Blob { owner: Arc::new(Owner { ptr, len, volatile, keep: Keep::Value(keep) }), range: 0..len }
     }
-    /// A file, mapped: this takes microseconds however large the file is.
+    /// A file, mapped: this takes microseconds however large the file is. A small one is read.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Blob> {
+        let path = path.as_ref();
         let file = File::open(path)?;
         let about = file.metadata()?;
         if about.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory"));
         }
-        if about.len() == 0 {
-            return Ok(Blob::new(Vec::new()));
+        let read = || {
+            let mut bytes = vec![];
+            (&file).take(about.len()).read_to_end(&mut bytes)?;
+            Ok(Blob::new(bytes))
+        };
+        if about.len() < SMALL {
+            return read();
         }
-        // SAFETY: the map is read-only and private; that the file must not change under it is in the documentation of
-        // the type, as it is for every user of mapped files.
-        Ok(Blob::new(unsafe { Mmap::map(&file) }?))
+        let Some(map) = Mapped::new(&file)? else { return read() };
+        let (ptr, len) = (NonNull::from(map.as_ref()).cast(), map.as_ref().len());
+        let keep = Keep::File(map, path.into());
+        Ok(Blob { owner: Arc::new(Owner { ptr, len, volatile: false, keep }), range: 0..len })
+    }
+    /// An error that names the file, where someone read bytes of it that were no longer there.
+    pub fn intact(&self) -> Result<(), Error> {
+        match &self.owner.keep {
+            Keep::File(map, path) if map.is_lost() => {
+                let path = path.display();
+                Err(Error::Device(format!("{path}: the file became shorter while it was in use")))
+            }
+            _ => Ok(()),
+        }
     }
     /// A part of it; `None` where that is not inside.
     pub fn slice(&self, range: Range<usize>) -> Option<Blob> {
@@ -151,6 +176,9 @@ unsafe impl Block for Borrowed {
     fn is_writable(&self) -> bool {
         false
     }
+    fn intact(&self) -> Result<(), Error> {
+        self.blob.intact()
+    }
     fn copy_in(&self, _: usize, _: &[u8]) -> Result<(), Error> {
         Err(Error::Device("borrowed memory is read-only".into()))
     }
@@ -158,7 +186,7 @@ unsafe impl Block for Borrowed {
         let part = offset.checked_add(data.len()).and_then(|end| self.blob.get(offset..end));
         let part = part.ok_or(Error::Bounds { offset, bytes: data.len(), len: self.blob.len() })?;
         data.copy_from_slice(part);
-        Ok(())
+        self.blob.intact()
     }
 }
 

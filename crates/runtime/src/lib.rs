@@ -101,6 +101,11 @@ pub trait Loaded: Send + Sync {
     }
 }
 
+/// An error where a kernel read memory that was there no more: a mapped file that became shorter.
+pub(crate) fn check_intact<'a>(mut bufs: impl Iterator<Item = &'a Memory>) -> Result<(), Error> {
+    if sys::any_lost() { bufs.try_for_each(Memory::intact) } else { Ok(()) }
+}
+
 /// Whether the arguments of a launch fit the kernel's parameters: their number, sizes, alignment and writability.
 pub fn check_args(kernel: &str, params: &[Param], bufs: &[&Memory], vars: &[i64]) -> Result<(), Error> {
     let fail = |message: String| Err(Error::Launch { kernel: kernel.into(), message });

@@ -28,6 +28,10 @@ pub unsafe trait Block: Send + Sync {
     fn is_writable(&self) -> bool {
         true
     }
+    /// Whether its bytes are still those it had: a mapped file may have been shortened.
+    fn intact(&self) -> Result<(), Error> {
+        Ok(())
+    }
     /// Copy from the host, after the launches that were queued before.
     fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error>;
     /// Copy to the host, after the launches that were queued before.
@@ -65,6 +69,10 @@ impl Memory {
     /// Whether it may be written to.
     pub fn is_writable(&self) -> bool {
         self.block.is_writable()
+    }
+    /// An error where bytes of it are gone: then what was read of them, until now, is not to be believed.
+    pub fn intact(&self) -> Result<(), Error> {
+        self.block.intact()
     }
     /// The `bytes` bytes from `offset`, sharing this allocation.
     pub fn view(&self, offset: usize, bytes: usize) -> Result<Memory, Error> {

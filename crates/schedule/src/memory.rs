@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::{BufRef, Temp};
 
 /// Every temporary starts at a multiple of this.
-const ALIGN: usize = 64;
+pub const ALIGN: usize = 64;
 
 /// Bytes that are needed from one step to another, both included.
 #[derive(Clone, Copy, Debug)]

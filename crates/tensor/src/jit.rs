@@ -184,7 +184,7 @@ impl Form {
             Form::One => 1,
         }
     }
-    /// How many tensors there are in it.
+    /// How many tensors there are.
     fn tensors(&self) -> usize {
         match self {
             Form::Many(parts) => parts.iter().map(Form::tensors).sum(),
@@ -435,6 +435,18 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let _c = call("jit");
+        self.saved(|program, signature, notes| program_file::save(path.as_ref(), program, signature, notes))
+    }
+    /// What [`Jit::save`] writes, as bytes.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let _c = call("jit");
+        self.saved(program_file::to_bytes)
+    }
+    fn saved<T>(
+        &self,
+        write: impl FnOnce(&Program, &Signature, &[u64]) -> std::result::Result<T, frit_engine::Error>,
+    ) -> Result<T> {
         let recorded = self.lock();
         let mut ready = recorded.entries.iter().filter_map(|e| Some((&e.key, e.ready.as_ref()?)));
         let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
@@ -450,29 +462,50 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         if ready.results.iter().any(|r| !matches!(r.from, From::Output(_)) || r.view.is_some()) {
             return fail!(
                 "jit",
-                "it gives back a view, an input or a tensor from outside, which a file cannot"
+                "it gives back an input, a tensor from outside, or several views of one, which a file cannot"
             );
+        }
+        if ready.inputs.iter().any(|l| l.moved.is_some()) {
+            return fail!("jit", "it assigns to an input whose old value is held, which a file cannot");
         }
         key.1.write(&mut notes);
         ready.output.write(&mut notes);
         notes.extend(&ready.draws);
-        engine(program_file::save(path.as_ref(), &ready.program, &key.0, &notes))
+        engine(write(&ready.program, &key.0, &notes))
     }
     /// A recording from a file, compiled for this machine. It can be replayed, not recorded again. A file that is
-    /// damaged, or was written by another version, is an error.
+    /// damaged, or was written by another version, is an error; so is one that was made up to reach outside its own memory:
+    /// every access is proven to stay inside before anything runs.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Jit<I, O>> {
         let _c = call("jit");
-        let Saved { program, signature, notes } = engine(program_file::load(path.as_ref()))?;
+        let path = path.as_ref();
+        Jit::of_saved(engine(program_file::load(path))?, &path.display())
+    }
+    /// A recording from the bytes of [`Jit::to_bytes`] or of a file.
+    #[track_caller]
+    pub fn of_bytes(bytes: &[u8]) -> Result<Jit<I, O>> {
+        let _c = call("jit");
+        Jit::of_saved(engine(program_file::of_bytes(bytes))?, &"a recorded program")
+    }
+    fn of_saved(saved: Saved, name: &dyn std::fmt::Display) -> Result<Jit<I, O>> {
+        let Saved { program, signature, notes } = saved;
         let mut words = notes.into_iter();
         let (Some(form), Some(output)) = (Form::read(&mut words, 0), Form::read(&mut words, 0)) else {
-            return fail!("jit", "{}: it does not say how its tensors are arranged", path.as_ref().display());
+            return fail!("jit", "{name}: it does not say how its tensors are arranged");
         };
         let stored = |i: usize| program.written_inputs().contains(&i);
         let link = |i: usize| Link { held: None, written: stored(i), moved: None };
         let inputs = (0..signature.len()).map(link).collect();
         let results = (0..output.tensors()).map(|i| Came { from: From::Output(i), view: None }).collect();
-        let draws = words.collect();
+        let draws: Vec<u64> = words.collect();
+        let counts = [form.tensors(), output.tensors(), draws.len()];
+        let has = program.counts();
+        // what tensors outside move to are outputs, too, behind the results
+        let fits = counts[0] == has[0] && counts[1] <= has[1] && counts[2] == has[2];
+        if !fits || draws.iter().try_fold(0u64, |n, d| n.checked_add(*d)).is_none() {
+            return fail!("jit", "{name}: it arranges {counts:?} inputs, results and draws, and has {has:?}");
+        }
         let ready = Ready {
             program,
             output,

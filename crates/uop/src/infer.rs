@@ -87,7 +87,9 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         },
         Op::Index => match arg {
             Arg::Lanes(w) => smallvec![UOp::index(*w as i64)],
-            Arg::Tile { rows, lanes, .. } => smallvec![UOp::index(*rows as i64 * *lanes as i64)],
+            Arg::Tile { rows, lanes, .. } => {
+                smallvec![UOp::index((*rows as i64).saturating_mul(*lanes as i64))]
+            }
             // one index per dim for a staged value, all scalar or all of one vector shape
             _ => broadcast(src.get(1..)?)?,
         },

@@ -21,6 +21,7 @@ pub mod site;
 pub mod spec;
 pub mod symbolic;
 pub mod text;
+pub mod verify;
 
 pub use arg::{Arg, Axes, AxisKind, LoopArg, RangeArg, ScatterMode, Space, Storage};
 pub use frit_abi::{Alu, DType, Scalar};

@@ -87,11 +87,11 @@ const TABLE: &[Row] = {
         row(&[Sink],                     ALL,       |_| true),
         row(&[Barrier],                  E | P,     |_| true),
         row(&[Index],                    K | E | P, |n| n.src.len() >= 2 && is_memory(&n.src[0]) && n.src[1..].iter().all(is_index)),
-        row(&[Load],                     K | E | P, |n| is_place(&n.src[0]) && keeps_dtype(n) && (n.src.len() == 1 || n.src.len() == 3 && n.src[1].dtype == n.dtype && is_bool(&n.src[2]))),
+        row(&[Load],                     K | E | P, |n| n.src.first().is_some_and(is_place) && keeps_dtype(n) && (n.src.len() == 1 || n.src.len() == 3 && n.src[1].dtype == n.dtype && is_bool(&n.src[2]))),
         // kernel level
         row(&[Reduce],                   K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
         row(&[Scan],                     K | E,     |n| n.src.len() == 2 && n.src[1].op == Range && keeps_dtype(n)),
-        row(&[Stage],                    K,         |n| (n.src.len() >= 2 || n.src[0].lanes() > 1) && matches!(n.arg, Arg::Stage { .. })),
+        row(&[Stage],                    K,         |n| (n.src.len() >= 2 || n.src.first().is_some_and(|x| x.lanes() > 1)) && matches!(n.arg, Arg::Stage { .. })),
         row(&[Stack],                    K | E | P,     |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
         row(&[Lane],                     K | E | P,     |n| n.src.len() == 1 && matches!(n.arg, Arg::Lane(_))),
         row(&[Matrix],                   K | E | P, |n| n.src.len() == 3 && n.src[2].dtype == n.dtype && matches!(n.arg, Arg::Name(_)) && has_shape(n)),

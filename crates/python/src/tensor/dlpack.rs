@@ -3,12 +3,13 @@
 //! What is handed out is marked read-only where the other side understands that (version 1), and holds its version of
 //! the tensor; what is taken in is shared where `from_dlpack` asks for it, else copied.
 
+use super::foreign::{Layout, MOST_DIMS, layout};
 use super::{PyTensor, out};
 use crate::convert::type_name;
 use crate::error::{checked, compute, raised};
 use crate::memory::row_major;
 use frit::{Blob, DType, Lent, Tensor};
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,6 +17,8 @@ use std::ffi::{CStr, c_void};
 
 const CPU: (i32, i32) = (1, 0);
 const READ_ONLY: u64 = 1;
+/// The version of the struct that is known here.
+const MAJOR: u32 = 1;
 
 #[repr(C)]
 struct DlTensor {
@@ -53,6 +56,8 @@ trait Capsule: Sized + 'static {
     const NAME: &'static CStr;
     const USED: &'static CStr;
     fn tensor(&self) -> &DlTensor;
+    /// The version whose struct it is; of another one nothing else may be looked at.
+    fn major(&self) -> u32;
     /// Let its maker free it.
     unsafe fn delete(this: *mut Self);
 }
@@ -61,6 +66,9 @@ impl Capsule for Managed {
     const USED: &'static CStr = c"used_dltensor";
     fn tensor(&self) -> &DlTensor {
         &self.tensor
+    }
+    fn major(&self) -> u32 {
+        MAJOR
     }
     unsafe fn delete(this: *mut Managed) {
         // SAFETY: the caller owns it.
@@ -75,6 +83,9 @@ impl Capsule for Versioned {
     const USED: &'static CStr = c"used_dltensor_versioned";
     fn tensor(&self) -> &DlTensor {
         &self.tensor
+    }
+    fn major(&self) -> u32 {
+        self.version[0]
     }
     unsafe fn delete(this: *mut Versioned) {
         // SAFETY: the caller owns it.
@@ -145,7 +156,11 @@ fn capsule<C: Capsule>(py: Python<'_>, content: C) -> PyResult<Bound<'_, PyAny>>
     let p = Box::into_raw(Box::new(content));
     // SAFETY: the name is static, the pointer owned; the destructor frees it where no one takes it.
     unsafe {
-        Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(p.cast(), C::NAME.as_ptr(), Some(forget::<C>)))
+        let made = ffi::PyCapsule_New(p.cast(), C::NAME.as_ptr(), Some(forget::<C>));
+        if made.is_null() {
+            C::delete(p);
+        }
+        Bound::from_owned_ptr_or_err(py, made)
     }
 }
 
@@ -287,42 +302,56 @@ fn of_capsule<C: Capsule>(capsule: &Bound<'_, PyAny>, share: bool) -> PyResult<T
     if p.is_null() {
         return Err(PyErr::fetch(py));
     }
-    // SAFETY: the struct lives while the capsule does; renaming it makes us the owner.
-    let (taken, dims, d, strides) = unsafe {
-        let t = (*p).tensor();
-        let (dims, strides) = sizes_of(t)?;
-        let d = dtype_of(t)?;
-        let count: usize = dims.iter().product();
-        let data = t.data.cast::<u8>().wrapping_add(t.byte_offset as usize);
-        ffi::PyCapsule_SetName(capsule.as_ptr(), C::USED.as_ptr());
-        (Taken(p, data, if strides.is_none() { count * d.size() } else { 0 }), dims, d, strides)
-    };
-    checked(match strides {
-        Some(s) => Tensor::from_bytes(d, &gathered(taken.1, &dims, &s, d.size()), dims),
-        None if share => Tensor::from_blob(d, &Blob::new(taken), dims),
-        None => Tensor::from_bytes(d, taken.as_ref(), dims),
+    // SAFETY: the struct lives while the capsule does; in every version it begins as this one does.
+    let major = unsafe { (*p).major() };
+    if major != MAJOR {
+        return Err(PyBufferError::new_err(format!(
+            "DLPack: a struct of version {major}; this reads {MAJOR}"
+        )));
+    }
+    // SAFETY: as above; its pointers are what DLPack says.
+    let (at, d, data) = unsafe { checked_layout((*p).tensor()) }?;
+    // SAFETY: the name is static; renaming it makes us the owner of the struct.
+    if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), C::USED.as_ptr()) } != 0 {
+        return Err(PyErr::fetch(py));
+    }
+    let taken = Taken(p, data, if at.strides.is_none() { at.bytes } else { 0 });
+    checked(match &at.strides {
+        Some(s) => Tensor::from_bytes(d, &gathered(taken.1, &at, s, d.size())?, at.dims),
+        None if share => Tensor::from_blob(d, &Blob::volatile(taken), at.dims),
+        None => Tensor::from_bytes(d, taken.as_ref(), at.dims),
     })
 }
 
-/// The sizes, and the strides where it is not row-major.
+/// Where its elements lie, what they are, and the address of the first one.
 ///
 /// # Safety
-/// The pointers of the struct are what DLPack says.
-unsafe fn sizes_of(t: &DlTensor) -> PyResult<(Vec<usize>, Option<Vec<isize>>)> {
-    let n =
-        usize::try_from(t.ndim).map_err(|_| PyValueError::new_err("DLPack: a negative number of dims"))?;
-    let list = |p: *const i64| match p.is_null() || n == 0 {
-        true => vec![],
+/// The pointers of the struct are null or what DLPack says.
+unsafe fn checked_layout(t: &DlTensor) -> PyResult<(Layout, DType, *const u8)> {
+    let refuse = |why: String| PyBufferError::new_err(format!("DLPack: {why}"));
+    if t.device[0] != CPU.0 {
+        return Err(refuse(format!("memory of device {:?}; move it to the CPU first", t.device)));
+    }
+    let n = usize::try_from(t.ndim).ok().filter(|n| *n <= MOST_DIMS);
+    let n = n.ok_or_else(|| refuse(format!("{} dims", t.ndim)))?;
+    let list = |p: *const i64| match n {
+        0 => Some(&[][..]),
+        _ if p.is_null() || !p.is_aligned() => None,
         // SAFETY: as many numbers as there are dims.
-        false => unsafe { std::slice::from_raw_parts(p, n) }.to_vec(),
+        n => Some(unsafe { std::slice::from_raw_parts(p, n) }),
     };
-    let (shape, strides) = (list(t.shape), list(t.strides));
-    let dims: Vec<usize> = shape.iter().map(|&d| d.max(0) as usize).collect();
-    let shape: Vec<isize> = shape.iter().map(|&d| d as isize).collect();
-    let strides: Vec<isize> = strides.iter().map(|&s| s as isize).collect();
-    let plain = row_major(&shape, 1);
-    let same = strides.iter().zip(&plain).zip(&shape).all(|((s, p), d)| s == p || *d <= 1);
-    Ok((dims, (!same).then_some(strides)))
+    let shape = list(t.shape).ok_or_else(|| refuse("dims without sizes".into()))?;
+    let strides = list(t.strides);
+    if strides.is_none() && !t.strides.is_null() {
+        return Err(refuse("strides that are not at an address of numbers".into()));
+    }
+    let d = dtype_of(t)?;
+    let offset = usize::try_from(t.byte_offset).ok().filter(|o| t.data.addr().checked_add(*o).is_some());
+    let offset = offset.ok_or_else(|| refuse(format!("an offset of {} bytes", t.byte_offset)))?;
+    let data = t.data.cast_const().cast::<u8>().wrapping_add(offset);
+    // a null pointer with an offset is still no memory
+    let address = if t.data.is_null() { 0 } else { data.addr() as u64 };
+    Ok((layout(shape, strides, d.size(), address).map_err(refuse)?, d, data))
 }
 
 fn dtype_of(t: &DlTensor) -> PyResult<DType> {
@@ -336,20 +365,20 @@ fn dtype_of(t: &DlTensor) -> PyResult<DType> {
 }
 
 /// Elements by strides, in row-major order.
-fn gathered(data: *const u8, dims: &[usize], strides: &[isize], size: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(dims.iter().product::<usize>() * size);
-    let mut at = vec![0usize; dims.len()];
-    if dims.contains(&0) {
-        return out;
-    }
+fn gathered(data: *const u8, at: &Layout, strides: &[isize], size: usize) -> PyResult<Vec<u8>> {
+    let mut out = vec![];
+    out.try_reserve_exact(at.bytes)
+        .map_err(|_| PyMemoryError::new_err(format!("DLPack: no memory for {} bytes", at.bytes)))?;
+    let mut place = vec![0usize; at.dims.len()];
     loop {
-        let offset: isize = at.iter().zip(strides).map(|(&i, s)| i as isize * s).sum();
-        // SAFETY: sizes and strides are those the other library gave for this memory.
+        let offset: isize = place.iter().zip(strides).map(|(&i, s)| i as isize * s).sum();
+        // SAFETY: sizes and strides are those the other library gave for this memory, and reach no further than the
+        // layout says, which was checked.
         let element = unsafe { std::slice::from_raw_parts(data.offset(offset * size as isize), size) };
         out.extend_from_slice(element);
         // the next place, the last dim first
-        let Some(dim) = (0..dims.len()).rev().find(|&i| at[i] + 1 < dims[i]) else { return out };
-        at[dim] += 1;
-        at[dim + 1..].fill(0);
+        let Some(dim) = (0..place.len()).rev().find(|&i| place[i] + 1 < at.dims[i]) else { return Ok(out) };
+        place[dim] += 1;
+        place[dim + 1..].fill(0);
     }
 }

@@ -4,6 +4,7 @@ mod create;
 mod data;
 pub mod dlpack;
 mod elementwise;
+mod foreign;
 mod grad;
 mod index;
 mod linalg;

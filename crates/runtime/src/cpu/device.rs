@@ -208,7 +208,8 @@ impl Loaded for CpuKernel {
         self.check(bufs.iter().copied(), dims)?;
         let addresses: Vec<u64> = bufs.iter().map(|b| b.address()).collect();
         // SAFETY: just checked, and borrowed until the kernel is done.
-        unsafe { self.call(&addresses, vars, dims) }
+        let done = unsafe { self.call(&addresses, vars, dims) };
+        crate::check_intact(bufs.iter().copied()).and(done)
     }
     fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
         if !std::ptr::addr_eq(Arc::as_ptr(bound.loaded()), self) {
@@ -216,7 +217,8 @@ impl Loaded for CpuKernel {
         }
         self.check(bound.buffers().iter(), bound.dims())?;
         // SAFETY: a `Bound` has checked its buffers against this kernel's parameters, and holds them.
-        unsafe { self.call(bound.addresses(), bound.vars(), bound.dims()) }
+        let done = unsafe { self.call(bound.addresses(), bound.vars(), bound.dims()) };
+        crate::check_intact(bound.buffers().iter()).and(done)
     }
     fn disassembly(&self) -> Result<String, Error> {
         super::disassemble::disassemble(self.image.code())

@@ -143,6 +143,7 @@ impl Loaded for InterpKernel {
             status: 0,
         };
         let outcome = if is_grid { machine.run_grid() } else { machine.run_slices() };
+        crate::check_intact(bufs.iter().copied())?;
         match outcome {
             Ok(0) => Ok(()),
             Ok(code) => Err(Error::Index { kernel: self.name.clone(), site: code - 1 }),

@@ -63,6 +63,35 @@ impl Drop for ScratchFile {
     }
 }
 
+/// A file in memory, read-only. Elsewhere it could be shortened meanwhile; here the system does not let anyone.
+pub struct Mapped {
+    map: Mmap,
+}
+
+impl Mapped {
+    /// The file, mapped.
+    pub fn new(file: &File) -> io::Result<Option<Mapped>> {
+        // SAFETY: the map is read-only, and a mapped file cannot be shortened. What is overwritten shows through, which
+        // the documentation of `Blob` says.
+        Ok(Some(Mapped { map: unsafe { Mmap::map(file) }? }))
+    }
+    /// Never.
+    pub fn is_lost(&self) -> bool {
+        false
+    }
+}
+
+/// Never.
+pub fn any_lost() -> bool {
+    false
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
 /// Create a file that was not there.
 pub fn private_file(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).open(path)

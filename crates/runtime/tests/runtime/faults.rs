@@ -1,6 +1,7 @@
 //! The cache on disk when things go wrong: other versions, killed processes, no room.
 
-use super::{TempDir, again, is_child, text};
+use super::{TempDir, again, cpu, dims, is_child, kernel, text};
+use frit_runtime::Device;
 use frit_runtime::cache::{DEFAULT_LIMIT, DiskCache, Key};
 use frit_runtime::env::CacheSetting;
 use std::path::Path;
@@ -91,4 +92,78 @@ fn a_full_disk_costs_one_warning_and_nothing_else() {
     assert_eq!(text(&out).matches("frit: warning").count(), 1, "{}", text(&out));
     let left = dir.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "tmp")).count();
     assert_eq!(left, 0, "no half file is left");
+}
+
+/// A mapped file that became shorter, and its path.
+fn shortened(dir: &TempDir) -> (frit_runtime::Blob, std::path::PathBuf) {
+    let path = dir.0.join("weights");
+    std::fs::write(&path, vec![7u8; 1 << 20]).unwrap();
+    let blob = frit_runtime::Blob::open(&path).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    (blob, path)
+}
+
+#[test]
+fn a_mapped_file_that_becomes_shorter_is_an_error_and_the_process_lives() {
+    if is_child() {
+        let dir = TempDir::new("shrinks");
+        let (blob, path) = shortened(&dir);
+        let whole = dir.0.join("other");
+        std::fs::write(&whole, vec![9u8; 1 << 20]).unwrap();
+        let other = frit_runtime::Blob::open(&whole).unwrap();
+        // nothing was read of what is gone
+        assert_eq!((blob.intact(), blob[0]), (Ok(()), 7));
+        let cpu = cpu(2);
+        let copy = cpu.load(&kernel("first", 2, 1 << 18, 0, COPY)).unwrap();
+        let out = cpu.alloc(1 << 20).unwrap();
+        let why = copy.launch(&[&out, &blob.memory(4)], &[], dims(1 << 18)).unwrap_err().to_string();
+        assert!(why.contains(&*path.to_string_lossy()), "{why}");
+        // what is gone reads as zeros, what is left as it was, and every later use is an error too
+        assert_eq!((blob[4096], blob[0], blob[(1 << 20) - 1]), (0, 7, 0));
+        assert!(blob.intact().is_err() && blob.memory(4).copy_out(0, &mut [0; 8]).is_err());
+        // other files are not concerned
+        assert_eq!((other[1 << 19], other.intact()), (9, Ok(())));
+        copy.launch(&[&out, &other.memory(4)], &[], dims(1 << 18)).unwrap();
+        return;
+    }
+    let out = again("faults::a_mapped_file_that_becomes_shorter_is_an_error_and_the_process_lives", &[]);
+    assert!(out.status.success(), "{}", text(&out));
+}
+
+const COPY: &str =
+    "float *o = b[0]; const float *x = b[1]; for (int64_t i = begin; i < end; i++) o[i] = x[i];";
+
+#[test]
+fn another_bus_error_ends_the_process_as_before() {
+    use std::os::unix::process::ExitStatusExt;
+    if is_child() {
+        let dir = TempDir::new("bus");
+        let (watched, path) = shortened(&dir);
+        let file = std::fs::File::open(path).unwrap();
+        // SAFETY: a new mapping of a file, longer than the file.
+        let p = unsafe {
+            use std::os::fd::AsRawFd;
+            libc::mmap(std::ptr::null_mut(), 1 << 16, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        };
+        assert_eq!(watched[1 << 18], 0);
+        std::mem::drop(dir);
+        println!("so far");
+        // SAFETY: it is not: this is the fault that is to end the process.
+        unsafe { p.cast::<u8>().add(1 << 15).read_volatile() };
+        println!("too far");
+        return;
+    }
+    let out = again("faults::another_bus_error_ends_the_process_as_before", &[]);
+    assert_eq!(out.status.signal(), Some(libc::SIGBUS), "{}", text(&out));
+    assert!(text(&out).contains("so far") && !text(&out).contains("too far"));
+}
+
+#[test]
+fn small_files_are_read_and_what_happens_to_them_later_is_not_seen() {
+    let dir = TempDir::new("small");
+    let path = dir.0.join("small");
+    std::fs::write(&path, vec![5u8; 50_000]).unwrap();
+    let blob = frit_runtime::Blob::open(&path).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    assert!(blob.len() == 50_000 && blob.iter().all(|b| *b == 5) && blob.intact().is_ok());
 }

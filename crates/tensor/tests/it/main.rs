@@ -11,3 +11,4 @@ mod hash;
 mod jit;
 mod memory;
 mod tiny;
+mod untrusted;

@@ -1,0 +1,842 @@
+//! Proof that a kernel stays inside its buffers.
+//!
+//! In: a kernel graph, from a scheduler that is to be checked or from a file that is not to be trusted. Out: nothing, or
+//! the first access that cannot be shown to be inside. Every index must lie in its buffer
+//! - by the bounds of its parts: ranges have extents, variables least and greatest values,
+//! - or where the gate of the access holds: its conjuncts are facts about sums, which are then put in for those sums.
+//!
+//! ```text
+//! p[i - 3]                  i in 0..8, p of 5, gate !(i < 3)      i - 3 is at least 0 by the gate, at most 4 by bounds
+//! p[x*4 + j]                x from data, gate !(x < 0) & x < 9    data has any value; behind the gate it has these
+//! ```
+//!
+//! All is done in true integers. An `Index` value must not overflow, since passes reorder its arithmetic: one that could,
+//! even where the result is not used, proves nothing. What is not understood is unknown, and what is unknown is refused.
+
+use crate::arg::{Arg, AxisKind};
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use crate::spec::{self, Spec};
+use frit_abi::{DType, Scalar};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+/// An access, or another part of a kernel, that cannot be shown to be right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unproven {
+    /// Name of the kernel.
+    pub kernel: Arc<str>,
+    /// What it is and what is missing.
+    pub message: String,
+}
+
+impl std::fmt::Display for Unproven {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "kernel {}: {}", self.kernel, self.message)
+    }
+}
+impl std::error::Error for Unproven {}
+
+/// Ops of kernels as they are scheduled, besides arithmetic.
+const SCHEDULED: OpSet = OpSet::of(&[
+    Op::Const,
+    Op::Invalid,
+    Op::Variable,
+    Op::Param,
+    Op::Range,
+    Op::Index,
+    Op::Load,
+    Op::Store,
+    Op::After,
+    Op::End,
+    Op::Sink,
+    Op::Reduce,
+    Op::Scan,
+]);
+
+/// Nodes from an index or gate down to its leaves: more is refused before anything walks it.
+const DEEPEST: u32 = 400;
+
+/// Check that a scheduled kernel is well-formed and that every access is inside its buffer.
+pub fn verify(kernel: &UOp) -> Result<(), Unproven> {
+    let name: Arc<str> = match &kernel.arg {
+        Arg::Name(n) => n.clone(),
+        _ => "?".into(),
+    };
+    check(kernel).map_err(|message| Unproven { kernel: name, message })
+}
+
+fn check(kernel: &UOp) -> Result<(), String> {
+    spec::check(kernel, Spec::Kernel).map_err(|e| e.to_string())?;
+    if kernel.op != Op::Sink || !kernel.ranges.is_empty() {
+        return Err(format!("{kernel:?} is not a kernel: a range of it is never closed"));
+    }
+    let order = kernel.toposort();
+    let mut leaves = Leaves::default();
+    let mut depth: FxHashMap<&UOp, u32> = FxHashMap::default();
+    for n in &order {
+        if !SCHEDULED.has(n.op) && !n.op.is_elementwise() {
+            return Err(format!("{n:?} has no place in a scheduled kernel"));
+        }
+        leaves.note(n)?;
+        combines(n)?;
+        // what is behind a load is another access
+        let below = n.src.iter().filter(|_| n.op.is_elementwise() || n.op == Op::Index);
+        let d = below.filter_map(|s| depth.get(s)).max().map_or(0, |d| d + 1);
+        depth.insert(n, d);
+    }
+    if (0..leaves.params.len() as u32).any(|slot| !leaves.params.contains_key(&slot)) {
+        return Err("its parameters are not numbered one after the other".into());
+    }
+    for n in &order {
+        for (i, s) in n.src.iter().enumerate() {
+            let is_address = i == 0 && matches!(n.op, Op::Load | Op::Store);
+            if is_address != (s.op == Op::Index) {
+                return Err(format!("{n:?} takes {s:?}: an address is what a load or store has first"));
+            }
+        }
+        if matches!(n.op, Op::Load | Op::Store) {
+            let deepest =
+                [Some(&n.src[0]), n.gate()].into_iter().flatten().filter_map(|s| depth.get(s)).max();
+            if deepest.is_some_and(|d| *d > DEEPEST) {
+                return Err(format!("the index or gate of {n:?} is {deepest:?} operations deep"));
+            }
+            access(n)?;
+        }
+    }
+    Ok(())
+}
+
+/// A reduction is over ranges, by an operation that has a value to begin with.
+fn combines(n: &UOp) -> Result<(), String> {
+    let Arg::Alu(op) = n.arg else { return Ok(()) };
+    let over =
+        |r: &UOp| r.op == Op::Range && n.src[0].ranges.contains(&r.range_arg().map_or(u32::MAX, |a| a.id));
+    match Scalar::identity(op, n.dtype) {
+        Some(_) if n.src[1..].iter().all(over) => Ok(()),
+        _ => Err(format!("{n:?} is no reduction")),
+    }
+}
+
+/// What must be one thing in a kernel.
+#[derive(Default)]
+struct Leaves {
+    params: FxHashMap<u32, UOp>,
+    ranges: FxHashMap<u32, UOp>,
+    vars: FxHashMap<Arc<str>, UOp>,
+}
+
+impl Leaves {
+    fn note(&mut self, n: &UOp) -> Result<(), String> {
+        let other = match &n.arg {
+            Arg::Param { slot, len } => {
+                if len.checked_mul(n.dtype.size()).is_none_or(|b| isize::try_from(b).is_err()) {
+                    return Err(format!("{n:?} is larger than the address space"));
+                }
+                self.params.insert(*slot, n.clone())
+            }
+            Arg::Range(r) => {
+                use AxisKind::*;
+                if !matches!(r.kind, Global | Loop | Ordered | Reduce) {
+                    return Err(format!("{n:?} is walked as no scheduled range is"));
+                }
+                extent(&n.src[0])?;
+                self.ranges.insert(r.id, n.clone())
+            }
+            Arg::Var { name, min, max } => {
+                if min > max {
+                    return Err(format!("{n:?} has no value"));
+                }
+                self.vars.insert(name.clone(), n.clone())
+            }
+            _ => None,
+        };
+        match other.filter(|o| o != n) {
+            Some(o) => Err(format!("{n:?} and {o:?} have one number and are two things")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An extent is known at launch, and fits.
+fn extent(e: &UOp) -> Result<(), String> {
+    let known =
+        e.toposort().iter().all(|n| matches!(n.op, Op::Const | Op::Variable) || n.op.is_elementwise());
+    if !known || e.toposort().len() > DEEPEST as usize {
+        return Err(format!("{e:?} is an extent that is not known at launch"));
+    }
+    let found = Prover::default().range(e);
+    if found.dirty || found.lo < 0 || found.hi > i64::MAX as i128 {
+        return Err(format!("{e:?} is an extent that may be negative or overflow"));
+    }
+    Ok(())
+}
+
+fn behind_after(mut n: &UOp) -> &UOp {
+    while n.op == Op::After {
+        n = &n.src[0];
+    }
+    n
+}
+
+/// Prove one load or store.
+fn access(n: &UOp) -> Result<(), String> {
+    let at = &n.src[0];
+    let buffer = behind_after(&at.src[0]);
+    let (Arg::Param { len, .. }, [_, whole]) = (&buffer.arg, &at.src[..]) else {
+        return Err(format!("{n:?} is no access of one element of a parameter"));
+    };
+    if at.arg != Arg::None || whole.dtype != DType::Index || whole.try_shape().is_none_or(|s| !s.is_empty()) {
+        return Err(format!("{n:?} is no access of one element of a parameter"));
+    }
+    let mut gates: Vec<&UOp> = n.gate().into_iter().collect();
+    let mut index = whole;
+    while index.op == Op::Where && index.src[2].op == Op::Invalid {
+        gates.push(&index.src[0]);
+        index = &index.src[1];
+    }
+    // an access that never happens
+    if index.op == Op::Invalid {
+        return Ok(());
+    }
+    let mut p = Prover { budget: 200, ..Prover::default() };
+    p.extents(&gates, index);
+    p.assume(&gates, true);
+    let found = p.range(index);
+    let inside = !found.dirty && found.lo >= 0 && found.hi < *len as i128;
+    if inside || p.never {
+        return Ok(());
+    }
+    let (lo, hi) = (found.lo, found.hi);
+    let why = if found.dirty { "it may overflow".into() } else { format!("it lies in {lo}..={hi}") };
+    let gate = gates.iter().map(|g| crate::text::print(g)).collect::<Vec<_>>().join("and\n");
+    let index = crate::text::print(index);
+    Err(format!(
+        "{n:?} is not proven to be inside its {len} elements: {why}, where its index is\n{index}and its gate\n{gate}"
+    ))
+}
+
+/// Least and greatest value, and whether an `Index` on the way to it might overflow.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    lo: i128,
+    hi: i128,
+    dirty: bool,
+}
+
+/// `k1*t1 + k2*t2 + … + constant`.
+#[derive(Clone, Debug, Default)]
+struct Linear {
+    terms: Vec<(UOp, i128)>,
+    constant: i128,
+}
+
+impl Linear {
+    fn atom(n: &UOp) -> Linear {
+        Linear { terms: vec![(n.clone(), 1)], constant: 0 }
+    }
+    fn add(mut self, o: &Linear, k: i128) -> Linear {
+        self.constant = self.constant.saturating_add(o.constant.saturating_mul(k));
+        for (t, c) in &o.terms {
+            let c = c.saturating_mul(k);
+            match self.terms.iter_mut().find(|e| e.0 == *t) {
+                Some(e) => e.1 = e.1.saturating_add(c),
+                None => self.terms.push((t.clone(), c)),
+            }
+        }
+        self.terms.retain(|e| e.1 != 0);
+        self
+    }
+    /// Every number small enough that nothing saturated on the way to it.
+    fn is_exact(&self) -> bool {
+        let small = |k: i128| k.unsigned_abs() < 1 << 100;
+        small(self.constant) && self.terms.iter().all(|t| small(t.1))
+    }
+}
+
+/// A sum without constant, and its bounds.
+#[derive(Clone, Debug)]
+struct Fact {
+    of: Linear,
+    lo: i128,
+    hi: i128,
+}
+
+/// What is known at one access.
+#[derive(Default)]
+struct Prover {
+    facts: Vec<Fact>,
+    known: FxHashMap<UOp, Span>,
+    /// The same by their sources alone.
+    parts: FxHashMap<UOp, Span>,
+    /// What is known without any fact: for values that facts lead to, which lead to no further ones.
+    plain: Option<Box<Prover>>,
+    /// The facts contradict each other: what they were taken from is never true.
+    never: bool,
+    /// How many branches may still be looked at with their condition.
+    budget: u32,
+}
+
+/// Facts that are used at one access.
+const MOST_FACTS: usize = 64;
+
+/// Not bounded; far from overflowing when added to its like.
+const FAR: i128 = 1 << 120;
+
+impl Prover {
+    /// What ranges of symbolic extent say: inside the loop, its variable is below it.
+    fn extents(&mut self, gates: &[&UOp], index: &UOp) {
+        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+        let mut todo: Vec<&UOp> = gates.iter().copied().chain([index]).collect();
+        while let Some(n) = todo.pop() {
+            if !seen.insert(n) {
+                continue;
+            }
+            if n.op == Op::Range && n.src[0].op != Op::Const && !self.range(&n.src[0]).dirty {
+                let below = Linear::atom(n).add(&self.linear(&n.src[0]), -1);
+                self.learn(below, -FAR, -1);
+            }
+            if n.op.is_elementwise() {
+                todo.extend(n.src.iter());
+            }
+        }
+    }
+
+    /// Take the conjuncts of conditions that hold (or of whose negation holds) as facts. One whose arithmetic might
+    /// overflow says nothing, unless the others keep it from that.
+    fn assume(&mut self, conditions: &[&UOp], holds: bool) {
+        let mut parts: Vec<(UOp, bool)> = vec![];
+        let mut todo: Vec<(UOp, bool)> = conditions.iter().map(|c| ((*c).clone(), holds)).collect();
+        while let Some((c, holds)) = todo.pop() {
+            match (c.op, holds) {
+                (Op::Not, _) => todo.push((c.src[0].clone(), !holds)),
+                (Op::And, true) | (Op::Or, false) => todo.extend(c.src.iter().map(|s| (s.clone(), holds))),
+                _ => parts.push((c, holds)),
+            }
+        }
+        loop {
+            let before = parts.len();
+            parts.retain(|(c, holds)| !self.take(c, *holds));
+            if parts.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Whether a comparison is now among the facts.
+    fn take(&mut self, c: &UOp, holds: bool) -> bool {
+        let compares = matches!(c.op, Op::Lt | Op::Eq | Op::Ne) && c.src[0].dtype.int_range().is_some();
+        if !compares || c.src[0].dtype == DType::Bool {
+            return false;
+        }
+        let (a, b) = (self.range(&c.src[0]), self.range(&c.src[1]));
+        if a.dirty || b.dirty {
+            return false;
+        }
+        let of = self.linear(&c.src[0]).add(&self.linear(&c.src[1]), -1);
+        match (c.op, holds) {
+            (Op::Lt, true) => self.learn(of, -FAR, -1),
+            (Op::Lt, false) => self.learn(of, 0, FAR),
+            (Op::Eq, true) | (Op::Ne, false) => self.learn(of, 0, 0),
+            _ => {}
+        }
+        true
+    }
+
+    fn learn(&mut self, mut of: Linear, lo: i128, hi: i128) {
+        if !of.is_exact() {
+            return;
+        }
+        let moved = |bound: i128| if bound.abs() >= FAR { bound } else { bound - of.constant };
+        let (lo, hi) = (moved(lo), moved(hi));
+        of.constant = 0;
+        if of.terms.is_empty() {
+            self.never |= lo > 0 || hi < 0;
+            return;
+        }
+        // each fact is tried with each other: more than any kernel has would only take time
+        if self.facts.len() >= MOST_FACTS {
+            return;
+        }
+        self.facts.push(Fact { of, lo, hi });
+        self.known.clear();
+        self.parts.clear();
+    }
+
+    /// The bounds of a value.
+    fn range(&mut self, n: &UOp) -> Span {
+        if let Some(s) = self.known.get(n) {
+            return *s;
+        }
+        let mut s = self.structural(n);
+        if !s.dirty && n.dtype.int_range().is_some() && n.dtype != DType::Bool {
+            let of = self.linear(n);
+            let (lo, hi) = self.of_sum(&of);
+            (s.lo, s.hi) = (s.lo.max(lo), s.hi.min(hi));
+        }
+        if s.lo > s.hi {
+            // no value is possible here, so this is never computed
+            self.never = true;
+            s.hi = s.lo;
+        }
+        self.known.insert(n.clone(), s);
+        s
+    }
+
+    /// The bounds of a sum.
+    fn of_sum(&mut self, of: &Linear) -> (i128, i128) {
+        let own: Vec<(UOp, Span)> = of.terms.iter().map(|(t, _)| (t.clone(), self.structural(t))).collect();
+        let most = if self.facts.len() <= 8 { 3 } else { 2 };
+        self.with_facts(of, &own, most)
+    }
+
+    /// The same, with sums that are facts put in for what they share with it, at most so many. `own` are the bounds of the
+    /// terms it began with.
+    fn with_facts(&mut self, of: &Linear, own: &[(UOp, Span)], most: u32) -> (i128, i128) {
+        let mut best = (of.constant, of.constant);
+        for (t, k) in &of.terms {
+            let s = match own.iter().find(|o| o.0 == *t) {
+                Some((_, s)) => *s,
+                None => self.plain.get_or_insert_default().range(t),
+            };
+            best = sum(best, product(*k, (s.lo, s.hi)));
+        }
+        if most == 0 {
+            return best;
+        }
+        for i in 0..self.facts.len() {
+            let f = self.facts[i].clone();
+            let shared =
+                |(t, k): &(UOp, i128)| of.terms.iter().find(|o| o.0 == *t && o.1 % k == 0).map(|o| o.1 / k);
+            let Some(k) = f.of.terms.iter().find_map(shared) else { continue };
+            let rest = of.clone().add(&f.of, -k);
+            if rest.is_exact() {
+                let found = sum(product(k, (f.lo, f.hi)), self.with_facts(&rest, own, most - 1));
+                best = (best.0.max(found.0), best.1.min(found.1));
+            }
+        }
+        best
+    }
+
+    /// A value as a sum of others, where no operation on the way wraps.
+    fn linear(&mut self, n: &UOp) -> Linear {
+        if let Some(c) = n.as_scalar().filter(|_| n.dtype.is_int()) {
+            return Linear { terms: vec![], constant: c.as_i128() };
+        }
+        let kept = !self.wraps(n);
+        let sum = match n.op {
+            Op::Add if kept => {
+                let b = self.linear(&n.src[1]);
+                self.linear(&n.src[0]).add(&b, 1)
+            }
+            Op::Sub if kept => {
+                let b = self.linear(&n.src[1]);
+                self.linear(&n.src[0]).add(&b, -1)
+            }
+            Op::Neg if kept => Linear::default().add(&self.linear(&n.src[0]), -1),
+            Op::Mul if kept => match (n.src[0].as_int(), n.src[1].as_int()) {
+                (_, Some(k)) => Linear::default().add(&self.linear(&n.src[0]), k as i128),
+                (Some(k), _) => Linear::default().add(&self.linear(&n.src[1]), k as i128),
+                _ => Linear::atom(n),
+            },
+            Op::Cast if kept => self.linear(&n.src[0]),
+            // within one period
+            Op::Mod if self.is_below(&n.src[0], &n.src[1]) => self.linear(&n.src[0]),
+            _ => Linear::atom(n),
+        };
+        if sum.is_exact() { sum } else { Linear::atom(n) }
+    }
+
+    fn is_below(&mut self, x: &UOp, y: &UOp) -> bool {
+        let (a, b) = (self.range(x), self.range(y));
+        a.lo >= 0 && a.hi < b.lo
+    }
+
+    /// Whether the value of a sum, product or cast may not be what true integers give.
+    fn wraps(&mut self, n: &UOp) -> bool {
+        let Some((lo, hi)) = n.dtype.int_range() else { return true };
+        if n.src.iter().any(|s| s.dtype.int_range().is_none() || s.dtype == DType::Bool)
+            || n.dtype == DType::Bool
+        {
+            return true;
+        }
+        let Some(x) = n.src.first().map(|s| self.range(s)) else { return true };
+        let y = n.src.get(1).map_or(x, |s| self.range(s));
+        let (a, b) = match n.op {
+            Op::Add => (x.lo + y.lo, x.hi + y.hi),
+            Op::Sub => (x.lo - y.hi, x.hi - y.lo),
+            Op::Neg => (-x.hi, -x.lo),
+            Op::Mul => corners(x, y, i128::saturating_mul),
+            Op::Cast => (x.lo, x.hi),
+            Op::Shl if y.lo >= 0 && y.hi < n.dtype.bits() as i128 => {
+                corners(x, y, |a, b| a.saturating_mul(1 << b))
+            }
+            _ => return true,
+        };
+        a < lo || b > hi
+    }
+
+    /// The bounds of a value by those of its sources.
+    fn structural(&mut self, n: &UOp) -> Span {
+        if let Some(s) = self.parts.get(n) {
+            return *s;
+        }
+        let s = self.by_sources(n);
+        self.parts.insert(n.clone(), s);
+        s
+    }
+
+    fn by_sources(&mut self, n: &UOp) -> Span {
+        let whole = n.dtype.int_range().unwrap_or((0, 0));
+        let unknown = Span { lo: whole.0, hi: whole.1, dirty: false };
+        let exactly = |lo: i128, hi: i128| Span { lo, hi, dirty: false };
+        match (n.op, &n.arg) {
+            (Op::Const, Arg::Scalar(s)) if n.dtype.int_range().is_some() => {
+                return exactly(s.as_i128(), s.as_i128());
+            }
+            (Op::Variable, Arg::Var { min, max, .. }) => return exactly(*min as i128, *max as i128),
+            (Op::Range, _) => {
+                let e = self.range(&n.src[0]);
+                return Span { lo: 0, hi: (e.hi - 1).max(0), dirty: e.dirty };
+            }
+            // one byte of memory that need not be 0 or 1
+            (Op::Cast, _) if n.src[0].dtype == DType::Bool => {
+                return if is_truth(&n.src[0]) { exactly(0, 1) } else { exactly(0, 255) };
+            }
+            (Op::Where, _) => return self.branches(n),
+            _ => {}
+        }
+        let ints = n.src.iter().all(|s| s.dtype.int_range().is_some() && s.dtype != DType::Bool);
+        if !n.op.is_elementwise()
+            || !ints
+            || n.src.is_empty()
+            || n.dtype == DType::Bool
+            || n.op == Op::Bitcast
+        {
+            return unknown;
+        }
+        let x = self.range(&n.src[0]);
+        let y = n.src.get(1).map_or(x, |s| self.range(s));
+        let dirty = x.dirty || y.dirty;
+        let some = |(lo, hi): (i128, i128)| Span { lo, hi, dirty };
+        let found = match n.op {
+            Op::Add | Op::Sub | Op::Neg | Op::Mul | Op::Cast | Op::Shl => {
+                if self.wraps(n) {
+                    // an index that overflows has no value that passes agree on
+                    return Span { dirty: dirty || n.dtype == DType::Index, ..unknown };
+                }
+                match n.op {
+                    Op::Add => some((x.lo + y.lo, x.hi + y.hi)),
+                    Op::Sub => some((x.lo - y.hi, x.hi - y.lo)),
+                    Op::Neg => some((-x.hi, -x.lo)),
+                    Op::Mul => some(corners(x, y, i128::saturating_mul)),
+                    Op::Shl => some(corners(x, y, |a, b| a.saturating_mul(1 << b))),
+                    _ => some((x.lo, x.hi)),
+                }
+            }
+            Op::Max => some((x.lo.max(y.lo), x.hi.max(y.hi))),
+            Op::Min => some((x.lo.min(y.lo), x.hi.min(y.hi))),
+            Op::Idiv if y.lo > 0 => some(corners(x, y, i128::div_euclid)),
+            Op::Tdiv if y.lo > 0 => some(corners(x, y, |a, b| a / b)),
+            Op::Mod if y.lo > 0 && x.lo >= 0 && x.hi < y.lo => some((x.lo, x.hi)),
+            Op::Mod if y.lo > 0 && y.lo == y.hi && x.lo.div_euclid(y.lo) == x.hi.div_euclid(y.lo) => {
+                some((x.lo.rem_euclid(y.lo), x.hi.rem_euclid(y.lo)))
+            }
+            Op::Mod if y.lo > 0 => some((0, if x.lo >= 0 { x.hi.min(y.hi - 1) } else { y.hi - 1 })),
+            Op::And if x.lo >= 0 && y.lo >= 0 => some((0, x.hi.min(y.hi))),
+            Op::And if y.lo >= 0 => some((0, y.hi)),
+            Op::And if x.lo >= 0 => some((0, x.hi)),
+            Op::Or | Op::Xor if x.lo >= 0 && y.lo >= 0 => {
+                some((0, (1i128 << (128 - x.hi.max(y.hi).leading_zeros())) - 1))
+            }
+            Op::Shr if x.lo >= 0 && y.lo >= 0 => some((0, if y.lo < 64 { x.hi >> y.lo } else { 0 })),
+            _ => Span { dirty, ..unknown },
+        };
+        Span { lo: found.lo.max(whole.0), hi: found.hi.min(whole.1), dirty: found.dirty }
+    }
+
+    /// One value or the other, each where it is taken.
+    fn branches(&mut self, n: &UOp) -> Span {
+        let (c, spans) = (&n.src[0], [(&n.src[1], true), (&n.src[2], false)]);
+        let mut all: Option<Span> = None;
+        for (value, holds) in spans {
+            if value.op == Op::Invalid {
+                continue;
+            }
+            let found = if self.budget > 0 && n.dtype.int_range().is_some() {
+                self.budget -= 1;
+                let mut inner =
+                    Prover { facts: self.facts.clone(), budget: self.budget, ..Prover::default() };
+                inner.assume(&[c], holds);
+                let found = inner.range(value);
+                self.budget = inner.budget;
+                if inner.never {
+                    continue;
+                }
+                found
+            } else {
+                self.range(value)
+            };
+            all = Some(match all {
+                Some(a) => {
+                    Span { lo: a.lo.min(found.lo), hi: a.hi.max(found.hi), dirty: a.dirty || found.dirty }
+                }
+                None => found,
+            });
+        }
+        all.unwrap_or_else(|| {
+            let (lo, hi) = n.dtype.int_range().unwrap_or((0, 0));
+            Span { lo, hi, dirty: false }
+        })
+    }
+}
+
+/// Whether a bool was computed, and so is 0 or 1.
+fn is_truth(n: &UOp) -> bool {
+    let mut todo = vec![n];
+    while let Some(n) = todo.pop() {
+        match n.op {
+            Op::Const | Op::Lt | Op::Eq | Op::Ne => {}
+            Op::And | Op::Or | Op::Xor | Op::Not => todo.extend(n.src.iter()),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Intervals added. One that is not bounded on a side stays so, whatever is added.
+fn sum(a: (i128, i128), b: (i128, i128)) -> (i128, i128) {
+    let lo = if a.0.min(b.0) <= -FAR { -FAR } else { (a.0 + b.0).min(FAR) };
+    let hi = if a.1.max(b.1) >= FAR { FAR } else { (a.1 + b.1).max(-FAR) };
+    (lo, hi)
+}
+/// An interval times a number.
+fn product(k: i128, (lo, hi): (i128, i128)) -> (i128, i128) {
+    let (x, y) = (k.saturating_mul(lo), k.saturating_mul(hi));
+    (x.min(y).clamp(-FAR, FAR), x.max(y).clamp(-FAR, FAR))
+}
+
+fn corners(x: Span, y: Span, f: impl Fn(i128, i128) -> i128) -> (i128, i128) {
+    let c = [f(x.lo, y.lo), f(x.lo, y.hi), f(x.hi, y.lo), f(x.hi, y.hi)];
+    (c.into_iter().fold(c[0], i128::min), c.into_iter().fold(c[0], i128::max))
+}
+
+/// Most elements a view may have, so that counting their bytes cannot overflow.
+const MOST_ELEMENTS: i128 = 1 << 58;
+
+/// Check that a chain of movement ops on a parameter names only elements of it; gives the parameter.
+pub fn view(value: &UOp) -> Result<UOp, String> {
+    let mut n = value.clone();
+    for _ in 0..DEEPEST {
+        spec::check_node(&n, Spec::Tensor).map_err(|e| e.to_string())?;
+        if n.op == Op::Param {
+            return Leaves::default().note(&n).map(|_| n);
+        }
+        movement(&n)?;
+        n = n.src[0].clone();
+    }
+    Err("a view of more steps than any has".into())
+}
+
+fn movement(n: &UOp) -> Result<(), String> {
+    let wrong = || format!("{n:?} does not name elements of what it is a view of");
+    let Some((old, new)) = n.src.first().and_then(|s| s.try_shape()).zip(n.try_shape()) else {
+        return Err(wrong());
+    };
+    n.src[1..].iter().try_for_each(extent)?;
+    let most = |dims: &[UOp]| {
+        let greatest = |d: &UOp| Prover::default().range(d).hi.max(1);
+        dims.iter().try_fold(1i128, |m, d| m.checked_mul(greatest(d)).filter(|m| *m <= MOST_ELEMENTS))
+    };
+    if most(old).is_none() || most(new).is_none() {
+        return Err(format!("{n:?} has more elements than there can be"));
+    }
+    let rank = old.len();
+    let apart = |axes: &[u8]| {
+        let seen: FxHashSet<&u8> = axes.iter().collect();
+        seen.len() == axes.len() && axes.iter().all(|a| (*a as usize) < rank)
+    };
+    let count =
+        |dims: &[UOp]| crate::symbolic::simplify(&dims.iter().fold(UOp::index(1), |m, d| m.fold_mul(d)));
+    let ok = match (n.op, &n.arg) {
+        (Op::Reshape, _) => count(old) == count(new),
+        (Op::Expand, _) => {
+            new.len() == rank && old.iter().zip(new).all(|(o, n)| o == n || o.as_int() == Some(1))
+        }
+        (Op::Permute, Arg::Axes(axes)) => axes.len() == rank && apart(axes),
+        (Op::Flip, Arg::Axes(axes)) => apart(axes),
+        (Op::Pad, _) => n.src.len() == 1 + 2 * rank,
+        (Op::Shrink, _) => {
+            n.src.len() == 1 + 2 * rank && (0..rank).all(|i| is_part(&old[i], &n.src[1 + i], &new[i]))
+        }
+        _ => false,
+    };
+    if ok { Ok(()) } else { Err(wrong()) }
+}
+
+/// Whether `begin + size` is at most `dim`, whatever the variables are.
+fn is_part(dim: &UOp, begin: &UOp, size: &UOp) -> bool {
+    let mut p = Prover::default();
+    let rest = p.linear(dim).add(&p.linear(begin), -1);
+    let rest = rest.add(&p.linear(size), -1);
+    p.of_sum(&rest).0 >= 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    /// What is said of a kernel with one store of a load.
+    fn said(lines: &str) -> Result<(), String> {
+        let kernel = text::parse(lines).map_err(|e| e.to_string())?;
+        verify(&kernel).map_err(|e| e.to_string())
+    }
+    /// A kernel that reads `p` of 5 at an index over `%1` in 0..8 and `%2`, a variable `n` in 1..=5, with a gate.
+    fn reads(index: &str, gate: &str) -> Result<(), String> {
+        let mut text = String::from(
+            "%0 = Param:float32 {0 8}\n%1 = Range:index 8 {Global 0}\n%2 = Variable:index {n 1 5}\n\
+             %3 = Param:float32 {1 5}\n%4 = Param:int64 {2 8}\n%5 = Index:int64 %4 %1\n%6 = Load:int64 %5\n\
+             %7 = Cast:index %6\n%8 = Lt:bool %7 0\n%9 = Lt:bool %7 5\n%10 = Not:bool %8\n%11 = And:bool %9 %10\n\
+             %12 = Param:bool {3 8}\n%13 = Index:bool %12 %1\n%14 = Load:bool %13\n",
+        );
+        let mut next = 15;
+        let mut add = |line: &str, text: &mut String| {
+            for part in line.split(';').filter(|p| !p.is_empty()) {
+                text.push_str(&format!("%{next} = {part}\n"));
+                next += 1;
+            }
+            next - 1
+        };
+        let i = add(index, &mut text);
+        let last = match gate {
+            "" => add(&format!("Index:float32 %3 %{i};Load:float32 %{}", i + 1), &mut text),
+            g => {
+                let g = add(g, &mut text);
+                add(&format!("Index:float32 %3 %{i};Load:float32 %{} 0.0:float32 %{g}", g + 1), &mut text)
+            }
+        };
+        let used = "Add:index %2 0;Index:float32 %0 %1";
+        let at = add(used, &mut text);
+        add(
+            &format!("Store:void %{at} %{last};End:void %{} %1;Sink:void %{} {{k}}", at + 1, at + 2),
+            &mut text,
+        );
+        said(&text)
+    }
+
+    #[test]
+    fn an_index_is_inside_by_its_bounds() {
+        for inside in
+            ["Mod:index %1 5", "Idiv:index %1 2", "Min:index %1 4", "Add:index %2 -1", "Mul:index %1 0"]
+        {
+            assert_eq!(reads(inside, ""), Ok(()), "{inside}");
+        }
+        for outside in
+            ["Mod:index %1 6", "Add:index %1 0", "Add:index %2 0", "Add:index %2 -2", "Mul:index %7 1"]
+        {
+            assert!(reads(outside, "").is_err_and(|e| e.contains("kernel k: Load")), "{outside}");
+        }
+    }
+    #[test]
+    fn an_index_is_inside_where_its_gate_holds() {
+        for (index, gate) in [
+            ("Add:index %1 0", "Lt:bool %1 5"),
+            ("Add:index %1 -3", "Lt:bool %1 3;Not:bool %16"),
+            ("Add:index %1 %2;Add:index %15 -1", "Add:index %1 %2;Lt:bool %17 6"),
+            ("Sub:index %2 %1;Add:index %15 -1", "Lt:bool %1 %2"),
+            // in a loop of n steps the variable is below n, and n is at least 1
+            (
+                "Range:index %2 {Loop 1};Sub:index %2 %15;Add:index %16 -1;Reduce:index %17 %15 {Max};Mul:index %18 0",
+                "Lt:bool %1 8",
+            ),
+            // from data, between its least and greatest value
+            ("Add:index %7 0", "And:bool %11 true"),
+            ("Mul:index %7 3;Idiv:index %15 3", "And:bool %11 true"),
+            // a choice, each side where it is taken
+            ("Add:index %1 -5;Where:index %9 %7 0;Lt:bool %1 5;Where:index %17 %1 %15", "Lt:bool %1 8"),
+            ("Eq:bool %1 4;Where:index %15 %1 0", "Lt:bool %1 8"),
+        ] {
+            assert_eq!(reads(index, gate), Ok(()), "{index} where {gate}");
+        }
+        for (index, gate) in [
+            ("Add:index %1 0", "Lt:bool %1 6"),
+            ("Add:index %1 -3", "Lt:bool %1 3"),
+            ("Add:index %1 0", "Lt:bool %1 5;Not:bool %16"),
+            ("Add:index %7 0", "Lt:bool %7 5"),
+            ("Add:index %7 0", "Or:bool %9 %10"),
+            ("Add:index %1 0", "Lt:bool %1 5;Or:bool %16 %9"),
+        ] {
+            assert!(reads(index, gate).is_err(), "{index} where {gate}");
+        }
+    }
+    #[test]
+    fn what_may_overflow_proves_nothing() {
+        // 4*x < 20 also holds for an x whose product wraps around
+        assert!(
+            reads("Add:index %7 0", "Mul:index %7 4;Lt:bool %16 20;Not:bool %8;And:bool %17 %18").is_err()
+        );
+        let big = format!("Mul:index %7 {};Mod:index %15 5", i64::MAX);
+        assert!(reads(&big, "").is_err());
+        // data of any size may be reduced by itself
+        assert_eq!(reads("Mod:index %7 5", ""), Ok(()));
+    }
+    #[test]
+    fn a_byte_of_memory_is_no_truth_value() {
+        assert!(reads("Cast:index %14", "").is_err());
+        assert_eq!(reads("Cast:index %9", ""), Ok(()));
+    }
+    #[test]
+    fn a_kernel_that_is_not_well_formed_is_refused() {
+        let whole = "%0 = Param:float32 {0 8}\n%1 = Range:index 8 {Global 0}\n%2 = Index:float32 %0 %1\n\
+                     %3 = Store:void %2 1.0:float32\n%4 = End:void %3 %1\n%5 = Sink:void %4 {k}\n";
+        assert_eq!(said(whole), Ok(()));
+        for (old, new) in [
+            ("8 {Global 0}", "9 {Global 0}"),
+            ("8 {Global 0}", "-1 {Global 0}"),
+            ("8 {Global 0}", "8 {Warp 0}"),
+            ("%4 = End:void %3 %1\n%5 = Sink:void %4 {k}", "%4 = Sink:void %3 {k}"),
+            ("{0 8}", "{0 7}"),
+            ("{0 8}", "{0 9223372036854775807}"),
+            ("%2 = Index:float32 %0 %1", "%2 = Index:float32 %0 %1 {4}"),
+            (
+                "%5 = Sink:void %4 {k}",
+                "%5 = Variable:index {n 0 4}\n%6 = Variable:index {n 0 9}\n%7 = Sink:void %4 %5 %6 {k}",
+            ),
+            ("%5 = Sink:void %4 {k}", "%5 = Param:float32 {0 99}\n%6 = Sink:void %4 %5 {k}"),
+            (
+                "%5 = Sink:void %4 {k}",
+                "%5 = Range:index 99 {Global 0}\n%6 = End:void %4 %5\n%7 = Sink:void %6 {k}",
+            ),
+        ] {
+            assert!(whole.contains(old), "{old}");
+            assert!(said(&whole.replace(old, new)).is_err(), "{new}");
+        }
+    }
+    #[test]
+    fn views_name_elements_that_are_there() {
+        let checked = |lines: &str| view(&text::parse(lines).unwrap());
+        let p = "%0 = Param:float32 {0 12}\n%1 = Variable:index {n 1 4}\n";
+        for good in [
+            "%2 = Reshape:float32 %0 3 4\n%3 = Permute:float32 %2 {1,0}\n%4 = Flip:float32 %3 {0}",
+            "%2 = Reshape:float32 %0 1 12\n%3 = Expand:float32 %2 5 12",
+            "%2 = Mul:index %1 3\n%3 = Shrink:float32 %0 0 %2\n%4 = Reshape:float32 %3 %1 3",
+            "%2 = Shrink:float32 %0 %1 8",
+        ] {
+            assert!(checked(&format!("{p}{good}")).is_ok(), "{good}");
+        }
+        for bad in [
+            "%2 = Reshape:float32 %0 3 5",
+            "%2 = Expand:float32 %0 24",
+            "%2 = Shrink:float32 %0 0 13",
+            "%2 = Shrink:float32 %0 -1 3",
+            "%2 = Shrink:float32 %0 %1 9",
+            "%2 = Reshape:float32 %0 %1 3",
+            "%2 = Reshape:float32 %0 3 4\n%3 = Permute:float32 %2 {1,1}",
+            "%2 = Reshape:float32 %0 1 12\n%3 = Expand:float32 %2 9223372036854775807 12",
+            "%2 = Neg:float32 %0",
+        ] {
+            assert!(checked(&format!("{p}{bad}")).is_err(), "{bad}");
+        }
+    }
+}
