@@ -592,8 +592,8 @@ impl Model {
         let n = all.len();
         for (i, w) in all.iter().enumerate() {
             let alone = all.iter().enumerate().all(|(j, o)| i == j || o.memory != w.memory);
-            // what one of several was computed from may be another of them
-            let plain = n == 1 || w.leaf && !self.memories[w.memory].written;
+            // what one of several was computed from may be another of them, and a computed number may be one of ours
+            let plain = w.leaf && !self.memories[w.memory].written || n == 1 && !w.dims.is_empty();
             if !plain || !alone || !w.dtype.is_float() || w.dtype != first.dtype || w.dims != first.dims {
                 return None;
             }
