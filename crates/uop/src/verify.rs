@@ -111,10 +111,8 @@ fn check(kernel: &UOp) -> Result<(), String> {
 /// A reduction is over ranges, by an operation that has a value to begin with.
 fn combines(n: &UOp) -> Result<(), String> {
     let Arg::Alu(op) = n.arg else { return Ok(()) };
-    let over =
-        |r: &UOp| r.op == Op::Range && n.src[0].ranges.contains(&r.range_arg().map_or(u32::MAX, |a| a.id));
     match Scalar::identity(op, n.dtype) {
-        Some(_) if n.src[1..].iter().all(over) => Ok(()),
+        Some(_) if n.src[1..].iter().all(|r| r.op == Op::Range) => Ok(()),
         _ => Err(format!("{n:?} is no reduction")),
     }
 }
