@@ -19,7 +19,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let size = 1usize << (size % 4);
     let Ok(l) = layout(&shape, (with_strides % 2 == 1).then_some(&strides), size, address) else { return };
     assert_eq!(l.dims.len(), n);
-    let count = l.dims.iter().fold(1i128, |m, d| m * *d as i128);
+    let count = if l.dims.contains(&0) { 0 } else { l.dims.iter().fold(1i128, |m, d| m * *d as i128) };
     assert_eq!(l.bytes as i128, count * size as i128);
     if count == 0 {
         return;
@@ -28,7 +28,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // the outermost elements are inside
     let steps = l.strides.clone().unwrap_or_else(|| {
         let mut step = 1isize;
-        let mut all: Vec<isize> = l.dims.iter().rev().map(|d| std::mem::replace(&mut step, step * *d as isize)).collect();
+        let mut all = vec![];
+        for d in l.dims.iter().rev() {
+            all.push(step);
+            step *= *d as isize;
+        }
         all.reverse();
         all
     });

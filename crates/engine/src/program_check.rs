@@ -4,6 +4,7 @@
 //! - kernels are well-formed and stay inside their parameters ([`verify`]), whatever the data and the variables,
 //! - parameters are no larger than the memory they are bound to, and that memory is one that may be written,
 //! - intermediates lie in the arena, and none is read that was not written before, or was overwritten since,
+//! - truth values are 0 or 1, and no other type is ever in their memory: code is made for these two,
 //! - results are views of memory that is there and written,
 //! - variables keep to the range that their kernels were proven for, at every call.
 
@@ -20,7 +21,13 @@ type Checked = Result<(), String>;
 
 /// Kernel graphs, before anything is made of them.
 pub(crate) fn kernels(asts: &[UOp]) -> Checked {
-    asts.iter().try_for_each(|ast| verify(ast).map_err(|e| e.to_string()))
+    for ast in asts {
+        verify(ast).map_err(|e| e.to_string())?;
+        if ast.any(|n| n.op == Op::Bitcast && n.dtype == DType::Bool) {
+            return Err("a kernel takes any byte for a truth value".into());
+        }
+    }
+    Ok(())
 }
 
 /// Everything else, before anything is launched.
@@ -31,9 +38,17 @@ pub(crate) fn program(parts: &Parts, signature: &Signature) -> Checked {
     variables(parts, signature)?;
     let mut arena = Arena::default();
     let mut written: FxHashSet<usize> = FxHashSet::default();
+    let mut truths: FxHashMap<usize, bool> = FxHashMap::default();
     for l in &parts.launches {
         let uses = memory.uses(l)?;
         arena.launch(&uses)?;
+        for u in &uses {
+            if let Place::Held(h) = u.place
+                && truths.insert(h, u.truth).is_some_and(|before| before != u.truth)
+            {
+                return Err(format!("kept memory {h} is truth values and something else"));
+            }
+        }
         for u in uses.iter().filter(|u| u.written) {
             match u.place {
                 Place::Input(i) if !parts.written_inputs.contains(&i) => {
@@ -50,11 +65,14 @@ pub(crate) fn program(parts: &Parts, signature: &Signature) -> Checked {
             }
         }
     }
+    for (&h, _) in truths.iter().filter(|t| *t.1) {
+        truth_values(&parts.held[h]).map_err(|e| format!("kept memory {h}: {e}"))?;
+    }
     for (i, o) in parts.outputs.iter().enumerate() {
         memory.result(o)?;
         let is_made = match o.from {
             Place::Output(j) => written.contains(&j),
-            Place::Arena { offset, bytes } => arena.has(offset, bytes),
+            Place::Arena { offset, bytes } => arena.has(offset, bytes, o.dtype == DType::Bool),
             Place::Input(_) | Place::Held(_) => true,
         };
         if !is_made && o.bytes > 0 {
@@ -69,6 +87,18 @@ struct Use {
     place: Place,
     read: bool,
     written: bool,
+    /// It is of truth values.
+    truth: bool,
+}
+
+/// Bytes that are all 0 or 1.
+fn truth_values(memory: &frit_runtime::Memory) -> Checked {
+    let mut bytes = vec![0; memory.len_bytes()];
+    memory.copy_out(0, &mut bytes).map_err(|e| e.to_string())?;
+    match bytes.iter().find(|b| **b > 1) {
+        Some(b) => Err(format!("{b} is no truth value")),
+        None => Ok(()),
+    }
 }
 
 struct Memory<'a> {
@@ -113,7 +143,8 @@ impl Memory<'_> {
                     "kernel {name} takes {len} of {dtype} as argument {slot}, which is {bytes} bytes at {place:?}"
                 ));
             }
-            uses.push(Use { place, read: read.contains(&(slot as u32)), written });
+            let truth = dtype == DType::Bool;
+            uses.push(Use { place, read: read.contains(&(slot as u32)), written, truth });
         }
         Ok(uses)
     }
@@ -159,54 +190,54 @@ fn slots_read(ast: &UOp) -> FxHashSet<u32> {
 /// What is in the arena while launches are gone through: pieces that were written and nothing has overwritten since.
 #[derive(Default)]
 struct Arena {
-    /// The end of each, by where it begins. No two overlap.
-    live: BTreeMap<usize, usize>,
+    /// The end of each and whether it is of truth values, by where it begins. No two overlap.
+    live: BTreeMap<usize, (usize, bool)>,
 }
 
 impl Arena {
-    fn has(&self, offset: usize, bytes: usize) -> bool {
-        self.live.get(&offset) == Some(&(offset + bytes))
+    fn has(&self, offset: usize, bytes: usize, truth: bool) -> bool {
+        self.live.get(&offset) == Some(&(offset + bytes, truth))
     }
 
     fn launch(&mut self, uses: &[Use]) -> Checked {
-        let mut pieces: Vec<(usize, usize, bool)> = vec![];
+        let mut pieces: Vec<(usize, usize, bool, bool)> = vec![];
         for u in uses {
             let Place::Arena { offset, bytes } = u.place else { continue };
             if bytes == 0 {
                 continue;
             }
-            if u.read && !u.written && !self.has(offset, bytes) {
+            if u.read && !u.written && !self.has(offset, bytes, u.truth) {
                 return Err(format!(
                     "{bytes} bytes at {offset} of the arena are read, and no kernel left them there"
                 ));
             }
-            pieces.push((offset, offset + bytes, u.written));
+            pieces.push((offset, offset + bytes, u.written, u.truth));
         }
         // two that overlap without being the same, where one is written
         pieces.sort_unstable();
-        let mut reach: Option<(usize, usize, bool)> = None;
+        let mut reach: Option<(usize, usize, bool, bool)> = None;
         for p in &pieces {
             if let Some(r) = reach
                 && p.0 < r.1
-                && (p.0, p.1) != (r.0, r.1)
+                && (p.0, p.1, p.3) != (r.0, r.1, r.3)
                 && (p.2 || r.2)
             {
                 return Err(format!("{p:?} and {r:?} of the arena overlap in one launch"));
             }
             reach = Some(match reach {
-                Some(r) if r.1 > p.1 => (r.0, r.1, r.2 || p.2),
-                Some(r) if (r.0, r.1) == (p.0, p.1) => (r.0, r.1, r.2 || p.2),
+                Some(r) if r.1 > p.1 => (r.0, r.1, r.2 || p.2, r.3),
+                Some(r) if (r.0, r.1) == (p.0, p.1) => (r.0, r.1, r.2 || p.2, r.3),
                 _ => *p,
             });
         }
-        for (start, end, _) in pieces.into_iter().filter(|p| p.2) {
-            if self.live.get(&start) == Some(&end) {
+        for (start, end, _, truth) in pieces.into_iter().filter(|p| p.2) {
+            if self.live.get(&start) == Some(&(end, truth)) {
                 continue;
             }
-            let from = self.live.range(..start).next_back().filter(|p| *p.1 > start).map_or(start, |p| *p.0);
+            let from = self.live.range(..start).next_back().filter(|p| p.1.0 > start).map_or(start, |p| *p.0);
             let gone: Vec<usize> = self.live.range(from..end).map(|p| *p.0).collect();
             gone.iter().for_each(|g| _ = self.live.remove(g));
-            self.live.insert(start, end);
+            self.live.insert(start, (end, truth));
         }
         Ok(())
     }
