@@ -11,6 +11,7 @@ import time
 from frit import _frit
 from frit._frit import Tensor
 from frit.device import Device
+from frit.dtype import dtypes
 __all__ = ['Context', 'ContextVar', 'GlobalCounters', 'Timing', 'colored', 'fetch', 'getenv', 'prod', 'tqdm', 'trange']
 def getenv(key: Tensor, default: int = ...) -> Any: ...
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from frit import Context, Tensor, dtypes, nn
-from frit.nn.optim import SGD
+from frit.nn.optim import SGD, Adam
 
 
 def test_sizes_and_axes_by_name():
@@ -77,6 +77,21 @@ def test_types_of_results():
     assert Tensor([500.0, -500.0]).cast("fp8e4m3").tolist() == [448.0, -448.0]
     mask = Tensor([True, False])
     assert mask.masked_fill(mask, 1).dtype == dtypes.bool
+
+
+def test_bytes_in_lists_are_rows():
+    assert Tensor([b"ab", b"cd"]).tolist() == [[97, 98], [99, 100]]
+
+
+def test_adam_says_its_powers():
+    w = Tensor.ones(2)
+    w.requires_grad = True
+    o = Adam([w], b1=0.5)
+    w.square().sum().backward()
+    with Tensor.train():
+        o.step()
+        o.step()
+    assert o.b1_t.tolist() == [0.25]
 
 
 def test_indices():

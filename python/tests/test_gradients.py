@@ -73,8 +73,7 @@ def test_a_gradient_can_be_given():
 
 def test_gradients_of_what_is_not_there():
     x, y = Tensor([1.0]), Tensor([1.0])
-    with pytest.raises(RuntimeError):
-        x.sum().gradient(y)
+    assert x.sum().gradient(y)[0].tolist() == [0.0]
     assert x.sum().gradient(y, materialize_grads=True)[0].tolist() == [0.0]
 
 

@@ -81,6 +81,17 @@ fn parse(name: &str, value: Option<&str>, max: u8) -> Result<u8, Error> {
         .ok_or_else(|| Error::Env(format!("{name}={v}: expected a number from 0 to {max}")))
 }
 
+/// Every variable of this room and of the runtime, once: one that means nothing is an error before anything runs, not
+/// where it happens to be used.
+pub(crate) fn check() -> Result<(), Error> {
+    static CHECKED: OnceLock<Result<(), Error>> = OnceLock::new();
+    let all = || {
+        SETTINGS.iter().try_for_each(|s| s.get().map(drop))?;
+        Ok(frit_runtime::env::check()?)
+    };
+    CHECKED.get_or_init(all).clone()
+}
+
 /// How much to print.
 pub fn debug() -> Result<u8, Error> {
     DEBUG.get()

@@ -33,6 +33,7 @@ pub fn default_device() -> Result<Arc<str>, Error> {
 
 /// The canonical name of a device, or an error that lists those there are.
 pub fn canonical(name: &str) -> Result<Arc<str>, Error> {
+    crate::config::check()?;
     Ok(frit_runtime::device(name)?.name().into())
 }
 

@@ -159,6 +159,13 @@ pub fn interp_seed() -> Result<u64, Error> {
     value.to_str().and_then(|v| v.trim().parse().ok()).ok_or_else(|| invalid(&INTERP_SEED, &value))
 }
 
+/// Every variable whose values can be wrong, whether or not it will be used.
+pub fn check() -> Result<(), Error> {
+    parse_isa(read(&ISA).as_deref())?;
+    is_native(read(&CPU).as_deref())?;
+    threads().and(units().map(drop)).and(interp_seed().map(drop)).and(guard().map(drop))
+}
+
 /// The directories of `PATH`.
 pub fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default()

@@ -263,6 +263,16 @@ class _Moments(Optimizer):
         self.t.assign(self.t + 1)
         return [self.t]
 
+    @property
+    def b1_t(self):
+        """The first beta to the power of the number of steps."""
+        return self.b1**self.t
+
+    @property
+    def b2_t(self):
+        """The second beta to the power of the number of steps."""
+        return self.b2**self.t
+
     def _correction(self, beta):
         """1 - beta^t by way of expm1: the plain form loses four digits in float32."""
         return -(self.t * math.log(beta)).expm1() if beta > 0 else 1.0

@@ -133,7 +133,8 @@ fn error(got: f64, near: f64, exact: impl FnOnce() -> Option<Twofold>, dtype: DT
             && (got != 0.0 || got.is_sign_negative() == near.is_sign_negative() || dtype.is_small_float());
         return if same || got.is_nan() && rounded.is_nan() { 0.0 } else { f64::INFINITY };
     }
-    if got.is_infinite() && got == rounded {
+    // beyond the greatest number the type says what it is: an infinity, or the greatest itself
+    if (got.is_infinite() || near.abs() > info.max) && got == rounded {
         return 0.0;
     }
     // infinity counts as the number after the greatest

@@ -184,7 +184,14 @@ fn state_files_that_lie() {
 
 #[test]
 fn a_bad_environment_is_an_error_that_names_it() {
-    let cases: [(&[(&str, &str)], &str); 7] = [
+    let cases: [(&[(&str, &str)], &str); 10] = [
+        // what this program does not use is looked at as well
+        (&[("FRIT_DEVICE", "INTERP"), ("FRIT_THREADS", "0")], "FRIT_THREADS=0 is not valid"),
+        (
+            &[("FRIT_DEVICE", "CPU"), ("FRIT_BEAM_SECONDS", "soon")],
+            "FRIT_BEAM_SECONDS=soon: expected a number",
+        ),
+        (&[("FRIT_DEVICE", "CPU"), ("FRIT_INTERP_SEED", "x")], "FRIT_INTERP_SEED=x is not valid"),
         (&[("FRIT_DEVICE", "TOASTER")], "there is no device \"TOASTER\": expected one of"),
         (&[("FRIT_DEBUG", "lots")], "FRIT_DEBUG=lots: expected a number from 0 to 6"),
         (&[("FRIT_SPEC", "3")], "FRIT_SPEC=3: expected a number from 0 to 2"),

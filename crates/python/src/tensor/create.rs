@@ -52,7 +52,10 @@ struct Nested {
 
 impl Nested {
     fn collect(&mut self, obj: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
-        if obj.is_instance_of::<PyList>() || obj.is_instance_of::<PyTuple>() {
+        if obj.is_instance_of::<PyList>()
+            || obj.is_instance_of::<PyTuple>()
+            || obj.is_instance_of::<PyBytes>()
+        {
             return self.row(obj, obj.len()?, depth);
         }
         if let Some(v) = number(obj)? {

@@ -193,7 +193,7 @@ macro_rules! sided {
         impl PyTensor {$(
             $(#[$doc])*
             #[pyo3(signature = (x, reverse=false))]
-            fn $name(&self, x: Arg, reverse: bool) -> PyResult<PyTensor> {
+            fn $name(&self, x: Arg, #[pyo3(from_py_with = truth)] reverse: bool) -> PyResult<PyTensor> {
                 out(match reverse {
                     true => x.0.beside(&self.0).$method(&self.0),
                     false => self.0.$method(x.0),

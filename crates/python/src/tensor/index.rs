@@ -187,7 +187,7 @@ impl PyTensor {
         py: Python<'_>,
         indices: &Bound<'_, PyAny>,
         values: Arg,
-        accumulate: bool,
+        #[pyo3(from_py_with = truth)] accumulate: bool,
     ) -> PyResult<PyTensor> {
         let places = self::indices(py, indices)?;
         out(compute(py, || Ok(self.0.index_put(places, values.0, accumulate)))?)
@@ -221,7 +221,7 @@ impl PyTensor {
         py: Python<'py>,
         size: Option<DimArg>,
         fill_value: Option<Arg>,
-        as_tuple: bool,
+        #[pyo3(from_py_with = truth)] as_tuple: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = match size {
             Some(n) => self.0.nonzero_sized(n.0, fill(fill_value)),

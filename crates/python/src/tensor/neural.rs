@@ -50,7 +50,7 @@ impl PyTensor {
         mode: &str,
         #[pyo3(from_py_with = truth)] align_corners: bool,
         scale_factor: Option<&Bound<'_, PyAny>>,
-        antialias: bool,
+        #[pyo3(from_py_with = truth)] antialias: bool,
     ) -> PyResult<PyTensor> {
         let o = Interpolate { mode: sampling(mode)?, align_corners, antialias };
         let n = self.0.rank().saturating_sub(2);
@@ -203,7 +203,7 @@ impl PyTensor {
     fn rope(
         &self,
         base: f64,
-        interleaved: bool,
+        #[pyo3(from_py_with = truth)] interleaved: bool,
         dims: Option<i64>,
         offset: i64,
         positions: Option<TensorArg>,
@@ -332,7 +332,7 @@ impl PyTensor {
         target_lengths: TensorArg,
         blank: i64,
         reduction: &str,
-        zero_infinity: bool,
+        #[pyo3(from_py_with = truth)] zero_infinity: bool,
     ) -> PyResult<PyTensor> {
         let blank = count(blank, "blank")?;
         let o = Ctc { blank, reduction: self::reduction(reduction)?, zero_infinity };
@@ -397,7 +397,7 @@ impl PyTensor {
     fn poisson_nll_loss(
         &self,
         target: TensorArg,
-        log_input: bool,
+        #[pyo3(from_py_with = truth)] log_input: bool,
         eps: f64,
         reduction: &str,
     ) -> PyResult<PyTensor> {

@@ -16,7 +16,7 @@ macro_rules! reductions {
         impl PyTensor {$(
             $(#[$doc])*
             #[pyo3(signature = (axis=None, keepdim=false, *, dim=None))]
-            fn $name(&self, axis: Option<Ints>, keepdim: bool, dim: Option<Ints>) -> PyResult<PyTensor> {
+            fn $name(&self, axis: Option<Ints>, #[pyo3(from_py_with = truth)] keepdim: bool, dim: Option<Ints>) -> PyResult<PyTensor> {
                 out(self.0.$method(axes(axis.or(dim), keepdim)))
             }
         )*}
@@ -279,7 +279,7 @@ impl PyTensor {
         py: Python<'py>,
         dim: isize,
         #[pyo3(from_py_with = truth)] descending: bool,
-        stable: bool,
+        #[pyo3(from_py_with = truth)] stable: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = stable; // always
         ranked(py, self.0.sort(dim, descending))
@@ -290,7 +290,7 @@ impl PyTensor {
         &self,
         dim: isize,
         #[pyo3(from_py_with = truth)] descending: bool,
-        stable: bool,
+        #[pyo3(from_py_with = truth)] stable: bool,
     ) -> PyResult<PyTensor> {
         let _ = stable; // always
         out(self.0.argsort(dim, descending))

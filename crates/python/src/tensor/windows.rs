@@ -2,7 +2,7 @@
 
 use super::neural::plain;
 use super::{PyTensor, out};
-use crate::convert::{Ints, TensorArg, count};
+use crate::convert::{Ints, TensorArg, count, truth};
 use crate::dtype::DTypeArg;
 use frit::{Tensor, Window};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -159,8 +159,8 @@ macro_rules! pools {
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<&Bound<'_, PyAny>>,
-        ceil_mode: bool,
-        count_include_pad: bool,
+        #[pyo3(from_py_with = truth)] ceil_mode: bool,
+        #[pyo3(from_py_with = truth)] count_include_pad: bool,
         divisor_override: Option<i64>,
     ) -> PyResult<PyTensor> {
         let divisor_override = divisor_override.map(|n| count(n, "divisor_override")).transpose()?;
@@ -181,8 +181,8 @@ macro_rules! pools {
         stride: Option<Ints>,
         dilation: Option<Ints>,
         padding: Option<&Bound<'py, PyAny>>,
-        ceil_mode: bool,
-        return_indices: bool,
+        #[pyo3(from_py_with = truth)] ceil_mode: bool,
+        #[pyo3(from_py_with = truth)] return_indices: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let k = kernel(kernel_size, $n)?;
         let w = window(stride, padding, dilation, k.len())?.ceil_mode(ceil_mode);
@@ -201,7 +201,7 @@ macro_rules! pools {
         norm_type: f64,
         kernel_size: Kernel,
         stride: Option<Ints>,
-        ceil_mode: bool,
+        #[pyo3(from_py_with = truth)] ceil_mode: bool,
     ) -> PyResult<PyTensor> {
         let k = kernel(Some(kernel_size), $n)?;
         out(self.0.lp_pool(norm_type, &k, window(stride, None, None, k.len())?.ceil_mode(ceil_mode)))
@@ -216,7 +216,7 @@ macro_rules! pools {
         &self,
         py: Python<'py>,
         output_size: Kernel,
-        return_indices: bool,
+        #[pyo3(from_py_with = truth)] return_indices: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let size = kernel(Some(output_size), $n)?;
         match return_indices {
