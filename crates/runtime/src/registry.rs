@@ -11,6 +11,8 @@ struct Kind {
     about: &'static str,
     /// What may follow `NAME:`; the first is the default. Opens the device with one of them.
     suffixes: &'static [&'static str],
+    /// How many there are, told apart by their number after `NAME:`.
+    count: u16,
     open: fn(&str) -> Result<Arc<dyn Device>, Error>,
 }
 
@@ -18,23 +20,31 @@ struct Kind {
 const KINDS: &[Kind] = &[
     Kind {
         name: "CPU",
-        about: "this machine's cores; CPU:C through a compiler, CPU:SSE2, CPU:AVX2, CPU:AVX512, CPU:AMX with no more than that",
+        about: "this machine's cores; CPU:1, CPU:2, ... the same with memory of their own; CPU:C through a compiler, CPU:SSE2, CPU:AVX2, CPU:AVX512, CPU:AMX with no more than that",
         suffixes: &["0", "C", "SSE2", "AVX2", "AVX512", "AMX"],
+        count: 256,
         open: cpu::open_as,
     },
     Kind {
         name: "INTERP",
         about: "checks every step, slow; as a CPU or a GPU",
         suffixes: &["CPU", "GPU"],
+        count: 0,
         open: interp::open,
     },
-    Kind { name: "NULL", about: "compiles, runs nothing", suffixes: &["0"], open: |_| null::open() },
+    Kind {
+        name: "NULL",
+        about: "compiles, runs nothing",
+        suffixes: &["0"],
+        count: 1,
+        open: |_| null::open(),
+    },
 ];
 
 /// A device that was opened.
 struct Opened {
     kind: &'static str,
-    suffix: &'static str,
+    suffix: String,
     device: Arc<dyn Device>,
     /// In which process: see [`fork::generation`].
     generation: u64,
@@ -68,10 +78,10 @@ pub fn device(name: &str) -> Result<Arc<dyn Device>, Error> {
     static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
     let (kind, suffix) = parse(name)?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = open.iter().find(|o| (o.kind, o.suffix) == (kind.name, suffix)) {
+    if let Some(known) = open.iter().find(|o| (o.kind, &*o.suffix) == (kind.name, &*suffix)) {
         return known.device();
     }
-    let device = (kind.open)(suffix)?;
+    let device = (kind.open)(&suffix)?;
     let generation = fork::generation();
     open.push(Opened { kind: kind.name, suffix, device: device.clone(), generation });
     Ok(device)
@@ -90,7 +100,7 @@ fn shown(name: &str) -> String {
     }
 }
 
-fn parse(name: &str) -> Result<(&'static Kind, &'static str), Error> {
+fn parse(name: &str) -> Result<(&'static Kind, String), Error> {
     let upper = name.trim().to_ascii_uppercase();
     let (base, suffix) = upper.split_once(':').map_or((&*upper, None), |(b, s)| (b, Some(s)));
     let Some(kind) = KINDS.iter().find(|k| k.name == base) else {
@@ -102,7 +112,9 @@ fn parse(name: &str) -> Result<(&'static Kind, &'static str), Error> {
         )));
     };
     let found = suffix.map_or(kind.suffixes.first(), |s| kind.suffixes.iter().find(|k| **k == s));
-    found.map(|s| (kind, *s)).ok_or_else(|| {
+    let number = || suffix?.parse::<u16>().ok().filter(|n| *n < kind.count).map(|n| n.to_string());
+    let found = found.map(|s| s.to_string()).or_else(number);
+    found.map(|s| (kind, s)).ok_or_else(|| {
         let known: Vec<_> = kind.suffixes.iter().map(|s| format!("{}:{s}", kind.name)).collect();
         let (name, kind) = (shown(name), kind.name);
         Error::Device(format!("there is no device {name}: expected {kind} or {}", known.join(", ")))
@@ -140,7 +152,8 @@ mod tests {
             }
         }
         let device: Arc<dyn Device> = Arc::new(Remote(device("NULL").unwrap()));
-        let mut opened = Opened { kind: "REMOTE", suffix: "0", device, generation: fork::generation() };
+        let mut opened =
+            Opened { kind: "REMOTE", suffix: "0".into(), device, generation: fork::generation() };
         assert!(opened.device().is_ok());
         // as in a child of the process that opened it
         opened.generation = fork::generation().wrapping_sub(1);
@@ -148,14 +161,24 @@ mod tests {
         assert!(message.contains("REMOTE") && message.contains("fork"), "{message}");
     }
     #[test]
+    fn numbered_devices_are_separate_and_account_for_their_own_memory() {
+        let (one, two) = (device("CPU:1").unwrap(), device("cpu:02").unwrap());
+        assert_eq!((one.name(), two.name()), ("CPU:1", "CPU:2"));
+        let before = two.memory_stats().in_use;
+        let memory = one.alloc(4096).unwrap();
+        assert!(one.memory_stats().in_use >= 4096 && two.memory_stats().in_use == before);
+        drop(memory);
+        assert!(Arc::ptr_eq(&device("CPU").unwrap(), &device("CPU:0").unwrap()));
+    }
+    #[test]
     fn names_are_parsed_in_any_case_and_unknown_ones_list_the_known() {
         for name in ["CPU", "cpu", "Cpu:0", " CPU "] {
-            assert_eq!(parse(name).map(|(k, s)| (k.name, s)), Ok(("CPU", "0")));
+            assert_eq!(parse(name).map(|(k, s)| (k.name, s)), Ok(("CPU", "0".to_string())));
         }
         let message = device("TPU").err().unwrap().to_string();
         assert!(["TPU", "CPU", "NULL"].iter().all(|word| message.contains(word)), "{message}");
-        let message = device("cpu:7").err().unwrap().to_string();
-        assert!(message.contains("cpu:7") && message.contains("CPU:0"), "{message}");
+        let message = device("cpu:700").err().unwrap().to_string();
+        assert!(message.contains("cpu:700") && message.contains("CPU:0"), "{message}");
         for name in ["", ":", "CPU:", "CPU:0:1", "CPU:-1"] {
             assert!(parse(name).is_err(), "{name}");
         }

@@ -63,13 +63,13 @@ pub fn open() -> Result<Arc<dyn Device>, Error> {
     open_as("0")
 }
 
-/// The device with a suffix: `0` as the environment asks for, `C`, `AMX` for everything there is, or the name of an
+/// The device with a suffix: a number for what the environment asks for, `C`, `AMX` for everything there is, or the name of an
 /// instruction set without matrix units.
 pub fn open_as(suffix: &str) -> Result<Arc<dyn Device>, Error> {
     let mut config = Config::from_env()?;
     let all = [Isa::Sse2, Isa::Avx2, Isa::Avx512];
     match suffix {
-        "0" => {}
+        number if number.parse::<u16>().is_ok() => {}
         "C" => config.isa = Isa::Portable,
         "AMX" if target::machine() == Isa::Avx512 && !target::matrix_units().is_empty() => {
             (config.isa, config.units) = (Isa::Avx512, Units::All);

@@ -124,3 +124,12 @@ fn files_that_are_not_there_and_shapes_that_do_not_fit_are_errors() {
     let e = error(&[usize::MAX >> 1, 4]);
     assert!(e.contains("shape [9223372036854775807, 4] has more elements than can be counted"), "{e}");
 }
+
+#[test]
+fn values_are_copied_between_numbered_devices_and_mixing_them_is_an_error() {
+    let x = Tensor::from_slice(&[1.0f32, 2.0]).to("CPU:1") + 1.0;
+    assert_eq!(&*x.device().unwrap(), "CPU:1");
+    let y = x.to("CPU:2") * 2.0;
+    assert_eq!(y.to("CPU").to_vec::<f32>().unwrap(), [4.0, 6.0]);
+    assert!((&x + &y).to_vec::<f32>().is_err());
+}

@@ -271,7 +271,8 @@ fn places_in_memory_are_checked() {
             .filter(|at| listings(bytes).iter().all(|l| at + 24 <= l.start || *at >= l.end))
         {
             let number = |i: usize| u64::from_le_bytes(bytes[at + 8 * i..at + 8 * i + 8].try_into().unwrap());
-            if number(0) != 3 || number(1) % 64 != 0 || !(16..=4096).contains(&number(2)) || number(1) > 4096 {
+            if number(0) != 3 || number(1) % 64 != 0 || !(16..=4096).contains(&number(2)) || number(1) > 4096
+            {
                 continue;
             }
             for (which, value) in
