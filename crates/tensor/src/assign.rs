@@ -54,19 +54,14 @@ pub(crate) fn is_pending(t: &Tensor) -> bool {
     })
 }
 
-/// Compute every assignment that waits, in whatever tensor: a replay sees memory only.
-pub(crate) fn compute_pending() -> Result<()> {
+/// Compute every assignment that waits, in whatever tensor. One that fails still waits: whoever looks at it is told.
+pub(crate) fn compute_pending() {
     let pending = std::mem::take(&mut *PENDING.lock().unwrap_or_else(|e| e.into_inner()));
-    let mut waiting: Vec<Tensor> =
-        pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_pending).collect();
-    // those of one device together
-    while let Some(first) = waiting.first() {
-        let device = first.device()?;
-        let is_there = |t: &mut Tensor| t.device().is_ok_and(|d| d == device);
-        let here: Vec<Tensor> = waiting.extract_if(.., is_there).collect();
-        Tensor::realize_all(&here.iter().collect::<Vec<_>>())?;
+    for t in pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_pending) {
+        if Tensor::realize_all(&[&t]).is_err() {
+            PENDING.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::downgrade(&t.0));
+        }
     }
-    Ok(())
 }
 
 /// Run `f` and list the tensors it assigns to on this thread.

@@ -136,7 +136,7 @@ use crate::mode::Ambient;
 use crate::random;
 use crate::realize::{self, Versions};
 use crate::shape::{self, Dim};
-use crate::tensor::{Tensor, WeakTensor, is_sole};
+use crate::tensor::{Tensor, WeakTensor, is_sole, next_born};
 use crate::view::View;
 use crate::watch::{self, Before, Outside};
 use frit_engine::capture::{self, Link, Refusal, Seen};
@@ -597,7 +597,6 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let mut tensors = vec![];
         let form = inputs.take_apart(&mut tensors);
         Tensor::realize_all(&tensors.iter().collect::<Vec<_>>())?;
-        assign::compute_pending()?;
         let sizes = sizes.iter().map(|d| d.0.clone()).collect::<Result<Vec<UOp>>>()?;
         let parts = Parted::of(&tensors)?;
         let mut described = nodes(&tensors)?;
@@ -788,7 +787,10 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         sizes: &[UOp],
         parts: Parted,
     ) -> Result<O> {
+        // what others assigned to is not part of what the function does
+        assign::compute_pending();
         let owners: Vec<Tensor> = tensors.iter().map(Tensor::owner).collect();
+        let start = next_born();
         let before: Vec<Before> = owners.iter().map(Before::of).collect();
         let watching = shape::Watching::start();
         let ((((result, draws), assigned), mut outside), tape) = capture::record(|| {
@@ -800,6 +802,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                         let mut results = vec![];
                         let form = output.take_apart(&mut results);
                         let mut all: Vec<Tensor> = assign::watched();
+                        all.retain(|t| t.born() < start);
                         all.extend(results.iter().cloned());
                         all.extend(watch::replaced());
                         Tensor::realize_all(&all.iter().collect::<Vec<_>>())?;
@@ -819,6 +822,8 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             owners.iter().enumerate().filter(|(_, t)| unknown(t)).map(|(i, t)| (i, t.downgrade())).collect();
         let others = outside.iter().map(|o| &o.tensor).filter(|t| !is_input(t));
         let stored = numbers(assigned.iter());
+        // those of its own must not look as if someone kept them
+        drop(assigned);
         self.entries[at].last = [numbers(owners.iter()), numbers(others), stored];
         let sources = Sources { given: &tensors, inputs: &owners, outside: &outside };
         let (came, outputs) = sources.of_results(&results);
