@@ -401,7 +401,8 @@ impl Signature {
     pub fn of(inputs: &[UOp]) -> Result<Signature, Error> {
         let bases: Vec<Option<&UOp>> = inputs.iter().map(contiguous_base).collect();
         let same = bases.iter().map(|b| bases.iter().position(|o| o == b).unwrap_or_default()).collect();
-        let normal = inputs.iter().map(|i| Ok(normalise(i)?.sink)).collect::<Result<Vec<_>, Error>>()?;
+        let normal =
+            inputs.iter().map(|i| Ok(normalise(&plain(i))?.sink)).collect::<Result<Vec<_>, Error>>()?;
         Ok(Signature { inputs: normal, same, device: inputs.iter().find_map(|i| i.device()) })
     }
     /// How many inputs and sizes.
@@ -421,6 +422,15 @@ impl Signature {
         let one = |n: &UOp| format!("{} ({})", n.dtype, shape(n));
         self.inputs.iter().map(one).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// All of some memory in some dims, however it came to have them.
+fn plain(view: &UOp) -> UOp {
+    let mut n = view;
+    while n.op == Op::Reshape {
+        n = &n.src[0];
+    }
+    if n.op == Op::Buffer { n.reshape(view.shape()) } else { view.clone() }
 }
 
 fn name(dim: &UOp) -> String {

@@ -35,6 +35,14 @@ fn remember(t: &Tensor) {
             list.push(t.clone());
         }
     });
+    // what a recording assigns to is computed by it, and must not be by another thread
+    if !crate::realize::is_recording() {
+        wait(t);
+    }
+}
+
+/// An assignment to a tensor waits to be computed.
+pub(crate) fn wait(t: &Tensor) {
     let mut pending = PENDING.lock().unwrap_or_else(|e| e.into_inner());
     // forget the dead and the computed when there are as many as the waiting may be
     if pending.len() >= pending.capacity() {

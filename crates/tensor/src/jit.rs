@@ -812,14 +812,26 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             })
         });
         let decided = watching.decided();
-        let (results, output) = result?;
+        let (results, output) = match result {
+            Ok(done) => done,
+            Err(e) => {
+                assigned.iter().for_each(assign::wait);
+                return Err(e);
+            }
+        };
         // an input that the function looked at when it was none is a tensor outside as well
         let [given, seen, _] = &self.entries[at].last;
         let is_input = |t: &Tensor| owners.iter().any(|i| i.is_same(t));
         outside.retain(|o| !is_input(&o.tensor) || seen.contains(&o.tensor.born()));
         let unknown = |t: &Tensor| given.contains(&t.born()) && !seen.contains(&t.born());
-        let suspects =
-            owners.iter().enumerate().filter(|(_, t)| unknown(t)).map(|(i, t)| (i, t.downgrade())).collect();
+        // or what something outside is computed from
+        let lazy: Vec<UOp> = outside.iter().filter_map(Outside::computed).collect();
+        let hidden =
+            |b: &Before| matches!(b, Before::Memory(v, _) if lazy.iter().any(|n| realize::is_made_of(n, v)));
+        let suspects = owners.iter().zip(&before).enumerate();
+        let suspects = suspects.filter(|(_, (t, b))| unknown(t) || hidden(b));
+        let suspects = suspects.map(|(i, (t, _))| (i, t.downgrade())).collect();
+        drop(lazy);
         let others = outside.iter().map(|o| &o.tensor).filter(|t| !is_input(t));
         let stored = numbers(assigned.iter());
         // those of its own must not look as if someone kept them

@@ -51,6 +51,27 @@ pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
 pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
     frit_engine::buffer::refreshed(node)
 }
+/// Whether a Jit records what this thread computes.
+pub(crate) fn is_recording() -> bool {
+    frit_engine::capture::is_recording()
+}
+/// Whether a value is computed from memory, be it that what is below was computed before.
+pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
+    let (mut stack, mut seen) = (vec![node], FxHashSet::default());
+    while let Some(n) = stack.pop() {
+        if !seen.insert(n) {
+            continue;
+        }
+        if n.op == Op::Buffer && frit_engine::buffer::versions(n).is_some_and(|v| Arc::ptr_eq(v, memory)) {
+            return true;
+        }
+        match n.realized() {
+            Some(value) => stack.push(value),
+            None => stack.extend(n.src.iter()),
+        }
+    }
+    false
+}
 /// A version whose stores are done, as its memory; `None` where it is something else.
 pub(crate) fn settled(node: &UOp) -> Option<UOp> {
     frit_engine::buffer::settled(node)

@@ -43,6 +43,13 @@ pub(crate) struct Outside {
     changes: u64,
 }
 
+impl Outside {
+    /// Its node, where it is something to compute.
+    pub(crate) fn computed(&self) -> Option<UOp> {
+        if matches!(self.before, Before::Memory(..)) { None } else { self.tensor.peek().ok() }
+    }
+}
+
 /// What a tensor was.
 pub(crate) enum Before {
     /// Memory, seen like this: no node is held, so that the function may store to it in place.
