@@ -12,8 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// An output's tensor and the caller's list.
-const HOLDERS_OF_AN_OUTPUT: usize = 2;
+/// Who holds an output by right: its tensor and the caller's list. A tensor that is memory already stays it, and so sees
+/// what is there.
+fn rightful_holders(output: &UOp) -> usize {
+    if contiguous_base(output).is_some() { 1 } else { 2 }
+}
 
 /// Graphs with stores run one at a time: a version must not be stored twice.
 pub(crate) fn one_at_a_time() -> Turn {
@@ -48,7 +51,7 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
     let mut versions: Vec<(UOp, UOp)> = vec![];
     if has_stores {
         let known: Vec<(UOp, UOp)> = known.into_iter().collect();
-        let mut roots: Vec<Root> = outputs.iter().map(|o| (o, HOLDERS_OF_AN_OUTPUT)).collect();
+        let mut roots: Vec<Root> = outputs.iter().map(|o| (o, rightful_holders(o))).collect();
         roots.extend(ready.iter().map(|r| (r, 1)));
         roots.extend(known.iter().flat_map(|(a, b)| [(a, 1), (b, 1)]));
         let in_place = make_in_place(&ready, &roots, &known)?;

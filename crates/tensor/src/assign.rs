@@ -16,6 +16,7 @@ use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled};
 use crate::view;
 use crate::watch::{self, Watched};
+use frit_abi::fork::Turns;
 use frit_abi::sync::Mutex;
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
@@ -64,6 +65,9 @@ pub(crate) fn is_pending(t: &Tensor) -> bool {
 
 /// Compute every assignment that waits, in whatever tensor. One that fails still waits: whoever looks at it is told.
 pub(crate) fn compute_pending() {
+    // whoever records must not find another thread at it still
+    static ONE: Turns = Turns::new();
+    let _one = ONE.take();
     let pending = std::mem::take(&mut *PENDING.lock().unwrap_or_else(|e| e.into_inner()));
     for t in pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_pending) {
         if Tensor::realize_all(&[&t]).is_err() {
@@ -167,15 +171,17 @@ impl Tensor {
         let (owner, view) = (self.owner(), self.as_view());
         let _turn = owner.take_turn();
         let value = f(&self.uop()?)?;
+        let node = owner.uop()?;
+        let place = owner.is_place(&node);
         let new = match &view {
-            Some(v) => v.written(op, &value)?,
-            None => {
-                let node = self.uop()?;
-                view::written(op, &node, self.is_place(&node), &[], &value)?
-            }
+            Some(v) => v.written(op, place, &value)?,
+            None => view::written(op, &node, place, &[], &value)?,
         };
         remember(&owner);
-        owner.set_uop(Ok(new));
+        match place {
+            true => owner.set_uop(Ok(new)),
+            false => owner.set_computed(Ok(new)),
+        }
         Ok(())
     }
     /// Write a value at an index: what [`at`](Tensor::at) reads, this writes. Integer tensors write in order, so of

@@ -721,10 +721,11 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             entry.tries = entry.tries.max(1);
             drop(parts);
             let owners: Vec<Tensor> = tensors.iter().map(Tensor::owner).collect();
+            let given = tensors.clone();
             let ((result, assigned), outside) = watch::outside(|| self.plainly(&form, tensors));
             match &result {
                 Ok(_) => {
-                    let given = numbers(owners.iter());
+                    let given = numbers(owners.iter().chain(&given));
                     let mut seen = numbers(outside.iter().map(|o| &o.tensor));
                     seen.retain(|t| !given.contains(t));
                     self.entries[at].last = [given, seen, numbers(assigned.iter())];
@@ -742,12 +743,12 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             let turns: Vec<_> = stored.iter().map(Tensor::take_turn).collect();
             match ready.look(&tensors, sizes)? {
                 Verdict::Replay => {
-                    let results = ready.replay(&tensors, sizes)?;
-                    let results = O::put_together(&ready.output, &mut results.into_iter());
+                    let outputs = ready.replay(&tensors, sizes)?;
                     let writes = ready.inputs.iter().any(|l| l.written || l.moved.is_some());
                     drop(turns);
                     parts.back(writes)?;
-                    return Ok(results);
+                    let results = ready.results(&outputs, &tensors, sizes)?;
+                    return Ok(O::put_together(&ready.output, &mut results.into_iter()));
                 }
                 Verdict::Plainly => {
                     drop(turns);
@@ -836,7 +837,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         let stored = numbers(assigned.iter());
         // those of its own must not look as if someone kept them
         drop(assigned);
-        self.entries[at].last = [numbers(owners.iter()), numbers(others), stored];
+        self.entries[at].last = [numbers(owners.iter().chain(&tensors)), numbers(others), stored];
         let sources = Sources { given: &tensors, inputs: &owners, outside: &outside };
         let (came, outputs) = sources.of_results(&results);
         let states: Vec<UOp> = draws.iter().map(|d| d.0.clone()).collect();
@@ -877,6 +878,12 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             Err(Refusal::Never(e)) => return fail!("jit", "the function cannot be recorded: {e}"),
         }
         parts.back(false)?;
+        // views of what is a view again
+        for r in &results {
+            if let Some(view) = r.as_view().filter(|v| v.base.as_view().is_some()) {
+                r.set_view(view.through());
+            }
+        }
         Ok(O::put_together(&output, &mut results.into_iter()))
     }
 }
@@ -893,10 +900,16 @@ impl Sources<'_> {
     fn of_results(&self, results: &[Tensor]) -> (Vec<Came>, Vec<Tensor>) {
         let mut outputs: Vec<Tensor> = vec![];
         let came = results.iter().map(|r| {
-            let (owner, view) = (r.owner(), r.as_view().map(View::without_base));
+            let (owner, view) = (r.owner(), r.as_view());
             if let Some(i) = self.given.iter().position(|t| t.is_same(r)) {
                 return Came { from: From::Given(i), view: None };
             }
+            let beyond = |i: usize| Some((i, view.as_ref()?.beyond(&self.given[i])?));
+            let mut of_owner = (0..self.inputs.len()).filter(|&i| self.inputs[i].is_same(&owner));
+            if let Some((i, view)) = of_owner.find_map(beyond) {
+                return Came { from: From::Given(i), view: Some(view.without_base()) };
+            }
+            let view = view.map(View::without_base);
             let from = if let Some(i) = self.inputs.iter().position(|t| t.is_same(&owner)) {
                 From::Input(i)
             } else if let Some(i) = self.outside.iter().position(|o| o.tensor.is_same(&owner)) {
@@ -1088,7 +1101,8 @@ impl Ready {
         Ok(false)
     }
 
-    fn replay(&mut self, inputs: &[Tensor], sizes: &[UOp]) -> Result<Vec<Tensor>> {
+    /// Launch everything, and let tensors be what they come to be.
+    fn replay(&mut self, inputs: &[Tensor], sizes: &[UOp]) -> Result<Vec<UOp>> {
         if !self.draws.is_empty() {
             let (seed, mut at) = random::reserve(self.draws.iter().sum());
             for (i, count) in self.draws.iter().enumerate() {
@@ -1115,6 +1129,11 @@ impl Ready {
                 m.latest = m.versions.latest();
             }
         }
+        Ok(outputs)
+    }
+
+    /// What the function gives back.
+    fn results(&self, outputs: &[UOp], inputs: &[Tensor], sizes: &[UOp]) -> Result<Vec<Tensor>> {
         let mut binds = FxHashMap::default();
         if self.results.iter().any(|r| r.view.is_some()) {
             let given = nodes(inputs)?;

@@ -137,9 +137,15 @@ impl Tensor {
             &mut *self.0.value.write().unwrap_or_else(|e| e.into_inner()),
             Value::Own(node),
         );
+        self.0.shared.store(false, Ordering::Relaxed);
         self.0.changes.fetch_add(1, Ordering::Release);
         // dropped without the lock: a base may go with it
         drop(old);
+    }
+    /// The same with a value that was computed of others: if it is memory, it is theirs.
+    pub(crate) fn set_computed(&self, node: Result<UOp>) {
+        self.set_uop(node);
+        self.0.shared.store(true, Ordering::Relaxed);
     }
     /// Put a node in the place of another, unless someone else was faster.
     pub(crate) fn swap_uop(&self, old: &UOp, new: UOp) {
@@ -208,8 +214,7 @@ impl Tensor {
     /// Let this handle mean another value from now on, on whatever device that is, without storing anything: for
     /// loading and moving. What was computed from it before keeps what it was computed from; views of it follow.
     pub fn replace(&self, value: &Tensor) {
-        self.set_uop(value.uop());
-        self.0.shared.store(true, Ordering::Relaxed);
+        self.set_computed(value.uop());
     }
     /// A new tensor made of this one's node.
     pub(crate) fn map(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {

@@ -228,9 +228,23 @@ impl View {
         Ok(base)
     }
     /// A new version of the base, with another value in what is seen.
-    pub(crate) fn written(&self, op: &'static str, value: &UOp) -> Result<UOp> {
-        let base = self.of_base()?;
-        written(op, &base, self.base.is_place(&base), &self.steps, value)
+    pub(crate) fn written(&self, op: &'static str, place: bool, value: &UOp) -> Result<UOp> {
+        written(op, &self.of_base()?, place, &self.steps, value)
+    }
+    /// A look at what looks at a tensor, as one at that tensor.
+    pub(crate) fn through(self) -> View {
+        let Some(mut below) = self.base.as_view() else { return self };
+        below.steps.extend(self.steps);
+        below
+    }
+    /// What is seen beyond what another view of the same tensor sees: a view of that.
+    pub(crate) fn beyond(&self, seen: &Tensor) -> Option<View> {
+        let node = seen.peek().ok()?;
+        let steps = match seen.as_view() {
+            Some(v) => self.steps.strip_prefix(&v.steps[..])?.into(),
+            None => self.steps.clone(),
+        };
+        Some(View { base: seen.clone(), steps, hole: hole(node.shape(), node.dtype) })
     }
     /// The same look at nothing in particular: it keeps no tensor alive.
     pub(crate) fn without_base(self) -> View {
@@ -246,7 +260,7 @@ impl View {
             view.steps = view.steps.iter().map(|s| s.substitute(&map)).collect();
             view.hole = view.hole.substitute(&map);
         }
-        Tensor::of_view(view)
+        Tensor::of_view(view.through())
     }
     /// Whether both look at the same places of one tensor.
     pub(crate) fn is_same(&self, o: &View) -> bool {

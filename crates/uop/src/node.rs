@@ -332,6 +332,7 @@ mod tests {
         let (op, dtype, src, arg) = (n.op, n.dtype, n.src.clone(), n.arg.clone());
         drop(n);
         let unheld = Unheld::put(Node {
+            volatile: false,
             op,
             dtype,
             src: src.clone(),

@@ -264,9 +264,13 @@ impl Model {
         Some(())
     }
 
-    /// Which results of a call share memory with one of its inputs.
+    /// Which results of a call share memory with one of its inputs, or may have a size that is a variable.
     pub fn given_back(&self, step: &Step) -> Vec<Id> {
         let Op::Call { inputs, .. } = &step.op else { return vec![] };
+        if inputs.iter().any(|i| i.rows.is_some()) {
+            let outs = step.out..step.out + step.op.outs();
+            return outs.filter(|o| self.tensors.contains_key(o)).collect();
+        }
         let of = |id: &Id| self.tensors.get(id).map(|w| w.memory);
         let given: Vec<_> = inputs.iter().map(|i| of(&i.of)).collect();
         (step.out..step.out + step.op.outs()).filter(|o| of(o).is_some() && given.contains(&of(o))).collect()
