@@ -85,6 +85,8 @@ pub struct Program {
     patches: [Vec<Vec<(usize, usize)>>; 3],
     /// Steps whose extents or variables follow the inputs.
     varying: Vec<usize>,
+    /// Whether a result's size does.
+    has_sizes: bool,
     cost: (u64, u64),
 }
 
@@ -117,9 +119,10 @@ impl Program {
         dev.synchronize()?;
         let varies = |l: &Launch| l.vars.iter().any(|v| matches!(v, Var::Bound(_)));
         let varying = (0..steps.len()).filter(|&i| varies(&parts.launches[i])).collect();
+        let has_sizes = parts.outputs.iter().any(|o| o.view.any(|n| n.op == Op::Variable));
         let costs = parts.launches.iter().map(|l| l.kernel.cost(&l.frozen));
         let cost = costs.fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-        Ok(Program { parts, dev, steps, once, versions, arena, patches, varying, cost })
+        Ok(Program { parts, dev, steps, once, versions, arena, patches, varying, has_sizes, cost })
     }
 
     /// Where it runs.
@@ -225,7 +228,7 @@ impl Program {
             results.push(fresh);
         }
         let mut bindings = Bindings::default();
-        if !self.varying.is_empty() {
+        if !self.varying.is_empty() || self.has_sizes {
             bindings = crate::capture::bindings_of(inputs, sizes)?;
             for &i in &self.varying {
                 let (vars, dims) = self.parts.launches[i].numbers(&bindings)?;

@@ -332,12 +332,17 @@ impl Prover {
         if a.dirty || b.dirty {
             return false;
         }
-        let of = self.linear(&c.src[0]).add(&self.linear(&c.src[1]), -1);
-        match (c.op, holds) {
-            (Op::Lt, true) => self.learn(of, -FAR, -1),
-            (Op::Lt, false) => self.learn(of, 0, FAR),
-            (Op::Eq, true) | (Op::Ne, false) => self.learn(of, 0, 0),
-            _ => {}
+        let (lo, hi) = match (c.op, holds) {
+            (Op::Lt, true) => (-FAR, -1),
+            (Op::Lt, false) => (0, FAR),
+            (Op::Eq, true) | (Op::Ne, false) => (0, 0),
+            _ => return true,
+        };
+        let (x, y) = (self.linear(&c.src[0]), self.linear(&c.src[1]));
+        self.learn(x.clone().add(&y, -1), lo, hi);
+        // a cast is what is cast only once facts say that it does not wrap: until then, and after, it is itself
+        if c.src[0].op == Op::Cast && y.terms.is_empty() {
+            self.learn(Linear::atom(&c.src[0]).add(&y, -1), lo, hi);
         }
         true
     }
@@ -370,7 +375,10 @@ impl Prover {
         let mut s = self.structural(n);
         if !s.dirty && n.dtype.int_range().is_some() && n.dtype != DType::Bool {
             let of = self.linear(n);
-            let (lo, hi) = self.of_sum(&of);
+            let (mut lo, mut hi) = self.of_sum(&of);
+            for f in self.facts.iter().filter(|f| n.op == Op::Cast && f.of.terms == [(n.clone(), 1)]) {
+                (lo, hi) = (lo.max(f.lo), hi.min(f.hi));
+            }
             (s.lo, s.hi) = (s.lo.max(lo), s.hi.min(hi));
         }
         if s.lo > s.hi {
