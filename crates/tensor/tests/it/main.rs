@@ -10,5 +10,6 @@ mod fusion;
 mod hash;
 mod jit;
 mod memory;
+mod state;
 mod tiny;
 mod untrusted;

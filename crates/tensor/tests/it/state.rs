@@ -1,0 +1,312 @@
+//! The model of state, statement by statement (decisions 004 and 008).
+
+use frit_tensor::*;
+
+fn floats(t: &Tensor) -> Vec<f32> {
+    t.to_vec().unwrap()
+}
+fn memory(v: impl Nested) -> Tensor {
+    Tensor::new(v).realize().unwrap()
+}
+
+#[test]
+fn a_view_is_a_window() {
+    let x = memory([1.0, 2.0, 3.0, 4.0]);
+    let (part, rows, turned) = (x.at(1..3), x.reshape([2, 2]), x.reshape([2, 2]).t());
+    let every_second = x.at(step(.., -2));
+    x.update(|x| x * 10.0);
+    assert_eq!(floats(&part), [20.0, 30.0]);
+    assert_eq!(floats(&turned), [10.0, 30.0, 20.0, 40.0]);
+    assert_eq!(floats(&every_second), [40.0, 20.0]);
+    rows.at(1).assign(7.0);
+    every_second.assign(Tensor::new([1.0, 2.0]));
+    part.at(0).update(|x| x + 0.5);
+    assert_eq!(floats(&x), [10.0, 2.5, 7.0, 1.0]);
+    // also of what is not memory yet, and when nobody else holds the base
+    let lazy = Tensor::ones([4]) + 1.0;
+    let window = lazy.at(..2);
+    lazy.assign(5.0);
+    assert_eq!(floats(&window), [5.0, 5.0]);
+    let alone = Tensor::new([1.0, 2.0, 3.0, 4.0]).reshape([2, 2]);
+    alone.set(1, 5.0);
+    assert_eq!(floats(&alone), [1.0, 2.0, 5.0, 5.0]);
+}
+
+#[test]
+fn views_realised_together_or_alone_show_the_same() {
+    for together in [true, false] {
+        let x = memory([1.0, 2.0]);
+        let view = x.at(..);
+        x.update(|x| x + 1.0);
+        if together {
+            Tensor::realize_all(&[&view, &x]).unwrap();
+        }
+        assert_eq!(floats(&view), [2.0, 3.0]);
+    }
+}
+
+#[test]
+fn bits_and_detached_values_are_written_through() {
+    let x = memory([1.0, 2.0]);
+    x.bitcast(DType::U32).at(0).assign(Tensor::from_slice(&[0x40400000u32]).at(0));
+    assert_eq!(floats(&x), [3.0, 2.0]);
+    x.bitcast(DType::U8).at(4..8).assign(Tensor::from_slice(&[0u8, 0, 0x80, 0x40]));
+    assert_eq!(floats(&x), [3.0, 4.0]);
+    x.detach().at(1).assign(9.0);
+    assert_eq!(floats(&x), [3.0, 9.0]);
+}
+
+#[test]
+fn a_reshape_that_must_copy_is_a_value() {
+    let x = memory([[1.0, 2.0], [3.0, 4.0]]);
+    let (copy, window) = (x.t().reshape([4]), x.t().reshape([2, 1, 2]));
+    x.assign(0.0);
+    assert_eq!(floats(&copy), [1.0, 3.0, 2.0, 4.0]);
+    assert_eq!(floats(&window), [0.0; 4]);
+    copy.set(0, 9.0);
+    assert_eq!(floats(&x), [0.0; 4]);
+    assert_eq!(floats(&copy), [9.0, 3.0, 2.0, 4.0]);
+    assert!(x.expand([2, 2, 2]).try_assign(1.0).is_err());
+    let flipped = x.flip(0);
+    x.assign(8.0);
+    assert_eq!(floats(&flipped), [0.0; 4]);
+}
+
+#[test]
+fn computed_values_keep_what_they_were_built_from() {
+    let x = memory([1.0, 2.0]);
+    let (before, same) = (&x * 1.0, x.cast(DType::F32));
+    let read = &x * 2.0;
+    assert_eq!(floats(&read), [2.0, 4.0]);
+    x.assign(5.0);
+    x.realize().unwrap();
+    assert_eq!((floats(&before), floats(&same)), (vec![1.0, 2.0], vec![1.0, 2.0]));
+    assert_eq!((floats(&read), floats(&(&x * 2.0))), (vec![2.0, 4.0], vec![10.0, 10.0]));
+    same.set(0, 7.0);
+    assert_eq!((floats(&same), floats(&x)), (vec![7.0, 2.0], vec![5.0, 5.0]));
+}
+
+#[test]
+fn what_was_overwritten_is_an_error() {
+    let (w, x) = (memory([2.0, 3.0]), memory([1.0, 1.0]));
+    let y = &w * &x;
+    y.to_vec::<f32>().unwrap(); // so that nobody needs w any more
+    w.assign(9.0);
+    w.realize().unwrap();
+    let g = y.sum(..).gradient(&[&x]).unwrap();
+    let why = g[0].to_vec::<f32>().unwrap_err().to_string();
+    assert!(why.contains("an assignment has overwritten"), "{why}");
+    assert!(y.sum(..).gradient(&[&w]).unwrap_err().to_string().contains("was assigned to since"));
+}
+
+#[test]
+fn every_store_of_a_graph_that_runs_is_done() {
+    let x = memory([1.0, 2.0, 3.0]);
+    let held = &x * 1.0;
+    x.update(|x| x + 10.0);
+    (x.at(..0).sum(..) + 1.0).realize().unwrap();
+    assert_eq!(floats(&x), [11.0, 12.0, 13.0]);
+    assert_eq!(floats(&held), [1.0, 2.0, 3.0]);
+    let y = &x * 10.0;
+    x.set(3.., 0.0);
+    assert_eq!(floats(&(y + &x)), [121.0, 132.0, 143.0]);
+    let twice = x.contiguous();
+    x.assign(&twice);
+    x.assign(&twice);
+    assert_eq!(floats(&x), [11.0, 12.0, 13.0]);
+}
+
+#[test]
+fn values_assigned_are_cast_to_the_type_of_the_place() {
+    let flags = Tensor::new([true, false, true]).logical_not();
+    flags.set(0, 5);
+    assert_eq!((flags.dtype(), flags.to_vec::<bool>().unwrap()), (DType::Bool, vec![true, true, false]));
+    for base in [Tensor::arange(5).cast(DType::I8), Tensor::arange(5).cast(DType::I8).realize().unwrap()] {
+        base.set(1..3, 9.7);
+        base.set(step(.., 3), Tensor::new([-1.5, 2.5]));
+        assert_eq!((base.dtype(), base.to_vec::<i8>().unwrap()), (DType::I8, vec![-1, 9, 9, 2, 4]));
+    }
+}
+
+#[test]
+fn each_constructor_call_makes_a_leaf_of_its_own() {
+    let (a, b) = (Tensor::ones([2]), Tensor::ones([2]));
+    let g = (&a * 2.0 + &b * 3.0).sum(..).gradient(&[&a, &b]).unwrap();
+    assert_eq!((floats(&g[0]), floats(&g[1])), (vec![2.0; 2], vec![3.0; 2]));
+}
+
+#[test]
+fn foreign_memory_is_volatile() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU8, Ordering};
+    struct Shared(Arc<[AtomicU8; 4]>);
+    impl AsRef<[u8]> for Shared {
+        fn as_ref(&self) -> &[u8] {
+            // SAFETY: for this test only: nothing writes to the bytes while a kernel reads them
+            unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), 4) }
+        }
+    }
+    let bytes = Arc::new([1, 2, 3, 4].map(AtomicU8::new));
+    let x = Tensor::from_blob(DType::U8, &Blob::volatile(Shared(bytes.clone())), [4]);
+    let sum = |x: &Tensor| (x.int() * 2).to_vec::<i32>().unwrap();
+    let held = x.int() * 2;
+    assert_eq!(held.to_vec::<i32>().unwrap(), [2, 4, 6, 8]);
+    let jit = Jit::new({
+        let x = x.clone();
+        move |y: Tensor| Ok((x.int() + 1).contiguous() + y)
+    });
+    for i in 0..5u8 {
+        bytes[0].store(i, Ordering::Relaxed);
+        assert_eq!(sum(&x), [2 * i32::from(i), 4, 6, 8]);
+        let y = jit.call(Tensor::zeros([4]).int().contiguous()).unwrap();
+        assert_eq!(y.to_vec::<i32>().unwrap(), [i32::from(i) + 1, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn a_realise_that_fails_leaves_each_tensor_old_new_or_failed() {
+    let (x, y) = (memory([1.0, 2.0]), memory([3.0, 4.0]));
+    x.assign(x.at(Tensor::new([0, 7])));
+    y.update(|y| y + 1.0);
+    let failed = Tensor::realize_all(&[&x, &y]).unwrap_err().to_string();
+    assert!(failed.contains("out of range"), "{failed}");
+    for (t, good) in [(&x, [[1.0, 2.0]; 2]), (&y, [[3.0, 4.0], [4.0, 5.0]])] {
+        match t.to_vec::<f32>() {
+            Ok(v) => assert!(good.iter().any(|g| v == g), "{v:?}"),
+            Err(e) => assert!(e.to_string().contains("out of range"), "{e}"),
+        }
+        t.replace(&memory([0.0, 0.0]));
+        assert_eq!(floats(t), [0.0, 0.0]);
+    }
+}
+
+#[test]
+fn assignments_from_several_threads_all_land() {
+    let total = memory([0.0f32; 8]);
+    std::thread::scope(|s| {
+        for k in 0..8i64 {
+            let total = &total;
+            s.spawn(move || {
+                for _ in 0..10 {
+                    total.at(k).update(|t| t + 1.0);
+                    total.update(|t| t + 1.0);
+                }
+            });
+        }
+    });
+    assert_eq!(floats(&total), [90.0; 8]);
+    std::thread::scope(|s| {
+        for k in 0..8i64 {
+            let total = &total;
+            s.spawn(move || total.set(k, k));
+        }
+    });
+    assert_eq!(floats(&total), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+}
+
+#[test]
+fn a_closure_is_never_frozen() {
+    let (w, x) = (memory([1.0, 2.0]), memory([1.0, 1.0]));
+    let (held, input) = (w.clone(), x.clone());
+    let eval = Jit::new(move |_: ()| Ok((&held * &input).sum(..)));
+    let weight_only = Jit::new({
+        let w = w.clone();
+        move |x: Tensor| Ok(w.sum(..).contiguous() + x)
+    });
+    for _ in 0..5 {
+        let want = floats(&w).iter().sum::<f32>();
+        assert_eq!(eval.call(()).unwrap().item::<f32>().unwrap(), want);
+        assert_eq!(weight_only.call(memory([1.0])).unwrap().to_vec::<f32>().unwrap(), [want + 1.0]);
+        w.update(|w| w + 1.0);
+    }
+    assert_eq!(weight_only.kernels(), [1], "what depends on w alone is not part of a replay");
+    w.replace(&memory([100.0, 1.0])); // other memory
+    assert_eq!(weight_only.call(memory([1.0])).unwrap().to_vec::<f32>().unwrap(), [102.0]);
+}
+
+#[test]
+fn results_are_what_they_were_in_the_function() {
+    let state = memory([[0.0f32, 0.0], [0.0, 0.0]]);
+    let held = state.clone();
+    let jit = Jit::new(move |a: Tensor| {
+        held.assign(&held + &a);
+        Ok((held.reshape([4]), held.at(1), a.at(0), &a + 1.0))
+    });
+    for i in 1..6 {
+        let a = memory([[1.0f32, 1.0], [1.0, 1.0]]);
+        let (all, row, given, fresh) = jit.call(a.clone()).unwrap();
+        assert_eq!(floats(&all), [i as f32; 4]);
+        assert_eq!(floats(&fresh), [2.0; 4]);
+        row.assign(&row + 0.0);
+        a.set((0, 0), 7.0);
+        assert_eq!((floats(&given), floats(&row)), (vec![7.0, 1.0], vec![i as f32; 2]));
+    }
+}
+
+#[test]
+fn state_that_someone_holds_moves_away() {
+    let s = memory([0.0f32]);
+    let held = s.clone();
+    let jit = Jit::new(move |x: Tensor| {
+        held.assign(&held + &x);
+        Ok(())
+    });
+    let mut kept = vec![];
+    for _ in 0..6 {
+        jit.call(memory([1.0f32])).unwrap();
+        kept.push(s.lend().unwrap());
+    }
+    let seen: Vec<u8> = kept.iter().map(|k| f32::from_le_bytes(k[..4].try_into().unwrap()) as u8).collect();
+    assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+    // a live local holds the old value in the function itself
+    let (w, g) = (memory([10.0f32]), memory([1.0f32]));
+    let (ws, gs) = (w.clone(), g.clone());
+    let step = Jit::new(move |x: Tensor| {
+        gs.assign(&gs + x);
+        let d = &gs * 2.0;
+        ws.assign(&ws - &d);
+        gs.assign(gs.zeros_like());
+        Tensor::realize_all(&[&ws, &gs])?;
+        drop(d);
+        Ok(())
+    });
+    for want in [6.0, 4.0, 2.0, 0.0, -2.0] {
+        step.call(memory([1.0f32])).unwrap();
+        assert_eq!((floats(&w), floats(&g)), (vec![want], vec![0.0]));
+    }
+}
+
+#[test]
+fn what_is_around_a_jit_is_part_of_its_signature() {
+    let jit = Jit::new(|x: Tensor| Ok(if is_training() { x * 2.0 } else { x }));
+    for _ in 0..4 {
+        assert_eq!(floats(&training(true, || jit.call(memory([3.0]))).unwrap()), [6.0]);
+        assert_eq!(floats(&jit.call(memory([3.0])).unwrap()), [3.0]);
+    }
+}
+
+#[test]
+fn parts_as_inputs_are_written_back() {
+    let x = memory([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+    let jit = Jit::new(|v: Tensor| {
+        v.assign(&v * 10.0);
+        Ok(&v + 1.0)
+    });
+    for (i, want) in [(0, [11.0, 21.0]), (1, [31.0, 41.0]), (2, [51.0, 61.0]), (0, [101.0, 201.0])] {
+        assert_eq!(floats(&jit.call(x.at(i)).unwrap()), want);
+    }
+    assert_eq!(floats(&x), [100.0, 200.0, 30.0, 40.0, 50.0, 60.0]);
+}
+
+#[test]
+fn an_input_that_is_looked_at_from_outside_stays_apart() {
+    let t = memory([3.0f32]);
+    let held = t.clone();
+    let jit = Jit::new(move |x: Tensor| Ok(&held * 10.0 + x));
+    for _ in 0..3 {
+        assert_eq!(floats(&jit.call(t.clone()).unwrap()), [33.0]);
+    }
+    for v in [1.0f32, 2.0] {
+        assert_eq!(floats(&jit.call(memory([v])).unwrap()), [30.0 + v]);
+    }
+}
