@@ -178,6 +178,12 @@ fn behind_after(mut n: &UOp) -> &UOp {
     n
 }
 
+/// A gated index as the passes see it.
+fn simplified(gates: &[&UOp], index: &UOp) -> UOp {
+    let gated = gates.iter().fold(index.clone(), |i, g| g.select(&i, &UOp::invalid()));
+    crate::symbolic::simplify(&gated)
+}
+
 /// Prove one load or store.
 fn access(n: &UOp) -> Result<(), String> {
     let at = &n.src[0];
@@ -198,13 +204,16 @@ fn access(n: &UOp) -> Result<(), String> {
     if index.op == Op::Invalid {
         return Ok(());
     }
-    let mut p = Prover { budget: 200, ..Prover::default() };
-    p.extents(&gates, index);
-    p.assume(&gates, true);
-    let found = p.range(index);
-    let inside = !found.dirty && found.lo >= 0 && found.hi < *len as i128;
-    if inside || p.never {
-        return Ok(());
+    let mut found = Span { lo: 0, hi: 0, dirty: true };
+    for apart in [false, true] {
+        let mut p = Prover { budget: 200, apart, ..Prover::default() };
+        p.extents(&gates, index);
+        p.assume(&gates, true);
+        found = p.range(index);
+        let inside = !found.dirty && found.lo >= 0 && found.hi < *len as i128;
+        if inside || p.never {
+            return Ok(());
+        }
     }
     let (lo, hi) = (found.lo, found.hi);
     let why = if found.dirty { "it may overflow".into() } else { format!("it lies in {lo}..={hi}") };
@@ -274,6 +283,9 @@ struct Prover {
     never: bool,
     /// How many branches may still be looked at with their condition.
     budget: u32,
+    /// Facts about a maximum or minimum are also taken as facts about the two it is of. The more facts there are, the fewer
+    /// are put in for each other, so what is simple is tried without.
+    apart: bool,
 }
 
 /// Facts that are used at one access.
@@ -283,21 +295,86 @@ const MOST_FACTS: usize = 64;
 const FAR: i128 = 1 << 120;
 
 impl Prover {
-    /// What ranges of symbolic extent say: inside the loop, its variable is below it.
+    /// What ranges of symbolic extent say: inside the loop, its variable is below it. A loop that may have no step says so
+    /// only of what is inside it once all is simplified: an access that depends on it no more happens before it.
     fn extents(&mut self, gates: &[&UOp], index: &UOp) {
         let mut seen: FxHashSet<&UOp> = FxHashSet::default();
         let mut todo: Vec<&UOp> = gates.iter().copied().chain([index]).collect();
+        let (mut found, mut extrema): (Vec<&UOp>, Vec<&UOp>) = (vec![], vec![]);
         while let Some(n) = todo.pop() {
             if !seen.insert(n) {
                 continue;
             }
-            if n.op == Op::Range && n.src[0].op != Op::Const && !self.range(&n.src[0]).dirty {
-                let below = Linear::atom(n).add(&self.linear(&n.src[0]), -1);
-                self.learn(below, -FAR, -1);
+            if n.op == Op::Range && n.src[0].op != Op::Const {
+                found.push(n);
+            }
+            if matches!(n.op, Op::Max | Op::Min) && n.dtype == DType::Index {
+                extrema.push(n);
             }
             if n.op.is_elementwise() {
                 todo.extend(n.src.iter());
             }
+        }
+        let mut inside = None;
+        for n in found {
+            let extent = self.range(&n.src[0]);
+            let mut stays = |id: u32| {
+                let whole = inside.get_or_insert_with(|| simplified(gates, index));
+                whole.ranges.contains(&id)
+            };
+            if !extent.dirty && (extent.lo > 0 || n.range_arg().is_some_and(|a| stays(a.id))) {
+                self.at_least(&n.src[0], n, 1);
+            }
+        }
+        if self.apart {
+            extrema.into_iter().for_each(|n| self.between(n));
+        }
+    }
+
+    /// What a maximum or minimum says by itself: it is at least, or at most, each of the two.
+    fn between(&mut self, n: &UOp) {
+        if self.range(n).dirty {
+            return;
+        }
+        for s in n.src.iter().filter(|s| s.op != Op::Const) {
+            let apart = Linear::atom(n).add(&self.linear(s), -1);
+            match n.op {
+                Op::Max => self.learn(apart, 0, FAR),
+                _ => self.learn(apart, -FAR, 0),
+            }
+        }
+    }
+
+    /// That `b` is at least `a + gap`, neither of which overflows. What is at most a minimum is at most both of it; of a
+    /// maximum, the part that is less than that is not the one meant. The same from the other side.
+    fn at_least(&mut self, b: &UOp, a: &UOp, gap: i128) {
+        if self.never || self.facts.len() >= MOST_FACTS {
+            return;
+        }
+        let apart = self.linear(a).add(&self.linear(b), -1);
+        self.learn(apart, -FAR, -gap);
+        if !self.apart {
+            return;
+        }
+        let (least, most) = (self.range(a).lo.saturating_add(gap), self.range(b).hi.saturating_sub(gap));
+        match b.op {
+            Op::Min => b.src.iter().for_each(|s| self.at_least(s, a, gap)),
+            Op::Max if self.range(&b.src[0]).hi < least => self.at_least(&b.src[1], a, gap),
+            Op::Max if self.range(&b.src[1]).hi < least => self.at_least(&b.src[0], a, gap),
+            // a multiple that is at least something is at least the next multiple
+            Op::Mul => {
+                if let Some(k) = b.src[1].as_int().filter(|k| *k > 1) {
+                    let times = -(-least).div_euclid(k as i128);
+                    self.at_least(&b.src[0], &UOp::index(0), times);
+                }
+            }
+            _ => {}
+        }
+        match a.op {
+            Op::Max => a.src.iter().for_each(|s| self.at_least(b, s, gap)),
+            Op::Min if self.range(&a.src[0]).lo > most => self.at_least(b, &a.src[1], gap),
+            Op::Min if self.range(&a.src[1]).lo > most => self.at_least(b, &a.src[0], gap),
+            _ => {}
         }
     }
 
@@ -332,11 +409,13 @@ impl Prover {
         if a.dirty || b.dirty {
             return false;
         }
-        let of = self.linear(&c.src[0]).add(&self.linear(&c.src[1]), -1);
         match (c.op, holds) {
-            (Op::Lt, true) => self.learn(of, -FAR, -1),
-            (Op::Lt, false) => self.learn(of, 0, FAR),
-            (Op::Eq, true) | (Op::Ne, false) => self.learn(of, 0, 0),
+            (Op::Lt, true) => self.at_least(&c.src[1], &c.src[0], 1),
+            (Op::Lt, false) => self.at_least(&c.src[0], &c.src[1], 0),
+            (Op::Eq, true) | (Op::Ne, false) => {
+                let apart = self.linear(&c.src[0]).add(&self.linear(&c.src[1]), -1);
+                self.learn(apart, 0, 0);
+            }
             _ => {}
         }
         true
@@ -564,8 +643,12 @@ impl Prover {
             }
             let found = if self.budget > 0 && n.dtype.int_range().is_some() {
                 self.budget -= 1;
-                let mut inner =
-                    Prover { facts: self.facts.clone(), budget: self.budget, ..Prover::default() };
+                let mut inner = Prover {
+                    facts: self.facts.clone(),
+                    budget: self.budget,
+                    apart: self.apart,
+                    ..Prover::default()
+                };
                 inner.assume(&[c], holds);
                 let found = inner.range(value);
                 self.budget = inner.budget;
@@ -767,6 +850,43 @@ mod tests {
             ("Add:index %1 0", "Lt:bool %1 5;Or:bool %16 %9"),
         ] {
             assert!(reads(index, gate).is_err(), "{index} where {gate}");
+        }
+    }
+    #[test]
+    fn a_loop_that_may_have_no_step_says_nothing_of_what_stands_before_it() {
+        // a part of at most one element, from a place up to the end on: n in 0..=9, begin min(n, 5), size 1 where n < 5
+        let reads = |index: &str, gate: &str| {
+            let gate_at = index.split(';').count() + 10;
+            let lines = format!(
+                "Param:float32 {{0 8}};Range:index 8 {{Global 0}};Variable:index {{n 0 9}};Param:float32 {{1 5}};\
+                 Mul:index %2 -1;Add:index %4 5;Min:index %5 1;Max:index %6 0;Range:index %7 {{Reduce 1}};\
+                 Min:index %2 5;{index}{gate}"
+            );
+            let mut lines: Vec<String> = lines.split(';').map(String::from).collect();
+            let at = gate_at - 1;
+            lines.push(format!("Index:float32 %3 %{at}"));
+            let load = match gate {
+                "" => format!("Load:float32 %{}", lines.len() - 1),
+                _ => format!("Load:float32 %{} 0.0:float32 %{}", lines.len() - 1, lines.len() - 2),
+            };
+            lines.push(load);
+            lines.push(format!("Reduce:float32 %{} %8 {{Add}}", lines.len() - 1));
+            lines.push("Index:float32 %0 %1".into());
+            lines.push(format!("Store:void %{} %{}", lines.len() - 1, lines.len() - 2));
+            lines.push(format!("End:void %{} %1", lines.len() - 1));
+            lines.push(format!("Sink:void %{} {{k}}", lines.len() - 1));
+            let numbered = lines.iter().enumerate().map(|(i, l)| format!("%{i} = {l}\n"));
+            said(&numbered.collect::<String>())
+        };
+        // inside the loop
+        assert_eq!(reads("Add:index %9 %8", ""), Ok(()));
+        // before it, where it has a step
+        assert_eq!(reads("Add:index %9 0", ";Lt:bool 0 %7"), Ok(()));
+        // before it: also where it has none, and what looks like its variable is always 0
+        for outside in
+            ["Add:index %9 0", "Mul:index %8 0;Add:index %9 %10", "Idiv:index %8 3;Add:index %9 %10"]
+        {
+            assert!(reads(outside, "").is_err_and(|e| e.contains("kernel k: Load")), "{outside}");
         }
     }
     #[test]
