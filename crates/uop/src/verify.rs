@@ -178,10 +178,73 @@ fn behind_after(mut n: &UOp) -> &UOp {
     n
 }
 
-/// A gated index as the passes see it.
-fn simplified(gates: &[&UOp], index: &UOp) -> UOp {
-    let gated = gates.iter().fold(index.clone(), |i, g| g.select(&i, &UOp::invalid()));
-    crate::symbolic::simplify(&gated)
+/// What an index and its gates are made of, as far as that is arithmetic.
+fn arithmetic(parts: &[UOp]) -> Vec<UOp> {
+    let (mut seen, mut found): (FxHashSet<UOp>, Vec<UOp>) = (FxHashSet::default(), vec![]);
+    let mut todo: Vec<UOp> = parts.to_vec();
+    while let Some(n) = todo.pop() {
+        if !seen.insert(n.clone()) {
+            continue;
+        }
+        if n.op.is_elementwise() || n.op == Op::Range {
+            todo.extend(n.src.iter().cloned());
+        }
+        found.push(n);
+    }
+    found
+}
+
+/// The loops that an access (its index, then its gates) is inside once all is simplified. One that may have no step says
+/// nothing of an access that depends on it no more: that happens before it.
+fn kept_loops(parts: &[UOp]) -> Vec<u32> {
+    let ranges = arithmetic(parts).into_iter().filter(|n| n.op == Op::Range);
+    let (empty, sure): (Vec<UOp>, Vec<UOp>) =
+        ranges.partition(|r| Prover::default().range(&r.src[0]).lo <= 0);
+    let mut kept: Vec<u32> = sure.iter().filter_map(|r| Some(r.range_arg()?.id)).collect();
+    if !empty.is_empty() {
+        let gated = parts[1..].iter().fold(parts[0].clone(), |i, g| g.select(&i, &UOp::invalid()));
+        kept.extend(crate::symbolic::simplify(&gated).ranges.iter().copied());
+    }
+    kept
+}
+
+/// Cases that one access is taken apart into, at most.
+const MOST_CASES: u32 = 64;
+
+/// Where an index (the first part) may lie that is not inside where its gates (the others) hold. What is not seen at once
+/// is tried for each of the two that a maximum or minimum may be.
+fn outside(parts: &[UOp], kept: &[u32], len: i128, cases: &mut u32) -> Option<Span> {
+    let gates: Vec<&UOp> = parts[1..].iter().collect();
+    let mut p = Prover { budget: 200, ..Prover::default() };
+    let nodes = arithmetic(parts);
+    p.extents(&nodes, kept);
+    p.assume(&gates, true);
+    let inside = |p: &Prover, s: Span| p.never || !s.dirty && s.lo >= 0 && s.hi < len;
+    let mut found = p.range(&parts[0]);
+    if !inside(&p, found) {
+        // the more facts there are, the fewer are put in for each other: these only where they are wanted
+        p.quotients(&nodes);
+        found = p.range(&parts[0]);
+    }
+    if inside(&p, found) {
+        return None;
+    }
+    let extremum = |n: &&UOp| matches!(n.op, Op::Max | Op::Min) && n.dtype == DType::Index;
+    let (Some(n), Some(left)) = (nodes.iter().find(extremum), cases.checked_sub(1)) else {
+        return Some(found);
+    };
+    *cases = left;
+    let (x, y) = (&n.src[0], &n.src[1]);
+    let (less, more) = if n.op == Op::Max { (y, x) } else { (x, y) };
+    for (value, gate) in [(less, x.lt(y)), (more, x.ge_int(y))] {
+        let map = [(n.clone(), value.clone())].into_iter().collect();
+        let mut case: Vec<UOp> = parts.iter().map(|p| p.substitute(&map)).collect();
+        case.push(gate);
+        if outside(&case, kept, len, cases).is_some() {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// Prove one load or store.
@@ -204,17 +267,9 @@ fn access(n: &UOp) -> Result<(), String> {
     if index.op == Op::Invalid {
         return Ok(());
     }
-    let mut found = Span { lo: 0, hi: 0, dirty: true };
-    for apart in [false, true] {
-        let mut p = Prover { budget: 200, apart, ..Prover::default() };
-        p.extents(&gates, index);
-        p.assume(&gates, true);
-        found = p.range(index);
-        let inside = !found.dirty && found.lo >= 0 && found.hi < *len as i128;
-        if inside || p.never {
-            return Ok(());
-        }
-    }
+    let parts: Vec<UOp> = [index].into_iter().chain(gates.iter().copied()).cloned().collect();
+    let (kept, mut cases) = (kept_loops(&parts), MOST_CASES);
+    let Some(found) = outside(&parts, &kept, *len as i128, &mut cases) else { return Ok(()) };
     let (lo, hi) = (found.lo, found.hi);
     let why = if found.dirty { "it may overflow".into() } else { format!("it lies in {lo}..={hi}") };
     let gate = gates.iter().map(|g| crate::text::print(g)).collect::<Vec<_>>().join("and\n");
@@ -283,9 +338,6 @@ struct Prover {
     never: bool,
     /// How many branches may still be looked at with their condition.
     budget: u32,
-    /// Facts about a maximum or minimum are also taken as facts about the two it is of. The more facts there are, the fewer
-    /// are put in for each other, so what is simple is tried without.
-    apart: bool,
 }
 
 /// Facts that are used at one access.
@@ -295,86 +347,38 @@ const MOST_FACTS: usize = 64;
 const FAR: i128 = 1 << 120;
 
 impl Prover {
-    /// What ranges of symbolic extent say: inside the loop, its variable is below it. A loop that may have no step says so
-    /// only of what is inside it once all is simplified: an access that depends on it no more happens before it.
-    fn extents(&mut self, gates: &[&UOp], index: &UOp) {
-        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-        let mut todo: Vec<&UOp> = gates.iter().copied().chain([index]).collect();
-        let (mut found, mut extrema): (Vec<&UOp>, Vec<&UOp>) = (vec![], vec![]);
-        while let Some(n) = todo.pop() {
-            if !seen.insert(n) {
+    /// What the loops that an access is inside say: their variables are below their extents.
+    fn extents(&mut self, nodes: &[UOp], kept: &[u32]) {
+        for n in nodes.iter().filter(|n| n.range_arg().is_some_and(|a| kept.contains(&a.id))) {
+            let extent = self.range(&n.src[0]);
+            if !extent.dirty && (n.src[0].op != Op::Const || extent.hi <= 0) {
+                let below = Linear::atom(n).add(&self.linear(&n.src[0]), -1);
+                self.learn(below, -FAR, -1);
+            }
+        }
+    }
+
+    /// What facts about dividends say of quotients: `x + 10*b <= 19` makes `x//10 + b <= 1`.
+    fn quotients(&mut self, nodes: &[UOp]) {
+        for n in nodes.iter().filter(|n| n.op == Op::Idiv && n.dtype == DType::Index) {
+            let Some(k) = n.src[1].as_int().filter(|k| *k > 1).map(i128::from) else { continue };
+            if self.range(&n.src[0]).dirty {
                 continue;
             }
-            if n.op == Op::Range && n.src[0].op != Op::Const {
-                found.push(n);
-            }
-            if matches!(n.op, Op::Max | Op::Min) && n.dtype == DType::Index {
-                extrema.push(n);
-            }
-            if n.op.is_elementwise() {
-                todo.extend(n.src.iter());
-            }
-        }
-        let mut inside = None;
-        for n in found {
-            let extent = self.range(&n.src[0]);
-            let mut stays = |id: u32| {
-                let whole = inside.get_or_insert_with(|| simplified(gates, index));
-                whole.ranges.contains(&id)
-            };
-            if !extent.dirty && (extent.lo > 0 || n.range_arg().is_some_and(|a| stays(a.id))) {
-                self.at_least(&n.src[0], n, 1);
-            }
-        }
-        if self.apart {
-            extrema.into_iter().for_each(|n| self.between(n));
-        }
-    }
-
-    /// What a maximum or minimum says by itself: it is at least, or at most, each of the two.
-    fn between(&mut self, n: &UOp) {
-        if self.range(n).dirty {
-            return;
-        }
-        for s in n.src.iter().filter(|s| s.op != Op::Const) {
-            let apart = Linear::atom(n).add(&self.linear(s), -1);
-            match n.op {
-                Op::Max => self.learn(apart, 0, FAR),
-                _ => self.learn(apart, -FAR, 0),
-            }
-        }
-    }
-
-    /// That `b` is at least `a + gap`, neither of which overflows. What is at most a minimum is at most both of it; of a
-    /// maximum, the part that is less than that is not the one meant. The same from the other side.
-    fn at_least(&mut self, b: &UOp, a: &UOp, gap: i128) {
-        if self.never || self.facts.len() >= MOST_FACTS {
-            return;
-        }
-        let apart = self.linear(a).add(&self.linear(b), -1);
-        self.learn(apart, -FAR, -gap);
-        if !self.apart {
-            return;
-        }
-        let (least, most) = (self.range(a).lo.saturating_add(gap), self.range(b).hi.saturating_sub(gap));
-        match b.op {
-            Op::Min => b.src.iter().for_each(|s| self.at_least(s, a, gap)),
-            Op::Max if self.range(&b.src[0]).hi < least => self.at_least(&b.src[1], a, gap),
-            Op::Max if self.range(&b.src[1]).hi < least => self.at_least(&b.src[0], a, gap),
-            // a multiple that is at least something is at least the next multiple
-            Op::Mul => {
-                if let Some(k) = b.src[1].as_int().filter(|k| *k > 1) {
-                    let times = -(-least).div_euclid(k as i128);
-                    self.at_least(&b.src[0], &UOp::index(0), times);
+            let x = self.linear(&n.src[0]);
+            let turned = |f: &Fact| Fact { of: Linear::default().add(&f.of, -1), lo: -f.hi, hi: -f.lo };
+            let facts: Vec<Fact> = self.facts.iter().flat_map(|f| [f.clone(), turned(f)]).collect();
+            for f in facts {
+                let mut rest = f.of.clone().add(&x, -1);
+                let divides = rest.is_exact() && rest.terms.iter().all(|t| t.1 % k == 0);
+                if !divides || rest.terms.len() >= f.of.terms.len() {
+                    continue;
                 }
+                rest.terms.iter_mut().for_each(|t| t.1 /= k);
+                rest.constant = 0;
+                let floor = |v: i128| if v.abs() >= FAR { v } else { (v + x.constant).div_euclid(k) };
+                self.learn(Linear::atom(n).add(&rest, 1), floor(f.lo), floor(f.hi));
             }
-            _ => {}
-        }
-        match a.op {
-            Op::Max => a.src.iter().for_each(|s| self.at_least(b, s, gap)),
-            Op::Min if self.range(&a.src[0]).lo > most => self.at_least(b, &a.src[1], gap),
-            Op::Min if self.range(&a.src[1]).lo > most => self.at_least(b, &a.src[0], gap),
-            _ => {}
         }
     }
 
@@ -409,13 +413,11 @@ impl Prover {
         if a.dirty || b.dirty {
             return false;
         }
+        let of = self.linear(&c.src[0]).add(&self.linear(&c.src[1]), -1);
         match (c.op, holds) {
-            (Op::Lt, true) => self.at_least(&c.src[1], &c.src[0], 1),
-            (Op::Lt, false) => self.at_least(&c.src[0], &c.src[1], 0),
-            (Op::Eq, true) | (Op::Ne, false) => {
-                let apart = self.linear(&c.src[0]).add(&self.linear(&c.src[1]), -1);
-                self.learn(apart, 0, 0);
-            }
+            (Op::Lt, true) => self.learn(of, -FAR, -1),
+            (Op::Lt, false) => self.learn(of, 0, FAR),
+            (Op::Eq, true) | (Op::Ne, false) => self.learn(of, 0, 0),
             _ => {}
         }
         true
@@ -643,12 +645,8 @@ impl Prover {
             }
             let found = if self.budget > 0 && n.dtype.int_range().is_some() {
                 self.budget -= 1;
-                let mut inner = Prover {
-                    facts: self.facts.clone(),
-                    budget: self.budget,
-                    apart: self.apart,
-                    ..Prover::default()
-                };
+                let mut inner =
+                    Prover { facts: self.facts.clone(), budget: self.budget, ..Prover::default() };
                 inner.assume(&[c], holds);
                 let found = inner.range(value);
                 self.budget = inner.budget;
