@@ -96,9 +96,28 @@ pub fn closed(n: &UOp) -> SmallVec<[u32; 6]> {
 
 /// The pass.
 pub fn ranges(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
-    let sink = drop_units(sink);
+    let sink = keep_inside(&drop_units(sink));
     let sink = share_loops(&sink);
     Ok(merge_neighbours(&sink))
+}
+
+/// A store stands in the loops it depends on. Where it does not depend on one of those it is to be done in, and that one
+/// may have no step, it is made to: else it would be done once where there is none.
+fn keep_inside(sink: &UOp) -> UOp {
+    let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for end in sink.toposort().iter().filter(|n| n.op == Op::End && n.src[0].op == Op::Store) {
+        let store = &end.src[0];
+        let is_left = |r: &&UOp| {
+            let may_be_empty = r.op == Op::Range && r.src[0].bounds.0 <= 0;
+            may_be_empty && r.range_arg().is_some_and(|a| !store.ranges.contains(&a.id))
+        };
+        let left: Vec<UOp> = end.src[1..].iter().filter(is_left).cloned().collect();
+        let Some((buf, idx)) = crate::access::address(store).filter(|_| !left.is_empty()) else { continue };
+        let mut src = store.src.clone();
+        src[0] = buf.after(left).at(idx);
+        map.insert(store.clone(), store.with_src(src));
+    }
+    if map.is_empty() { sink.clone() } else { sink.substitute(&map) }
 }
 
 fn drop_units(sink: &UOp) -> UOp {

@@ -231,6 +231,22 @@ pub fn reshape(dims: &[UOp], idx: &[UOp], src: &[UOp]) -> Idx {
     out
 }
 
+/// The numbers of the ranges that some index of a [`reshape`] is not made of, though the position it is a part of is:
+/// quotients and remainders that are 0 whatever the range is.
+pub fn left_out(dims: &[UOp], idx: &[UOp], src: &[UOp], out: &[UOp]) -> Vec<u32> {
+    let (mut found, mut i, mut j) = (vec![], 0, 0);
+    for (ni, nj) in groups(dims, src) {
+        for id in idx[i..ni].iter().flat_map(|x| x.ranges.iter().copied()) {
+            let parts = src[j..nj].iter().zip(&out[j..nj]).filter(|(d, _)| !is(d, 1));
+            if parts.into_iter().any(|(_, o)| !o.ranges.contains(&id)) {
+                found.push(id);
+            }
+        }
+        (i, j) = (ni, nj);
+    }
+    found
+}
+
 /// Conjunction of optional gates.
 pub fn both(a: Option<UOp>, b: UOp) -> Option<UOp> {
     Some(match a {

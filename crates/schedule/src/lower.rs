@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::plan::{Kernel, StoreTo};
 use crate::rangeify::{Fate, Root, Walk};
-use crate::requests::{Link, Recipe, position};
+use crate::requests::{Link, Recipe, Request, position};
 use frit_abi::{Alu, Scalar};
 use frit_uop::{Arg, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,8 +24,8 @@ pub fn build_kernels(walk: Walk) -> Result<(), Error> {
                     staged.insert(i as u32, combine(n, recipe, &values));
                 }
                 let memory = walk.plan.buf_node(*buf);
-                values[i] =
-                    walk.requests[i].iter().map(|r| r.load(&memory, &position(n.shape(), r))).collect();
+                let load = |r: &Request| r.load(&memory, &position(n.shape(), r), &walk.may_be_empty);
+                values[i] = walk.requests[i].iter().map(load).collect();
             }
         }
     }

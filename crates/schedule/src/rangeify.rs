@@ -91,6 +91,8 @@ pub struct Walk<'p, 'a> {
     /// Index values that come from data: the variable that stands for one until its value is built.
     pub from_data: Vec<(UOp, Link)>,
     read_versions: FxHashSet<(u32, u32)>,
+    /// Ranges of an extent that may be 0.
+    pub may_be_empty: Vec<UOp>,
 }
 
 /// Leaves the tensor graph behind: [`Plan::kernels`] holds every store.
@@ -137,8 +139,20 @@ impl<'p, 'a> Walk<'p, 'a> {
         let costs = cost::costs(&nodes, &src, surely_staged);
         let requests = nodes.iter().map(|_| vec![]).collect();
         let fates = nodes.iter().map(|_| Fate::Unused).collect();
-        let (drafts, from_data) = (vec![], vec![]);
-        Walk { plan, nodes, src, costs, users, requests, fates, drafts, from_data, read_versions }
+        let (drafts, from_data, may_be_empty) = (vec![], vec![], vec![]);
+        Walk {
+            plan,
+            nodes,
+            src,
+            costs,
+            users,
+            requests,
+            fates,
+            drafts,
+            from_data,
+            read_versions,
+            may_be_empty,
+        }
     }
 
     fn visit(&mut self, i: usize) -> Result<(), Error> {
@@ -183,7 +197,19 @@ impl<'p, 'a> Walk<'p, 'a> {
         self.drafts.len() as u32 - 1
     }
     fn open(&mut self, dims: &[UOp]) -> (Vec<UOp>, Idx) {
-        open_ranges(dims, || self.plan.range_id(), AxisKind::Global)
+        let (ranges, idx) = open_ranges(dims, || self.plan.range_id(), AxisKind::Global);
+        ranges.iter().for_each(|r| self.note_range(r));
+        (ranges, idx)
+    }
+    fn range(&mut self, extent: &UOp, kind: AxisKind) -> UOp {
+        let range = UOp::range(extent, self.plan.range_id(), kind);
+        self.note_range(&range);
+        range
+    }
+    fn note_range(&mut self, range: &UOp) {
+        if range.src[0].bounds.0 <= 0 {
+            self.may_be_empty.push(range.clone());
+        }
     }
 
     /// A tensor-level store: iterate the target's view and push the ranges through it to the memory.
@@ -301,7 +327,7 @@ impl<'p, 'a> Walk<'p, 'a> {
         let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
         if count.bounds.1 > 0 {
             let (mut ranges, rest) = self.open(&dims[1..]);
-            let m = UOp::range(&count, self.plan.range_id(), AxisKind::Ordered);
+            let m = self.range(&count, AxisKind::Ordered);
             ranges.push(m.clone());
             let k = self.draft(i, ranges, after, UOp::index(0));
             let idx = self.ask(self.src[i][1], Request::plain(k, [m.clone()].into_iter().collect()))?;
@@ -477,7 +503,7 @@ impl<'p, 'a> Walk<'p, 'a> {
                 let (param, at) = place(&n, &r.idx, &mut gate)?;
                 let buf =
                     self.plan.buf(BufRef::Param(version.slot), version.version, n.dtype, param_len(&param));
-                Link::Value(Request { gate, ..r }.load(&self.plan.buf_node(buf), &at))
+                Link::Value(Request { gate, ..r }.load(&self.plan.buf_node(buf), &at, &self.may_be_empty))
             }
             _ if n.try_shape().is_none() => return Err(Error::malformed(&n, "no shape")),
             _ => {
@@ -505,7 +531,7 @@ impl<'p, 'a> Walk<'p, 'a> {
                 for &a in axes {
                     let d = &n.src[0].shape()[a as usize];
                     if d.as_int() != Some(1) {
-                        let range = UOp::range(d, self.plan.range_id(), AxisKind::Reduce);
+                        let range = self.range(d, AxisKind::Reduce);
                         idx[a as usize] = range.clone();
                         recipe.ranges.push(range);
                     }
@@ -522,7 +548,11 @@ impl<'p, 'a> Walk<'p, 'a> {
             }
             Op::Gather => recipe.links.push(self.gather(i, n, r)?),
             o if o.is_movement() => {
-                let mut down = r.at(index::through(n, &r.idx, &mut recipe.gate)?);
+                let idx = index::through(n, &r.idx, &mut recipe.gate)?;
+                let mut down = match o {
+                    Op::Reshape => r.reshaped(n, idx, &self.may_be_empty),
+                    _ => r.at(idx),
+                };
                 if let Some(g) = &recipe.gate {
                     down.gate = index::both(down.gate, g.clone());
                 }

@@ -15,6 +15,8 @@ pub struct Request {
     pub gate: Option<UOp>,
     /// From `Gather`: the place to blame and the condition that an index from data is in range.
     pub check: Option<(u32, UOp)>,
+    /// Ranges that may be empty and that reshapes left out of an index: where one is, there is no such element.
+    pub lost: SmallVec<[UOp; 1]>,
     /// How many times each element is asked for by this request: more than 1 behind an `Expand`.
     pub repeat: u64,
     /// Asked inside a reduce loop.
@@ -24,7 +26,7 @@ pub struct Request {
 impl Request {
     /// A plain request: every element of the kernel's space once.
     pub fn plain(kernel: u32, idx: Idx) -> Request {
-        Request { kernel, idx, gate: None, check: None, repeat: 1, in_reduce: false }
+        Request { kernel, idx, gate: None, check: None, lost: SmallVec::new(), repeat: 1, in_reduce: false }
     }
     /// The same asker with other indices.
     pub fn at(&self, idx: Idx) -> Request {
@@ -32,7 +34,11 @@ impl Request {
     }
     /// Whether the two want the same element for the same kernel.
     pub fn same(&self, o: &Request) -> bool {
-        self.kernel == o.kernel && self.idx == o.idx && self.gate == o.gate && self.check == o.check
+        self.kernel == o.kernel
+            && self.idx == o.idx
+            && self.gate == o.gate
+            && self.check == o.check
+            && self.lost == o.lost
     }
     /// Nothing but indices: no gate, no check.
     pub fn is_ungated(&self) -> bool {
@@ -45,10 +51,46 @@ impl Request {
         all.dedup();
         all
     }
-    /// The element at flat index `flat` of memory, under the request's gate and check.
-    pub fn load(&self, buf: &UOp, flat: &UOp) -> UOp {
+    /// Whether an index is made of a range.
+    fn walks(&self, range: &UOp) -> bool {
+        range.range_arg().is_some_and(|a| self.idx.iter().any(|i| i.ranges.contains(&a.id)))
+    }
+    /// The same asker with the indices that the reshape `n` makes of these; ranges that it leaves out of one and that may be
+    /// empty are noted.
+    pub fn reshaped(&self, n: &UOp, idx: Idx, may_be_empty: &[UOp]) -> Request {
+        let mut down = self.at(idx);
+        if may_be_empty.is_empty() {
+            return down;
+        }
+        let left_out = index::left_out(n.shape(), &self.idx, n.src[0].shape(), &down.idx);
+        for r in may_be_empty {
+            if r.range_arg().is_some_and(|a| left_out.contains(&a.id)) && !down.lost.contains(r) {
+                down.lost.push(r.clone());
+            }
+        }
+        down
+    }
+    /// That every range has a step which the indices were made of but the place in memory is not. A load that depends on
+    /// no range of a loop stands before it, and happens where the loop has no step.
+    fn some_step(&self, flat: &UOp, may_be_empty: &[UOp]) -> Option<UOp> {
+        let from = may_be_empty.iter().filter(|r| self.walks(r) || self.lost.contains(r)).collect::<Vec<_>>();
+        if from.is_empty() {
+            return None;
+        }
+        let place = frit_uop::symbolic::simplify(flat);
+        let stays = |r: &UOp| r.range_arg().is_some_and(|a| place.ranges.contains(&a.id));
+        let gone = from.into_iter().filter(|r| !stays(r));
+        gone.fold(None, |gate, r| index::both(gate, UOp::index(0).lt(&r.src[0])))
+    }
+    /// The element at flat index `flat` of memory, under the request's gate and check; `may_be_empty` are the ranges that
+    /// may be.
+    pub fn load(&self, buf: &UOp, flat: &UOp, may_be_empty: &[UOp]) -> UOp {
         let zero = UOp::index(0);
-        match (&self.check, &self.gate) {
+        let gate = match self.some_step(flat, may_be_empty) {
+            Some(some) => index::both(self.gate.clone(), some),
+            None => self.gate.clone(),
+        };
+        match (&self.check, &gate) {
             (None, None) => buf.at(flat).load(),
             (None, Some(g)) => {
                 // outside the gate the value is not used, so a place that is always in the buffer needs none

@@ -209,7 +209,10 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
     let found = match (op, arg) {
         (Op::Const, Arg::Scalar(s)) => (s.as_i128(), s.as_i128()),
         (Op::Variable, Arg::Var { min, max, .. }) => (*min as i128, *max as i128),
-        (Op::Range | Op::Special | Op::Iota, _) => (0, (x.1 - 1).max(0)),
+        (Op::Iota, _) => (0, (x.1 - 1).max(0)),
+        // one that may have no step at all is never a constant: what happens for each of its steps must depend on it, or
+        // it would happen once where there are none
+        (Op::Range | Op::Special, _) => (0, (x.1 - 1).max((x.0 <= 0) as i128)),
         (Op::Invalid, _) => whole,
         (Op::Bind | Op::Contiguous | Op::Detach | Op::Leaf | Op::After | Op::Lane | Op::Copy, _) => x,
         (o, _) if o.is_movement() && o != Op::Pad => x,

@@ -178,6 +178,75 @@ fn behind_after(mut n: &UOp) -> &UOp {
     n
 }
 
+/// What an index and its gates are made of, as far as that is arithmetic.
+fn arithmetic(parts: &[UOp]) -> Vec<UOp> {
+    let (mut seen, mut found): (FxHashSet<UOp>, Vec<UOp>) = (FxHashSet::default(), vec![]);
+    let mut todo: Vec<UOp> = parts.to_vec();
+    while let Some(n) = todo.pop() {
+        if !seen.insert(n.clone()) {
+            continue;
+        }
+        if n.op.is_elementwise() || n.op == Op::Range {
+            todo.extend(n.src.iter().cloned());
+        }
+        found.push(n);
+    }
+    found
+}
+
+/// The loops that an access (its index, then its gates) is inside once all is simplified. One that may have no step says
+/// nothing of an access that depends on it no more: that happens before it.
+fn kept_loops(parts: &[UOp]) -> Vec<u32> {
+    let ranges = arithmetic(parts).into_iter().filter(|n| n.op == Op::Range);
+    let (empty, sure): (Vec<UOp>, Vec<UOp>) =
+        ranges.partition(|r| Prover::default().range(&r.src[0]).lo <= 0);
+    let mut kept: Vec<u32> = sure.iter().filter_map(|r| Some(r.range_arg()?.id)).collect();
+    if !empty.is_empty() {
+        let gated = parts[1..].iter().fold(parts[0].clone(), |i, g| g.select(&i, &UOp::invalid()));
+        kept.extend(crate::symbolic::simplify(&gated).ranges.iter().copied());
+    }
+    kept
+}
+
+/// Cases that one access is taken apart into, at most.
+const MOST_CASES: u32 = 64;
+
+/// Where an index (the first part) may lie that is not inside where its gates (the others) hold. What is not seen at once
+/// is tried for each of the two that a maximum or minimum may be.
+fn outside(parts: &[UOp], kept: &[u32], len: i128, cases: &mut u32) -> Option<Span> {
+    let gates: Vec<&UOp> = parts[1..].iter().collect();
+    let mut p = Prover { budget: 200, ..Prover::default() };
+    let nodes = arithmetic(parts);
+    p.extents(&nodes, kept);
+    p.assume(&gates, true);
+    let inside = |p: &Prover, s: Span| p.never || !s.dirty && s.lo >= 0 && s.hi < len;
+    let mut found = p.range(&parts[0]);
+    if !inside(&p, found) {
+        // the more facts there are, the fewer are put in for each other: these only where they are wanted
+        p.quotients(&nodes);
+        found = p.range(&parts[0]);
+    }
+    if inside(&p, found) {
+        return None;
+    }
+    let extremum = |n: &&UOp| matches!(n.op, Op::Max | Op::Min) && n.dtype == DType::Index;
+    let (Some(n), Some(left)) = (nodes.iter().find(extremum), cases.checked_sub(1)) else {
+        return Some(found);
+    };
+    *cases = left;
+    let (x, y) = (&n.src[0], &n.src[1]);
+    let (less, more) = if n.op == Op::Max { (y, x) } else { (x, y) };
+    for (value, gate) in [(less, x.lt(y)), (more, x.ge_int(y))] {
+        let map = [(n.clone(), value.clone())].into_iter().collect();
+        let mut case: Vec<UOp> = parts.iter().map(|p| p.substitute(&map)).collect();
+        case.push(gate);
+        if outside(&case, kept, len, cases).is_some() {
+            return Some(found);
+        }
+    }
+    None
+}
+
 /// Prove one load or store.
 fn access(n: &UOp) -> Result<(), String> {
     let at = &n.src[0];
@@ -198,14 +267,9 @@ fn access(n: &UOp) -> Result<(), String> {
     if index.op == Op::Invalid {
         return Ok(());
     }
-    let mut p = Prover { budget: 200, ..Prover::default() };
-    p.extents(&gates, index);
-    p.assume(&gates, true);
-    let found = p.range(index);
-    let inside = !found.dirty && found.lo >= 0 && found.hi < *len as i128;
-    if inside || p.never {
-        return Ok(());
-    }
+    let parts: Vec<UOp> = [index].into_iter().chain(gates.iter().copied()).cloned().collect();
+    let (kept, mut cases) = (kept_loops(&parts), MOST_CASES);
+    let Some(found) = outside(&parts, &kept, *len as i128, &mut cases) else { return Ok(()) };
     let (lo, hi) = (found.lo, found.hi);
     let why = if found.dirty { "it may overflow".into() } else { format!("it lies in {lo}..={hi}") };
     let gate = gates.iter().map(|g| crate::text::print(g)).collect::<Vec<_>>().join("and\n");
@@ -283,20 +347,37 @@ const MOST_FACTS: usize = 64;
 const FAR: i128 = 1 << 120;
 
 impl Prover {
-    /// What ranges of symbolic extent say: inside the loop, its variable is below it.
-    fn extents(&mut self, gates: &[&UOp], index: &UOp) {
-        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-        let mut todo: Vec<&UOp> = gates.iter().copied().chain([index]).collect();
-        while let Some(n) = todo.pop() {
-            if !seen.insert(n) {
-                continue;
-            }
-            if n.op == Op::Range && n.src[0].op != Op::Const && !self.range(&n.src[0]).dirty {
+    /// What the loops that an access is inside say: their variables are below their extents.
+    fn extents(&mut self, nodes: &[UOp], kept: &[u32]) {
+        for n in nodes.iter().filter(|n| n.range_arg().is_some_and(|a| kept.contains(&a.id))) {
+            let extent = self.range(&n.src[0]);
+            if !extent.dirty && (n.src[0].op != Op::Const || extent.hi <= 0) {
                 let below = Linear::atom(n).add(&self.linear(&n.src[0]), -1);
                 self.learn(below, -FAR, -1);
             }
-            if n.op.is_elementwise() {
-                todo.extend(n.src.iter());
+        }
+    }
+
+    /// What facts about dividends say of quotients: `x + 10*b <= 19` makes `x//10 + b <= 1`.
+    fn quotients(&mut self, nodes: &[UOp]) {
+        for n in nodes.iter().filter(|n| n.op == Op::Idiv && n.dtype == DType::Index) {
+            let Some(k) = n.src[1].as_int().filter(|k| *k > 1).map(i128::from) else { continue };
+            if self.range(&n.src[0]).dirty {
+                continue;
+            }
+            let x = self.linear(&n.src[0]);
+            let turned = |f: &Fact| Fact { of: Linear::default().add(&f.of, -1), lo: -f.hi, hi: -f.lo };
+            let facts: Vec<Fact> = self.facts.iter().flat_map(|f| [f.clone(), turned(f)]).collect();
+            for f in facts {
+                let mut rest = f.of.clone().add(&x, -1);
+                let divides = rest.is_exact() && rest.terms.iter().all(|t| t.1 % k == 0);
+                if !divides || rest.terms.len() >= f.of.terms.len() {
+                    continue;
+                }
+                rest.terms.iter_mut().for_each(|t| t.1 /= k);
+                rest.constant = 0;
+                let floor = |v: i128| if v.abs() >= FAR { v } else { (v + x.constant).div_euclid(k) };
+                self.learn(Linear::atom(n).add(&rest, 1), floor(f.lo), floor(f.hi));
             }
         }
     }
@@ -775,6 +856,43 @@ mod tests {
             ("Add:index %1 0", "Lt:bool %1 5;Or:bool %16 %9"),
         ] {
             assert!(reads(index, gate).is_err(), "{index} where {gate}");
+        }
+    }
+    #[test]
+    fn a_loop_that_may_have_no_step_says_nothing_of_what_stands_before_it() {
+        // a part of at most one element, from a place up to the end on: n in 0..=9, begin min(n, 5), size 1 where n < 5
+        let reads = |index: &str, gate: &str| {
+            let gate_at = index.split(';').count() + 10;
+            let lines = format!(
+                "Param:float32 {{0 8}};Range:index 8 {{Global 0}};Variable:index {{n 0 9}};Param:float32 {{1 5}};\
+                 Mul:index %2 -1;Add:index %4 5;Min:index %5 1;Max:index %6 0;Range:index %7 {{Reduce 1}};\
+                 Min:index %2 5;{index}{gate}"
+            );
+            let mut lines: Vec<String> = lines.split(';').map(String::from).collect();
+            let at = gate_at - 1;
+            lines.push(format!("Index:float32 %3 %{at}"));
+            let load = match gate {
+                "" => format!("Load:float32 %{}", lines.len() - 1),
+                _ => format!("Load:float32 %{} 0.0:float32 %{}", lines.len() - 1, lines.len() - 2),
+            };
+            lines.push(load);
+            lines.push(format!("Reduce:float32 %{} %8 {{Add}}", lines.len() - 1));
+            lines.push("Index:float32 %0 %1".into());
+            lines.push(format!("Store:void %{} %{}", lines.len() - 1, lines.len() - 2));
+            lines.push(format!("End:void %{} %1", lines.len() - 1));
+            lines.push(format!("Sink:void %{} {{k}}", lines.len() - 1));
+            let numbered = lines.iter().enumerate().map(|(i, l)| format!("%{i} = {l}\n"));
+            said(&numbered.collect::<String>())
+        };
+        // inside the loop
+        assert_eq!(reads("Add:index %9 %8", ""), Ok(()));
+        // before it, where it has a step
+        assert_eq!(reads("Add:index %9 0", ";Lt:bool 0 %7"), Ok(()));
+        // before it: also where it has none, and what looks like its variable is always 0
+        for outside in
+            ["Add:index %9 0", "Mul:index %8 0;Add:index %9 %10", "Idiv:index %8 3;Add:index %9 %10"]
+        {
+            assert!(reads(outside, "").is_err_and(|e| e.contains("kernel k: Load")), "{outside}");
         }
     }
     #[test]

@@ -157,7 +157,7 @@ fn rows(a: &Array, of: impl Iterator<Item = usize>) -> Array {
     Array::from_fn(&[of.len(), 3], |i| a.data[of[i[0]] * 3 + i[1]])
 }
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 25] = [
     ("a part of a part", |x, n| (x.at(..n.clone()) + 0.0).at(..2), |a, n| first(a, n.min(2))),
     ("two from a place", |x, n| x.at(n.clone()..n + 2) + 0.0, |a, n| rows(a, n..(n + 2).min(10))),
     ("the rest", |x, n| x.at(n.clone()..) + 0.0, |a, n| rows(a, n..10)),
@@ -212,6 +212,44 @@ const CASES: [Case; 17] = [
         |x, n| x.at(..n.clone()).reshape(-1).reshape((n, 3)).t() + 1.0,
         |a, n| first(a, n).permute(&[1, 0]).map(|v| v + 1.0),
     ),
+    // at most one row, and none at all of ten
+    ("one from a place", |x, n| x.at(n.clone()..n + 1) + 0.0, |a, n| rows(a, n..(n + 1).min(10))),
+    ("one backwards", |x, n| x.at(n.clone()..n + 1).flip(0) + 0.0, |a, n| rows(a, n..(n + 1).min(10))),
+    (
+        "a column backwards",
+        |x, n| {
+            let column = x.at((.., step(n.clone()..Dim::from(1), -2))).flip(1);
+            Tensor::cat(&[column.clone(), column * 2.0], 0)
+        },
+        |a, n| {
+            let value = |i: usize| a.data[i % 10 * 3 + 2] * if i < 10 { 1.0 } else { 2.0 };
+            Array::from_fn(&[20, (n > 1) as usize], |i| value(i[0]))
+        },
+    ),
+    (
+        "sum of one",
+        |x, n| x.at(n + 1..n + 2).sum(0) + 1.0,
+        |a, n| Array::from_fn(&[3], |i| if n < 9 { a.data[(n + 1) * 3 + i[0]] + 1.0 } else { 1.0 }),
+    ),
+    (
+        "one repeated",
+        |x, n| x.at(n + 1..n + 2).at((.., 0)).reshape((-1, 1)).repeat(&[1, 3]).reshape(-1) + 0.0,
+        |a, n| Array::from_fn(&[if n < 9 { 3 } else { 0 }], |_| a.data[(n + 1) * 3]),
+    ),
+    (
+        "sum of one repeated",
+        |x, n| (x.sum(1).at(n + 1..n + 2).reshape((-1, 1)).repeat(&[1, 3]).reshape(-1) * 2.0).sum(0),
+        |a, n| Array::scalar(if n < 9 { a.data[(n + 1) * 3..][..3].iter().sum::<f64>() * 6.0 } else { 0.0 }),
+    ),
+    ("cumsum of one", |x, n| x.at(n + 1..n + 2).cumsum(0), |a, n| rows(a, n + 1..(n + 2).min(10).max(n + 1))),
+    (
+        "matmul over one",
+        |x, n| x.at(n + 1..n + 2).t().matmul(&x.at(n + 1..n + 2)),
+        |a, n| {
+            let row = |i: usize| if n < 9 { a.data[(n + 1) * 3 + i] } else { 0.0 };
+            Array::from_fn(&[3, 3], |i| row(i[0]) * row(i[1]))
+        },
+    ),
 ];
 
 fn must_be_near(got: &Tensor, want: &Array, what: &str) {
@@ -259,6 +297,35 @@ fn parts_of_a_symbolic_length_are_right_for_every_value() {
 fn parts_of_a_symbolic_length_are_right_with_random_opts() {
     for (seed, device) in DEVICES.into_iter().enumerate() {
         with_random_opts(seed as u64 + 3, || on(device, || every_length_is_right(device, false)));
+    }
+}
+
+#[test]
+fn a_part_without_elements_is_not_written() {
+    let data = Array::from_fn(&[10], |i| i[0] as f64);
+    let length = Variable::new("N", 0, 12).unwrap();
+    for device in DEVICES {
+        on(device, || {
+            for n in [0, 12, 9, 3, 10] {
+                let (bound, rows) =
+                    (length.bind(n as i64).unwrap(), |i: usize, at: bool| if at { 100.0 } else { i as f64 });
+                let wrote = |from: &dyn Fn(&Tensor)| {
+                    let memory = tensor(&data, DType::F32).contiguous().realize().unwrap();
+                    from(&memory);
+                    array(&memory).unwrap().data
+                };
+                let want = |f: &dyn Fn(usize) -> bool| (0..10).map(|i| rows(i, f(i))).collect::<Vec<_>>();
+                let what = format!("{device} N={n}");
+                let last = wrote(&|x| drop(x.set(Dim::from(9)..bound.clone(), 100.0)));
+                assert_eq!(last, want(&|i| i == 9 && n > 9), "{what}");
+                let one = wrote(&|x| drop(x.set(bound.clone()..&bound + 1, 100.0)));
+                assert_eq!(one, want(&|i| i == n), "{what}");
+                // the same place as many times as there are
+                let places = Tensor::full_dtype(&bound, 3, DType::I32);
+                let often = wrote(&|x| drop(x.set(places.clone(), 100.0)));
+                assert_eq!(often, want(&|i| i == 3 && n > 0), "{what}");
+            }
+        });
     }
 }
 
