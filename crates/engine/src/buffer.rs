@@ -3,8 +3,8 @@
 //! Memory is stored to in place, nodes are immutable: so a node names one version. A store makes the next one, under
 //! another number; a node of an earlier version is stale, and asking for its value is an error, never another value.
 
-use crate::Error;
 use crate::normalise::{Bindings, eval_index};
+use crate::{Error, disk};
 use frit_abi::DType;
 use frit_runtime::{Blob, Memory};
 use frit_uop::{Arg, Op, Storage, UOp};
@@ -16,7 +16,9 @@ use std::sync::{Arc, OnceLock};
 
 /// One version of a piece of device memory.
 pub struct Buffer {
+    /// Names the bytes of a version: all of them, or those of a [`Buffer::window`].
     id: u64,
+    version: u64,
     len: usize,
     device: Arc<str>,
     /// Where it is.
@@ -73,12 +75,24 @@ impl Buffer {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let latest = AtomicU64::new(id);
         let versions = Arc::new(Versions { first: id, latest, volatile, lost: OnceLock::new() });
-        Buffer { id, len, device: device.clone(), memory, versions }
+        Buffer { id, version: id, len, device: device.clone(), memory, versions }
     }
     /// The version that the memory holds now.
     fn newest(&self) -> Buffer {
-        let (id, device) = (self.versions.latest(), self.device.clone());
-        Buffer { id, len: self.len, device, memory: self.memory.clone(), versions: self.versions.clone() }
+        let version = self.versions.latest();
+        let id = if self.id == self.version { version } else { NEXT.fetch_add(1, Ordering::Relaxed) };
+        let (device, memory, versions) = (self.device.clone(), self.memory.clone(), self.versions.clone());
+        Buffer { id, version, len: self.len, device, memory, versions }
+    }
+    /// Memory that someone else may change at any time.
+    pub(crate) fn volatile(device: &Arc<str>, len: usize, memory: Memory) -> Buffer {
+        Buffer::new(device, len, memory, true)
+    }
+    /// A part of the memory as `len` elements, in the same version.
+    pub(crate) fn window(&self, memory: Memory, len: usize) -> Buffer {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (version, device, versions) = (self.version, self.device.clone(), self.versions.clone());
+        Buffer { id, version, len, device, memory, versions }
     }
     /// What it shares with the other versions of its memory.
     pub fn versions(&self) -> &Arc<Versions> {
@@ -88,7 +102,7 @@ impl Buffer {
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.versions.lost.get() {
             Some(e) => Err(e.clone()),
-            None if self.id == self.versions.latest() => Ok(()),
+            None if self.version == self.versions.latest() => Ok(()),
             None => Err(Error::Graph(
                 "needs a value that an assignment has overwritten since: compute it before, or keep a clone"
                     .into(),
@@ -145,7 +159,7 @@ pub fn refreshed(view: &UOp) -> Option<UOp> {
     let memory = version.realized().unwrap_or(version);
     let base = crate::assign::version_of(memory);
     let buffer = Buffer::of(base)?;
-    if buffer.id == buffer.versions.latest() {
+    if buffer.version == buffer.versions.latest() {
         return None;
     }
     let newest = FxHashMap::from_iter([(base.clone(), buffer.newest().into_uop(base.dtype))]);
@@ -280,6 +294,9 @@ fn in_memory(value: &UOp) -> Result<UOp, Error> {
             "data is read while a Jit records: what it is now would be frozen; return the tensor instead";
         return Err(Error::Graph(why.into()));
     }
+    let moved =
+        disk::needs_moving(value).then(|| crate::devices::canonical("CPU").map(|d| value.copy_to(&d)));
+    let value = &moved.transpose()?.unwrap_or_else(|| value.clone());
     let realised = crate::realize(std::slice::from_ref(value))?.into_iter().next();
     realised.ok_or_else(|| Error::Graph("a value was not realised".into()))
 }

@@ -12,9 +12,10 @@
 use crate::error::{Result, call, fail};
 use crate::index::{Basic, Index, Indices, basic, writable_places};
 use crate::operand::Operand;
+use crate::realize::{is_disk_place, is_on_disk, store_to_disk};
 use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled};
-use crate::view;
+use crate::view::{self, View};
 use crate::watch::{self, Watched};
 use frit_abi::sync::Mutex;
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
@@ -93,7 +94,10 @@ fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
             );
         }
     };
-    check_devices(op, &[place.clone(), x.clone()])?;
+    // what goes to a file is computed where it is
+    if !is_on_disk(place) {
+        check_devices(op, &[place.clone(), x.clone()])?;
+    }
     Ok(expand_to(&x.cast(place.dtype), &dims))
 }
 
@@ -164,6 +168,14 @@ impl Tensor {
         let (owner, view) = (self.owner(), self.as_view());
         let _turn = owner.take_turn();
         let value = f(&self.uop()?)?;
+        let base = owner.uop()?;
+        if is_on_disk(&base) {
+            if !owner.is_place(&base) {
+                return fail!(op, "to a value on DISK that is no view of a file");
+            }
+            return write_to_disk(op, &base, view.as_ref(), &value);
+        }
+        drop(base);
         let new = match &view {
             Some(v) => v.written(op, &value)?,
             None => {
@@ -223,6 +235,16 @@ impl Tensor {
         let mode = if accumulate { ScatterMode::Combine(Alu::Add) } else { ScatterMode::Set };
         self.map(|x| put_at("index_put", x, &idx, &value, mode))
     }
+}
+
+/// Write to the places of a view of a file, now: to where they lie one after the other, else to the whole file.
+fn write_to_disk(op: &'static str, file: &UOp, view: Option<&View>, value: &UOp) -> Result<()> {
+    let Some(view) = view else { return store_to_disk(op, file, value) };
+    let place = view.node()?;
+    if is_disk_place(op, &place)? {
+        return store_to_disk(op, &place, value);
+    }
+    store_to_disk(op, file, &view.written_in(op, &file.copy_to("CPU"), value)?)
 }
 
 /// A tensor with values at the places of an index, as a value.

@@ -197,7 +197,7 @@ fn sizes_that_no_number_holds_are_errors_of_their_call() {
             ("pad", x.pad(&[(isize::MAX, isize::MAX)], 0)),
             ("cat", Tensor::cat(&vec![huge.clone(); 40], 0)),
             ("repeat", x.repeat(&[usize::MAX])),
-            ("repeat", x.repeat(&[1 << 40, 1 << 40])),
+            ("repeat", x.repeat(&[1i64 << 40, 1 << 40])),
             ("repeat_interleave", x.repeat_interleave(1i64 << 62, 0)),
             ("expand", Tensor::ones([1, 1]).expand([1usize << 40, 1 << 40])),
             ("unfold", huge.unfold(0, 1 << 57, 1)),
