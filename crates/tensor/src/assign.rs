@@ -15,7 +15,7 @@ use crate::operand::Operand;
 use crate::realize::{is_disk_place, is_on_disk, store_to_disk};
 use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled};
-use crate::view::{self, View};
+use crate::view;
 use crate::watch::{self, Watched};
 use frit_abi::sync::Mutex;
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
@@ -167,15 +167,10 @@ impl Tensor {
     fn next_version(&self, op: &'static str, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<()> {
         let (owner, view) = (self.owner(), self.as_view());
         let _turn = owner.take_turn();
-        let value = f(&self.uop()?)?;
-        let base = owner.uop()?;
-        if is_on_disk(&base) {
-            if !owner.is_place(&base) {
-                return fail!(op, "to a value on DISK that is no view of a file");
-            }
-            return write_to_disk(op, &base, view.as_ref(), &value);
+        if is_on_disk(&owner.peek()?) {
+            return self.write_to_disk(op, &f(&self.uop()?)?);
         }
-        drop(base);
+        let value = f(&self.uop()?)?;
         let new = match &view {
             Some(v) => v.written(op, &value)?,
             None => {
@@ -186,6 +181,20 @@ impl Tensor {
         remember(&owner);
         owner.set_uop(Ok(new));
         Ok(())
+    }
+    /// Write a value to a file, now: to where its places lie one after the other, else to the whole file.
+    fn write_to_disk(&self, op: &'static str, value: &UOp) -> Result<()> {
+        let owner = self.owner();
+        let file = owner.uop()?;
+        if !owner.is_place(&file) {
+            return fail!(op, "to a value on DISK that is no view of a file");
+        }
+        let Some(view) = self.as_view() else { return store_to_disk(op, &file, value) };
+        let place = view.node()?;
+        if is_disk_place(op, &place)? {
+            return store_to_disk(op, &place, value);
+        }
+        store_to_disk(op, &file, &view.written_in(op, &file.copy_to("CPU"), value)?)
     }
     /// Write a value at an index: what [`at`](Tensor::at) reads, this writes. Integer tensors write in order, so of
     /// several values for one place the last stays. A bool tensor writes where it is true; it is computed at the call
@@ -235,16 +244,6 @@ impl Tensor {
         let mode = if accumulate { ScatterMode::Combine(Alu::Add) } else { ScatterMode::Set };
         self.map(|x| put_at("index_put", x, &idx, &value, mode))
     }
-}
-
-/// Write to the places of a view of a file, now: to where they lie one after the other, else to the whole file.
-fn write_to_disk(op: &'static str, file: &UOp, view: Option<&View>, value: &UOp) -> Result<()> {
-    let Some(view) = view else { return store_to_disk(op, file, value) };
-    let place = view.node()?;
-    if is_disk_place(op, &place)? {
-        return store_to_disk(op, &place, value);
-    }
-    store_to_disk(op, file, &view.written_in(op, &file.copy_to("CPU"), value)?)
 }
 
 /// A tensor with values at the places of an index, as a value.
