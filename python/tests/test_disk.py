@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from frit import Tensor, dtypes
+from frit import Device, Tensor, dtypes
 
 
 def floats(path):
@@ -57,6 +57,9 @@ def test_anything_else_on_a_file_says_that_it_has_to_be_moved(tmp_path):
     for f in (lambda: (t + 1).numpy(), lambda: t.sum().item(), lambda: (t * Tensor([1.0, 2.0, 3.0])).numpy()):
         with pytest.raises(RuntimeError, match=r"DISK only holds bytes: move it with to\(...\)"):
             f()
+    assert "DISK" not in Device.get_available_devices() and Device.canonicalize("disk:/A/b") == "DISK:/A/b"
+    with pytest.raises(RuntimeError, match="only holds bytes"):
+        Device.DEFAULT = "DISK"
     with pytest.raises(RuntimeError, match="disk:/path"):
         Tensor.ones(3).to("DISK")
     with pytest.raises(RuntimeError, match="nowhere"):
