@@ -1,6 +1,6 @@
 //! Files as tensors.
 
-use frit_tensor::{DType, Device, Tensor};
+use frit_tensor::{DType, Device, Jit, Tensor};
 use std::path::PathBuf;
 
 /// A file that is gone when the test is over.
@@ -59,7 +59,8 @@ fn views_of_a_file_are_what_the_same_views_of_memory_are() {
     let numbers = counted(&file, 24);
     let disk = Tensor::on_disk(&file.0, DType::F32, [2, 3, 4]);
     let memory = Tensor::new(&numbers[..]).reshape([2, 3, 4]);
-    let views: [(&str, fn(&Tensor) -> Tensor); 16] = [
+    type Look = fn(&Tensor) -> Tensor;
+    let views: [(&str, Look); 16] = [
         ("whole", |x| x.clone()),
         ("row", |x| x.at(1)),
         ("rows", |x| x.at((1, 1..3))),
@@ -149,6 +150,21 @@ fn a_value_read_before_a_write_stays_and_one_not_read_yet_is_an_error() {
     assert_eq!(x.to("CPU").to_vec::<f32>().unwrap(), [3.0, 4.0]);
     Tensor::on_disk(&file.0, DType::F32, [2]).at(0).assign(1.0).check().unwrap();
     assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 4.0]);
+}
+
+#[test]
+fn a_jit_that_would_read_or_write_a_file_only_once_is_an_error() {
+    let file = Scratch::new("jit");
+    counted(&file, 2);
+    let x = Tensor::on_disk(&file.0, DType::F32, [2]);
+    let uses: [fn(&Tensor, Tensor) -> Tensor; 2] = [|x, y| y + x.to("CPU"), |x, y| x.assign(&y)];
+    for f in uses {
+        let x = x.clone();
+        let jit = Jit::new(move |y: Tensor| Ok(f(&x, y)));
+        let run = |v: f32| jit.call(Tensor::new([v, v]).realize()?)?.realize();
+        let outcome = (0..3).try_for_each(|i| run(i as f32).map(|_| ()));
+        assert!(outcome.unwrap_err().to_string().contains("while a Jit records"));
+    }
 }
 
 #[test]
