@@ -31,8 +31,8 @@ class _Device:
         return _frit.canonical_device(device)
 
     def get_available_devices(self):
-        """The names of the devices that can be used here."""
-        return (name for name, _, found, _ in _frit.list_devices() if found is not None)
+        """The names of the devices that can be computed on here."""
+        return (name for name, _, found, _ in _frit.list_devices() if found is not None and name != "DISK")
 
     def describe(self):
         """Every device: name, what it is, and a description or the reason why it cannot be used."""

@@ -3,12 +3,13 @@
 //! Memory is stored to in place, nodes are immutable: so a node names one version. A store makes the next one, under
 //! another number; a node of an earlier version is stale, and asking for its value is an error, never another value.
 
-use crate::Error;
 use crate::normalise::{Bindings, eval_index};
+use crate::{Error, disk};
 use frit_abi::DType;
 use frit_runtime::{Blob, Memory};
 use frit_uop::{Arg, Op, Storage, UOp};
 use rustc_hash::FxHashMap;
+use std::alloc::Layout;
 use std::any::Any;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,9 @@ use std::sync::{Arc, OnceLock};
 
 /// One version of a piece of device memory.
 pub struct Buffer {
+    /// Names the bytes of a version: all of them, or those of a [`Buffer::window`].
     id: u64,
+    version: u64,
     len: usize,
     device: Arc<str>,
     /// Where it is.
@@ -73,12 +76,24 @@ impl Buffer {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let latest = AtomicU64::new(id);
         let versions = Arc::new(Versions { first: id, latest, volatile, lost: OnceLock::new() });
-        Buffer { id, len, device: device.clone(), memory, versions }
+        Buffer { id, version: id, len, device: device.clone(), memory, versions }
     }
     /// The version that the memory holds now.
     fn newest(&self) -> Buffer {
-        let (id, device) = (self.versions.latest(), self.device.clone());
-        Buffer { id, len: self.len, device, memory: self.memory.clone(), versions: self.versions.clone() }
+        let version = self.versions.latest();
+        let id = if self.id == self.version { version } else { NEXT.fetch_add(1, Ordering::Relaxed) };
+        let (device, memory, versions) = (self.device.clone(), self.memory.clone(), self.versions.clone());
+        Buffer { id, version, len: self.len, device, memory, versions }
+    }
+    /// Memory that someone else may change at any time.
+    pub(crate) fn volatile(device: &Arc<str>, len: usize, memory: Memory) -> Buffer {
+        Buffer::new(device, len, memory, true)
+    }
+    /// A part of the memory as `len` elements, in the same version.
+    pub(crate) fn window(&self, memory: Memory, len: usize) -> Buffer {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (version, device, versions) = (self.version, self.device.clone(), self.versions.clone());
+        Buffer { id, version, len, device, memory, versions }
     }
     /// What it shares with the other versions of its memory.
     pub fn versions(&self) -> &Arc<Versions> {
@@ -88,7 +103,7 @@ impl Buffer {
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.versions.lost.get() {
             Some(e) => Err(e.clone()),
-            None if self.id == self.versions.latest() => Ok(()),
+            None if self.version == self.versions.latest() => Ok(()),
             None => Err(Error::Graph(
                 "needs a value that an assignment has overwritten since: compute it before, or keep a clone"
                     .into(),
@@ -145,7 +160,7 @@ pub fn refreshed(view: &UOp) -> Option<UOp> {
     let memory = version.realized().unwrap_or(version);
     let base = crate::assign::version_of(memory);
     let buffer = Buffer::of(base)?;
-    if buffer.id == buffer.versions.latest() {
+    if buffer.version == buffer.versions.latest() {
         return None;
     }
     let newest = FxHashMap::from_iter([(base.clone(), buffer.newest().into_uop(base.dtype))]);
@@ -203,13 +218,42 @@ pub fn contiguous_base(value: &UOp) -> Option<&UOp> {
 /// How many elements a value has, with bound variables at their values.
 pub fn element_count(value: &UOp) -> Result<usize, Error> {
     let bindings = Bindings::default();
-    value.shape().iter().try_fold(1usize, |n, d| Ok(n * eval_index(d, &bindings)?.max(0) as usize))
+    let sizes: Vec<i64> = value.shape().iter().map(|d| eval_index(d, &bindings)).collect::<Result<_, _>>()?;
+    // where one is zero, the others are no matter
+    if sizes.iter().any(|d| *d <= 0) {
+        return Ok(0);
+    }
+    let count = sizes.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?));
+    count.ok_or_else(|| Error::Graph(format!("a tensor of shape {sizes:?} does not fit in memory")))
+}
+
+/// How many bytes a value has.
+fn byte_count(value: &UOp) -> Result<usize, Error> {
+    let (count, size) = (element_count(value)?, value.dtype.size());
+    let bytes = count.checked_mul(size);
+    bytes.ok_or_else(|| Error::Graph(format!("{count} {} elements do not fit in memory", value.dtype)))
+}
+
+/// Zeros to be overwritten; an error where there is no memory for them.
+fn zeros(len: usize) -> Result<Vec<u8>, Error> {
+    let short = || Error::Graph(format!("there is no memory for {len} bytes"));
+    let layout = Layout::array::<u8>(len).map_err(|_| short())?;
+    if len == 0 {
+        return Ok(vec![]);
+    }
+    // SAFETY: the layout is not of size zero.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    if start.is_null() {
+        return Err(short());
+    }
+    // SAFETY: just allocated by the allocator that vectors use, for as many bytes, all of them initialised.
+    Ok(unsafe { Vec::from_raw_parts(start, len, len) })
 }
 
 /// The bytes of a value, in row-major order; computes it if no one has.
 pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
     let realised = in_memory(value)?;
-    let mut bytes = vec![0; element_count(value)? * value.dtype.size()];
+    let mut bytes = zeros(byte_count(value)?)?;
     memory_of(&realised)?.copy_out(0, &mut bytes)?;
     Ok(bytes)
 }
@@ -243,11 +287,11 @@ impl std::ops::Deref for Lent {
 pub fn lend(value: &UOp) -> Result<Lent, Error> {
     let realised = in_memory(value)?;
     let memory = memory_of(&realised)?;
-    let len = element_count(value)? * value.dtype.size();
+    let len = byte_count(value)?;
     let bytes = if memory.host_ptr().is_some() && len <= memory.len_bytes() {
         Bytes::There(memory.clone(), len)
     } else {
-        let mut bytes = vec![0; len];
+        let mut bytes = zeros(len)?;
         memory.copy_out(0, &mut bytes)?;
         Bytes::Copied(bytes)
     };
@@ -261,7 +305,7 @@ pub fn write(value: &UOp, out: &mut dyn Write) -> Result<io::Result<()>, Error> 
     let has_memory = contiguous_base(value).is_some() || value.realized().is_some();
     let realised = in_memory(&if has_memory { value.clone() } else { value.contiguous() })?;
     let memory = memory_of(&realised)?;
-    let bytes = element_count(value)? * value.dtype.size();
+    let bytes = byte_count(value)?;
     let mut piece = vec![0; bytes.min(PIECE)];
     for at in (0..bytes).step_by(PIECE) {
         let n = PIECE.min(bytes - at);
@@ -280,6 +324,9 @@ fn in_memory(value: &UOp) -> Result<UOp, Error> {
             "data is read while a Jit records: what it is now would be frozen; return the tensor instead";
         return Err(Error::Graph(why.into()));
     }
+    let moved =
+        disk::needs_moving(value).then(|| crate::devices::canonical("CPU").map(|d| value.copy_to(&d)));
+    let value = &moved.transpose()?.unwrap_or_else(|| value.clone());
     let realised = crate::realize(std::slice::from_ref(value))?.into_iter().next();
     realised.ok_or_else(|| Error::Graph("a value was not realised".into()))
 }
@@ -293,4 +340,23 @@ fn memory_of(realised: &UOp) -> Result<&Memory, Error> {
     frit_runtime::device(&buffer.device)?.synchronize()?;
     buffer.memory.intact()?;
     Ok(&buffer.memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_beyond_memory_are_errors_of_whoever_asks_for_the_bytes() {
+        let huge = |n: usize| {
+            let dims: Vec<UOp> = (0..n).map(|_| UOp::index(1 << 31)).collect();
+            let ones: Vec<UOp> = dims.iter().map(|_| UOp::index(1)).collect();
+            UOp::float(1.0, DType::F64).reshape(&ones).expand(&dims)
+        };
+        assert_eq!(element_count(&huge(2)).unwrap(), 1 << 62);
+        assert!(byte_count(&huge(2)).is_err() && element_count(&huge(3)).is_err());
+        assert!(read(&huge(2)).is_err() && lend(&huge(3)).is_err());
+        assert_eq!(zeros(3).unwrap(), [0; 3]);
+        assert!(zeros(0).unwrap().is_empty() && zeros(usize::MAX / 4).is_err() && zeros(usize::MAX).is_err());
+    }
 }

@@ -14,7 +14,7 @@ static CHOSEN: RwLock<Option<Arc<str>>> = RwLock::new(None);
 
 /// Make this the default device of all threads, outside scopes; of `None`, what the environment says.
 pub fn choose(name: Option<&str>) -> Result<(), Error> {
-    let name = name.map(canonical).transpose()?;
+    let name = name.map(computing).transpose()?;
     *CHOSEN.write().unwrap_or_else(|e| e.into_inner()) = name;
     Ok(())
 }
@@ -28,7 +28,7 @@ pub fn default_device() -> Result<Arc<str>, Error> {
         return Ok(d);
     }
     let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty()).unwrap_or_else(|| "CPU".into());
-    canonical(&name)
+    computing(&name)
 }
 
 /// The canonical name of a device, or an error that lists those there are.
@@ -37,9 +37,15 @@ pub fn canonical(name: &str) -> Result<Arc<str>, Error> {
     Ok(frit_runtime::device(name)?.name().into())
 }
 
+/// The canonical name of a device that values can be computed on.
+fn computing(name: &str) -> Result<Arc<str>, Error> {
+    let name = canonical(name)?;
+    if *name == *crate::disk::NAME { Err(crate::disk::only_holds_bytes()) } else { Ok(name) }
+}
+
 /// Run `f` with another default device on this thread.
 pub fn scope<T>(name: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
-    let name = canonical(name)?;
+    let name = computing(name)?;
     SCOPES.with(|s| s.borrow_mut().push(name));
     // popped also when `f` panics
     struct Pop;

@@ -7,7 +7,7 @@
 //! 3. [`plan`]: schedule, lower, render, load — once for a structure, in parallel, cached;
 //! 4. [`run`]: allocate, launch, report. A loop is a run of its own, before what uses it: [`loops`].
 //!
-//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them, and trusts no file), [`buffer`] (memory behind a node), [`devices`] (the default device), [`config`] (every flag read here),
+//! Beside it: [`capture`] and [`program`] (launches written down and repeated, for the Jit; [`program_file`] keeps them, and trusts no file), [`buffer`] (memory behind a node), [`devices`] (the default device), [`disk`] (files as memory), [`config`] (every flag read here),
 //! [`search`] (opts found by trying), [`stats`] (counters), [`measure`] (compile times, for benchmarks).
 
 pub mod assign;
@@ -15,6 +15,7 @@ pub mod buffer;
 pub mod capture;
 pub mod config;
 pub mod devices;
+pub mod disk;
 pub mod error;
 pub mod loops;
 pub mod measure;

@@ -3,7 +3,7 @@
 use crate::assign::{Root, base_of, make_in_place, strip_stores, version_of};
 use crate::buffer::{Buffer, contiguous_base, refreshed};
 use crate::normalise::normalise;
-use crate::{Error, config, loops, plan, run};
+use crate::{Error, config, disk, loops, plan, run};
 use frit_abi::fork::{Turn, Turns};
 use frit_uop::graph::toposort;
 use frit_uop::spec::{self, Spec};
@@ -35,7 +35,7 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
 
 /// As [`realize`]; what no buffer ties to a device is computed on this one.
 pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<Vec<UOp>, Error> {
-    if outputs.iter().all(|o| contiguous_base(o).is_some()) {
+    if outputs.iter().all(is_there) {
         return Ok(outputs.to_vec());
     }
     // first, for each is a run of its own
@@ -61,7 +61,7 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         let version = |(n, k): &(UOp, UOp)| Some((n.clone(), stored.get(in_place.get(k)?)?.clone()));
         versions = known.iter().filter(|(n, _)| n.op == Op::After).filter_map(version).collect();
     }
-    let is_pending = |r: &&UOp| contiguous_base(r).is_none();
+    let is_pending = |r: &&UOp| !is_there(r);
     let roots: Vec<UOp> = ready.iter().filter(is_pending).cloned().collect();
     // every store of the graph is done, also one that turns out not to be needed for a value
     let stores: Vec<UOp> = versions.iter().flat_map(|(_, v)| &v.src[1..]).cloned().collect();
@@ -85,6 +85,11 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         }
     }
     Ok(results)
+}
+
+/// Whether nothing has to be computed for it: memory, in order, or bytes of a file however they are seen.
+fn is_there(value: &UOp) -> bool {
+    contiguous_base(value).is_some() || disk::is_view(value)
 }
 
 /// Every node below, with those whose value is in memory replaced by that memory. A place to store to stays a view of
@@ -137,9 +142,13 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
                     there.into_iter().for_each(|value| n.set_realized(value));
                 }
                 (Op::Copy, frit_uop::Arg::Device(to)) => {
-                    let bytes = crate::read(&n.src[0])?;
-                    let len = bytes.len() / n.dtype.size();
-                    let value = crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape());
+                    let value = if disk::is_view(&n.src[0]) {
+                        disk::load(&n.src[0], to)?
+                    } else {
+                        let bytes = crate::read(&n.src[0])?;
+                        let len = bytes.len() / n.dtype.size();
+                        crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape())
+                    };
                     match n.volatile {
                         true => _ = passing.insert(n, value),
                         false => n.set_realized(value),
@@ -269,6 +278,7 @@ pub(crate) fn device_of(roots: &[UOp], preferred: Option<&Arc<str>>) -> Result<A
     for n in toposort(roots) {
         let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
         match &found {
+            _ if b.device() == disk::NAME => return Err(disk::only_holds_bytes()),
             Some(d) if **d != *b.device() => {
                 return Err(Error::Graph(format!(
                     "tensors on {d} and {} meet: move one with `to`",

@@ -33,7 +33,7 @@ pub struct Ready<'a> {
 impl<'a> Ready<'a> {
     /// Allocate what the plan needs besides its parameters.
     pub fn new(plan: &'a Plan, dev: &'a dyn Device) -> Result<Ready<'a>, Error> {
-        let bytes = |t: &Temp| t.len * t.dtype.size();
+        let bytes = |t: &Temp| t.len.saturating_mul(t.dtype.size());
         if frit_runtime::env::guard()?.is_some() {
             // each by itself, so that none can reach into another
             let temps = plan.schedule.temps.iter().map(|t| dev.alloc(bytes(t)));

@@ -2,13 +2,13 @@
 
 use crate::error::raised;
 use frit::Device;
-use frit::engine::devices;
+use frit::engine::{devices, disk};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// Run `f` with `device` as the default, or as it is.
+/// Run `f` with `device` as the default, or as it is: also for a file, which nothing is computed on.
 pub fn within<T>(device: Option<&str>, f: impl FnOnce() -> T) -> PyResult<T> {
-    match device {
+    match device.filter(|d| disk::path_of(d).is_none()) {
         Some(d) => Device::scope(d, f).map_err(raised),
         None => Ok(f()),
     }
@@ -18,6 +18,9 @@ pub fn within<T>(device: Option<&str>, f: impl FnOnce() -> T) -> PyResult<T> {
 #[pyfunction]
 #[pyo3(signature = (name=None))]
 fn canonical_device(name: Option<&str>) -> PyResult<String> {
+    if let Some(path) = name.and_then(disk::path_of) {
+        return Ok(format!("{}:{}", disk::NAME, path.display()));
+    }
     within(name, || Device::current().map(|d| d.to_string()))?.map_err(raised)
 }
 

@@ -1,6 +1,6 @@
 //! Devices by name: `CPU`, `cpu:0`, `NULL`. Each is opened once per process, when first asked for.
 
-use crate::{Device, Error, cpu, interp, null};
+use crate::{Device, Error, cpu, disk, interp, null};
 use frit_abi::fork;
 use frit_abi::sync::Mutex;
 use std::sync::{Arc, PoisonError};
@@ -38,6 +38,13 @@ const KINDS: &[Kind] = &[
         suffixes: &["0"],
         count: 1,
         open: |_| null::open(),
+    },
+    Kind {
+        name: disk::NAME,
+        about: "a file as memory, DISK:/path: holds bytes, runs nothing",
+        suffixes: &[""],
+        count: 0,
+        open: |_| disk::open(),
     },
 ];
 
@@ -101,6 +108,8 @@ fn shown(name: &str) -> String {
 }
 
 fn parse(name: &str) -> Result<(&'static Kind, String), Error> {
+    // a path says which file, and not which device
+    let name = if disk::path_of(name).is_some() { disk::NAME } else { name };
     let upper = name.trim().to_ascii_uppercase();
     let (base, suffix) = upper.split_once(':').map_or((&*upper, None), |(b, s)| (b, Some(s)));
     let Some(kind) = KINDS.iter().find(|k| k.name == base) else {

@@ -12,6 +12,7 @@
 use crate::error::{Result, call, fail};
 use crate::index::{Basic, Index, Indices, basic, writable_places};
 use crate::operand::Operand;
+use crate::realize::{is_disk_place, is_on_disk, store_to_disk};
 use crate::shape::{self, show_all};
 use crate::tensor::{Inner, Tensor, check_devices, expand_to, filled};
 use crate::view;
@@ -100,7 +101,10 @@ fn fitted(op: &'static str, v: &Operand, place: &UOp) -> Result<UOp> {
             );
         }
     };
-    check_devices(op, &[place.clone(), x.clone()])?;
+    // what goes to a file is computed where it is
+    if !is_on_disk(place) {
+        check_devices(op, &[place.clone(), x.clone()])?;
+    }
     Ok(expand_to(&x.cast(place.dtype), &dims))
 }
 
@@ -170,6 +174,9 @@ impl Tensor {
     fn next_version(&self, op: &'static str, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<()> {
         let (owner, view) = (self.owner(), self.as_view());
         let _turn = owner.take_turn();
+        if is_on_disk(&owner.peek()?) {
+            return self.write_to_disk(op, &f(&self.uop()?)?);
+        }
         let value = f(&self.uop()?)?;
         let node = owner.uop()?;
         let place = owner.is_place(&node);
@@ -183,6 +190,20 @@ impl Tensor {
             false => owner.set_computed(Ok(new)),
         }
         Ok(())
+    }
+    /// Write a value to a file, now: to where its places lie one after the other, else to the whole file.
+    fn write_to_disk(&self, op: &'static str, value: &UOp) -> Result<()> {
+        let owner = self.owner();
+        let file = owner.uop()?;
+        if !owner.is_place(&file) {
+            return fail!(op, "to a value on DISK that is no view of a file");
+        }
+        let Some(view) = self.as_view() else { return store_to_disk(op, &file, value) };
+        let place = view.node()?;
+        if is_disk_place(op, &place)? {
+            return store_to_disk(op, &place, value);
+        }
+        store_to_disk(op, &file, &view.written_in(op, &file.copy_to("CPU"), value)?)
     }
     /// Write a value at an index: what [`at`](Tensor::at) reads, this writes. Integer tensors write in order, so of
     /// several values for one place the last stays. A bool tensor writes where it is true; it is computed at the call

@@ -9,6 +9,7 @@
 //! their bytes read the same.
 
 use crate::error::{Result, call, fail};
+use crate::realize::{disk_bits, is_on_disk};
 use crate::shape;
 use crate::tensor::{Tensor, expand_to};
 use frit_uop::{Alu, Arg, DType, Op, UOp};
@@ -72,6 +73,9 @@ fn widened(x: &UOp, dtype: DType, k: usize) -> Result<UOp> {
         return fail!("bitcast", "a last dim of {n} {from} is not made of whole {dtype} ({k} in each)");
     }
     let whole = UOp::index(times / k as i64).size_mul(&shape::product(&symbols));
+    if is_on_disk(x) {
+        return disk_bits(x, dtype, &last(x, &[whole]));
+    }
     let (wide, width) = (bits(dtype.size()), x.dtype.bits() as usize);
     let rows = x.bitcast(bits(x.dtype.size())).reshape(&last(x, &[whole, parts]));
     let rank = rows.shape().len();
@@ -93,6 +97,9 @@ fn narrowed(x: &UOp, dtype: DType, k: usize) -> Result<UOp> {
     let Some(n) = x.shape().last().cloned() else {
         return fail!("bitcast", "a scalar of {} is {k} elements of {dtype}; reshape it to [1]", x.dtype);
     };
+    if is_on_disk(x) {
+        return disk_bits(x, dtype, &last(x, &[n.size_mul(&parts)]));
+    }
     let dims = last(x, &[n.clone(), parts.clone()]);
     let one: SmallVec<[UOp; 4]> = last(x, &[n.clone(), UOp::index(1)]);
     let shift = UOp::iota(&parts, wide).bin(Alu::Mul, &UOp::int(width, wide));

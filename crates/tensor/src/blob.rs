@@ -48,6 +48,38 @@ impl Tensor {
         let named = |e| Error::new("from_file", format!("{}: {e}", path.display()));
         Tensor::of(Blob::open(path).map_err(named).and_then(|b| realize::from_blob(DType::U8, &b)))
     }
+    /// The first elements of a file, which is made, or made longer by zeros, where it has fewer: a tensor on `DISK`.
+    ///
+    /// It only holds bytes. Views of it, also as other types, read nothing; [`to`](Tensor::to) another device reads what
+    /// is seen, each time it is computed, and assigning to it or to a view of it writes to the file at once.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// # let path = std::env::temp_dir().join(format!("frit-doc-{}-disk", std::process::id()));
+    /// let x = Tensor::on_disk(&path, DType::I32, [4]);
+    /// x.at(1..3).assign(Tensor::new([7, 8]));
+    /// assert_eq!((x.to("CPU") + 1).to_vec::<i32>()?, [1, 8, 9, 1]);
+    /// assert_eq!(std::fs::read(&path).unwrap()[4], 7);
+    /// # std::fs::remove_file(&path).ok();
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn on_disk(path: impl AsRef<Path>, dtype: DType, dims: impl Into<Dims>) -> Tensor {
+        let _c = call("on_disk");
+        Tensor::of(file(path.as_ref(), dtype, &dims.into()))
+    }
+}
+
+fn file(path: &Path, dtype: DType, dims: &Dims) -> Result<UOp> {
+    if matches!(dtype, DType::Void | DType::Index) {
+        return fail!("on_disk", "{dtype} is not a type of elements");
+    }
+    let dims = sizes("on_disk", dims)?;
+    let known = |d: &UOp| d.as_int().and_then(|n| usize::try_from(n).ok());
+    match dims.iter().try_fold(1usize, |n, d| n.checked_mul(known(d)?)) {
+        Some(len) => Ok(realize::on_disk(path, dtype, len)?.reshape(&dims)),
+        None => fail!("on_disk", "a file has no shape {}", show_all(&dims)),
+    }
 }
 
 fn over(dtype: DType, blob: &Blob, dims: &Dims) -> Result<UOp> {

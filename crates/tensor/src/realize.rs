@@ -8,6 +8,7 @@ use frit_uop::promote;
 use frit_uop::{Arg, DType, Op, Scalar, Storage, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::panic::Location;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 pub use frit_engine::Blob;
@@ -41,6 +42,34 @@ pub(crate) fn default_device() -> Result<Arc<str>> {
 /// The device's proper name, or an error that lists those there are.
 pub(crate) fn check_device(name: &str) -> Result<Arc<str>> {
     engine("device", frit_engine::devices::canonical(name))
+}
+/// The first elements of a file, which is made or made longer where it has fewer.
+pub(crate) fn on_disk(path: &Path, dtype: DType, len: usize) -> Result<UOp> {
+    engine("on_disk", frit_engine::disk::open(path, dtype, len))
+}
+/// A value as the first bytes of a file.
+pub(crate) fn save_to_disk(path: &Path, value: &UOp) -> Result<UOp> {
+    engine("to", frit_engine::disk::save(path, value))
+}
+/// Whether it is memory of a file, or computed of some.
+pub(crate) fn is_on_disk(x: &UOp) -> bool {
+    x.device().is_some_and(|d| *d == *frit_engine::disk::NAME)
+}
+/// The file that `disk:/path` names.
+pub(crate) fn disk_path(device: &str) -> Option<&Path> {
+    frit_engine::disk::path_of(device)
+}
+/// Whether bytes of a file lie one after the other.
+pub(crate) fn is_disk_place(op: &'static str, x: &UOp) -> Result<bool> {
+    engine(op, frit_engine::disk::is_place(x))
+}
+/// Write a value to a place in a file, now.
+pub(crate) fn store_to_disk(op: &'static str, place: &UOp, value: &UOp) -> Result<()> {
+    engine(op, frit_engine::disk::store(place, value))
+}
+/// Bytes of a file as elements of another size.
+pub(crate) fn disk_bits(x: &UOp, dtype: DType, dims: &[UOp]) -> Result<UOp> {
+    engine("bitcast", frit_engine::disk::bits_as(x, dtype, dims))
 }
 /// Values in memory.
 pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {

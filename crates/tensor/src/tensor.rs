@@ -333,16 +333,22 @@ impl Tensor {
         let _c = call("contiguous");
         self.map(|x| Ok(x.contiguous()))
     }
-    /// A copy on another device; itself where it is there already.
+    /// A copy on another device; itself where it is there already. To `disk:/path` it is written at once, as the first
+    /// bytes of that file.
     #[track_caller]
     pub fn to(&self, device: &str) -> Tensor {
         let _c = call("to");
+        if let Some(path) = crate::realize::disk_path(device) {
+            return Tensor::of(self.uop().and_then(|x| crate::realize::save_to_disk(path, &x)));
+        }
         let (x, device) = match (self.uop(), crate::realize::check_device(device)) {
             (Ok(x), Ok(device)) => (x, device),
             (Err(e), _) | (_, Err(e)) => return Tensor::failed(e),
         };
         if x.device().as_deref() == Some(&*device) {
             self.clone()
+        } else if *device == *frit_engine::disk::NAME {
+            Tensor::of(fail!("to", "memory on DISK is a file: name it, as in disk:/path"))
         } else {
             Tensor::of(Ok(x.copy_to(&device)))
         }
@@ -436,6 +442,12 @@ pub(crate) fn check_devices(op: &'static str, xs: &[UOp]) -> Result<()> {
     let mut found: Option<Arc<str>> = None;
     for d in xs.iter().filter(|x| x.op != Op::Const).filter_map(|x| x.device()) {
         match &found {
+            Some(f) if *f != d && [f, &d].iter().any(|d| ***d == *frit_engine::disk::NAME) => {
+                return fail!(
+                    op,
+                    "operands are on {f} and {d}, and DISK only holds bytes: move it with to(...)"
+                );
+            }
             Some(f) if *f != d => {
                 return fail!(op, "operands are on {f} and {d}; move one with to({f:?})");
             }

@@ -246,6 +246,10 @@ impl View {
         };
         Some(View { base: seen.clone(), steps, hole: hole(node.shape(), node.dtype) })
     }
+    /// A copy of the base, with another value in what is seen.
+    pub(crate) fn written_in(&self, op: &'static str, copy: &UOp, value: &UOp) -> Result<UOp> {
+        written(op, copy, false, &self.steps, value)
+    }
     /// The same look at nothing in particular: it keeps no tensor alive.
     pub(crate) fn without_base(self) -> View {
         View { base: Tensor::of(Ok(self.hole.clone())), ..self }

@@ -7,6 +7,7 @@ use crate::dtype::{DTypeArg, default_float, default_int};
 use crate::error::{checked, raised};
 use crate::memory;
 use crate::symbolic::PyDim;
+use frit::engine::disk::path_of;
 use frit::{DType, Device, Dims, Operand, Scalar, Tensor};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -37,6 +38,7 @@ impl Made<'_> {
         // on the default device it is anyway; elsewhere a description has to be tied to it
         let here = Device::current().map_err(raised)?;
         match self.device {
+            Some(d) if path_of(d).is_some() => checked(t.to(d)),
             Some(d) if within(Some(d), Device::current)?.map_err(raised)? != here => checked(t.to(d)),
             _ => Ok(t),
         }
@@ -257,7 +259,7 @@ impl PyTensor {
         let _ = buffer;
         filled(size_list(shape)?, 1, Made { dtype, device, requires_grad })
     }
-    /// Memory of a shape with no particular content.
+    /// Memory of a shape with no particular content. On ``disk:/path``: the first bytes of that file, as they are.
     #[staticmethod]
     #[pyo3(signature = (*shape, dtype=None, device=None, requires_grad=None))]
     fn empty(
@@ -268,6 +270,9 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         let made = Made { dtype, device, requires_grad };
         let (dims, d) = (sizes(shape)?, made.float());
+        if let Some(path) = device.and_then(path_of) {
+            return out(Tensor::on_disk(path, d, dims)).and_then(|t| t.wishing(requires_grad));
+        }
         made.build(|| Tensor::full_dtype(dims, 0, d).contiguous())
     }
     /// One number in a shape; its type is the number's unless given.

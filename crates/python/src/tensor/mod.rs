@@ -22,7 +22,7 @@ use crate::dtype::{self, PyDType};
 use crate::error::{checked, compute, raised};
 use crate::live;
 use crate::symbolic::PyDim;
-use frit::{Dim, Tensor};
+use frit::{Device, Dim, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -154,7 +154,8 @@ impl PyTensor {
         }
         size_object(py, &self.0.shape()[d])
     }
-    /// The device is another, or this tensor where it is there already.
+    /// On another device, the default one of None; this tensor where it is there already. To ``disk:/path`` it is written
+    /// at once, as the first bytes of that file.
     #[pyo3(signature = (device=None, dtype=None))]
     fn to<'py>(
         slf: Bound<'py, Self>,
@@ -175,6 +176,13 @@ impl PyTensor {
                 return Err(PyRuntimeError::new_err("to: a tensor lives on one device"));
             }
             Some(d) => t = checked(t.cast(d.extract::<dtype::DTypeArg>()?.0))?,
+            // as of a name: to the default device, unless only another type is asked for
+            None if dtype.is_none() => {
+                let name = Device::current().map_err(raised)?;
+                if name != t.device().map_err(raised)? {
+                    t = checked(t.to(&name))?;
+                }
+            }
             None => {}
         }
         if let Some(d) = dtype {

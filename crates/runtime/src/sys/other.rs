@@ -2,7 +2,7 @@
 
 use memmap2::{Mmap, MmapMut};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,6 +100,23 @@ pub fn private_file(path: &Path) -> io::Result<File> {
 /// Make sure that `path` is a directory.
 pub fn private_dir(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
+}
+
+/// A file has one position for all: whoever moves it has the turn.
+static POSITION: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// Fill `data` from a place in a file, wherever others read and write it.
+pub fn read_at(mut file: &File, offset: u64, data: &mut [u8]) -> io::Result<()> {
+    let _turn = POSITION.lock().unwrap_or_else(|e| e.into_inner());
+    file.seek(io::SeekFrom::Start(offset))?;
+    file.read_exact(data)
+}
+
+/// Write `data` to a place in a file, wherever others read and write it.
+pub fn write_at(mut file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+    let _turn = POSITION.lock().unwrap_or_else(|e| e.into_inner());
+    file.seek(io::SeekFrom::Start(offset))?;
+    file.write_all(data)
 }
 
 /// Bytes of main memory: not known here.

@@ -4,7 +4,7 @@ use memmap2::{Mmap, MmapMut};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(not(target_os = "linux"))]
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -173,6 +173,16 @@ pub fn private_dir(path: &Path) -> io::Result<()> {
         return Err(io::Error::other(format!("others may write to it (mode {mode:o}); chmod 700 would do")));
     }
     Ok(())
+}
+
+/// Fill `data` from a place in a file, wherever others read and write it.
+pub fn read_at(file: &File, offset: u64, data: &mut [u8]) -> io::Result<()> {
+    file.read_exact_at(data, offset)
+}
+
+/// Write `data` to a place in a file, wherever others read and write it.
+pub fn write_at(file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+    file.write_all_at(data, offset)
 }
 
 /// Bytes of main memory, as far as the system says.

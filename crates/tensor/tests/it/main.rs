@@ -2,6 +2,7 @@
 mod arguments;
 mod assign;
 mod behaviour;
+mod disk;
 mod errors;
 #[cfg(unix)]
 mod fork;
