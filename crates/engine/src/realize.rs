@@ -57,9 +57,17 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         let in_place = make_in_place(&ready, &roots, &known)?;
         ready = ready.iter().map(|r| in_place[r].clone()).collect();
         // a version that a copy made unnecessary is not stored, so it has no memory yet
-        let stored: FxHashSet<UOp> = toposort(&ready).into_iter().filter(|n| n.op == Op::After).collect();
-        let version = |(n, k): &(UOp, UOp)| Some((n.clone(), stored.get(in_place.get(k)?)?.clone()));
+        let order: FxHashMap<UOp, usize> = toposort(&ready)
+            .into_iter()
+            .enumerate()
+            .filter(|(_, n)| n.op == Op::After)
+            .map(|(i, n)| (n, i))
+            .collect();
+        let version =
+            |(n, k): &(UOp, UOp)| Some((n.clone(), order.get_key_value(in_place.get(k)?)?.0.clone()));
         versions = known.iter().filter(|(n, _)| n.op == Op::After).filter_map(version).collect();
+        // in the order of the graph: the same structure must give the same plan
+        versions.sort_by_key(|(_, v)| order.get(v).copied());
     }
     let is_pending = |r: &&UOp| !is_there(r);
     let roots: Vec<UOp> = ready.iter().filter(is_pending).cloned().collect();

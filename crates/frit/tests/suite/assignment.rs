@@ -35,7 +35,12 @@ impl View {
             _ => i / c * c + (c - 1 - i % c),
         };
         let places = (0..r * c).map(|i| self.places[at(i)]).collect();
-        View { tensor: self.tensor.flip(axis), shape: self.shape.clone(), places }
+        let back = step(.., -1);
+        let tensor = match axis {
+            0 => self.tensor.at(back),
+            _ => self.tensor.at((.., back)),
+        };
+        View { tensor, shape: self.shape.clone(), places }
     }
     /// `start..end` by `step` along one axis.
     fn slice(&self, axis: usize, start: usize, end: usize, step: usize) -> View {
