@@ -444,6 +444,10 @@ class Generator:
         if self.rng.random() < 0.3:
             real = f"with Tensor.train(): {real}"
             model = f"training = True; {model}; training = False"
+        if symbolic:
+            # a size that is a variable has one value at a time: later steps see numbers
+            real += f"\nif {out} is not None: {out} = Tensor({out}.numpy())"
+            model += f"\nif {out} is not None: {out} = value(np.array({out}))"
         tidy = f"\nif {out} is None: del {out}"
         self.add("call", real + tidy, model + tidy)
 

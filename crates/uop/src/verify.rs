@@ -62,7 +62,8 @@ pub fn verify(kernel: &UOp) -> Result<(), Unproven> {
     check(kernel, false).map_err(|message| unproven(kernel, message))
 }
 
-/// The same for a kernel of our own scheduler: a place that comes from data and is checked when it runs need not be proven.
+/// The same for a kernel of our own scheduler: what is not always found out need not be proven there. That is a place that
+/// comes from data, which is checked when it runs, and one that depends on variables.
 pub fn verify_scheduled(kernel: &UOp) -> Result<(), Unproven> {
     check(kernel, true).map_err(|message| unproven(kernel, message))
 }
@@ -75,7 +76,7 @@ fn unproven(kernel: &UOp, message: String) -> Unproven {
     Unproven { kernel, message }
 }
 
-fn check(kernel: &UOp, trusts_sites: bool) -> Result<(), String> {
+fn check(kernel: &UOp, is_ours: bool) -> Result<(), String> {
     spec::check(kernel, Spec::Kernel).map_err(|e| e.to_string())?;
     if kernel.op != Op::Sink || !kernel.ranges.is_empty() {
         return Err(format!("{kernel:?} is not a kernel: a range of it is never closed"));
@@ -112,7 +113,8 @@ fn check(kernel: &UOp, trusts_sites: bool) -> Result<(), String> {
                 return Err(format!("the index or gate of {n:?} is {deepest:?} operations deep"));
             }
             let proven = access(n);
-            if !(trusts_sites && matches!(n.arg, Arg::Site(_))) {
+            let is_hard = || matches!(n.arg, Arg::Site(_)) || n.any(|s| s.op == Op::Variable);
+            if !(is_ours && is_hard()) {
                 proven?;
             }
         }
@@ -371,7 +373,15 @@ impl Prover {
     }
 
     /// What facts about dividends say of quotients: `x + 10*b <= 19` makes `x//10 + b <= 1`.
+    /// And of remainders: they are no more than what is divided.
     fn quotients(&mut self, nodes: &[UOp]) {
+        for n in nodes.iter().filter(|n| n.op == Op::Mod && n.dtype == DType::Index) {
+            let x = self.range(&n.src[0]);
+            if n.src[1].as_int().is_some_and(|k| k > 0) && !x.dirty && x.lo >= 0 {
+                let above = self.linear(&n.src[0]).add(&Linear::atom(n), -1);
+                self.learn(above, 0, FAR);
+            }
+        }
         for n in nodes.iter().filter(|n| n.op == Op::Idiv && n.dtype == DType::Index) {
             let Some(k) = n.src[1].as_int().filter(|k| *k > 1).map(i128::from) else { continue };
             if self.range(&n.src[0]).dirty {

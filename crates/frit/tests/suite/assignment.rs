@@ -6,7 +6,7 @@
 use crate::support::{DEVICES, Random, on};
 use frit::engine::plan::with_random_opts;
 use frit::engine::stats::stats;
-use frit::{Index, Tensor};
+use frit::{Index, Tensor, step};
 
 const SIDE: usize = 4;
 const CELLS: usize = SIDE * SIDE;

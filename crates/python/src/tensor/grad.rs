@@ -21,7 +21,7 @@ pub fn update(place: &Tensor, f: impl FnOnce(Tensor) -> Tensor) -> PyResult<()> 
         d if made.check().is_err() || kind(d) <= kind(to) => made,
         d => Tensor::failed(frit::Error::new(
             "update",
-            format!("{d} values do not go into a {to} tensor; cast them"),
+            format!("{d} values do not go into an {to} tensor; cast them"),
         )),
     };
     place.try_update(|x| fitting(f(x))).map_err(raised)
