@@ -1,7 +1,7 @@
 //! Assignment against a plain model: random sequences of writes through views, reads in between, realising whenever.
 //!
-//! A tensor of the model is a list of numbers; a view is a list of places. Tensors built before a write keep the values
-//! they were built from.
+//! A tensor of the model is a list of numbers; a view is a list of places, and shows what is there now. Tensors computed
+//! before a write keep the values they were computed from.
 
 use crate::support::{DEVICES, Random, on};
 use frit::engine::plan::with_random_opts;
@@ -159,13 +159,15 @@ struct World {
     tensors: Vec<(Tensor, Vec<i32>)>,
     /// Tensors built on the way, with what they must be.
     built: Vec<(String, Tensor, Vec<i32>)>,
+    /// Views that were written through, with the number of their tensor.
+    windows: Vec<(String, usize, View)>,
 }
 
 impl World {
     fn new() -> World {
         let data = |t: usize| (0..CELLS).map(|i| (t * 100 + i) as i32).collect::<Vec<_>>();
         let tensors = (0..TENSORS).map(|t| (Tensor::from_vec(data(t), [SIDE, SIDE]), data(t)));
-        World { tensors: tensors.collect(), built: vec![] }
+        World { tensors: tensors.collect(), built: vec![], windows: vec![] }
     }
 
     fn view(&self, x: usize, list: &[Move]) -> View {
@@ -205,10 +207,9 @@ impl World {
                 let (value, data) = self.value(from, &v.shape);
                 v.tensor.assign(&value);
                 self.write(*x, &v.places, &data);
-                // the view sees what was written through it; without movement it is the tensor itself
+                // the view is a window; without movement it is the tensor itself
                 if !list.is_empty() {
-                    let seen = v.read(&self.tensors[*x].1);
-                    self.built.push((format!("the view {list:?} of {x}"), v.tensor, seen));
+                    self.windows.push((format!("the view {list:?} of {x}"), *x, v));
                 }
             }
             Step::Rows(x, rows, from) => {
@@ -226,7 +227,9 @@ impl World {
                 self.built.push((format!("{x}{list:?} + {c}"), &v.tensor + *c, data));
             }
             Step::Realize(which) => {
-                let all = self.tensors.iter().map(|t| &t.0).chain(self.built.iter().map(|b| &b.1));
+                let windows = self.windows.iter().map(|w| &w.2.tensor);
+                let all =
+                    self.tensors.iter().map(|t| &t.0).chain(self.built.iter().map(|b| &b.1)).chain(windows);
                 let some: Vec<&Tensor> =
                     all.enumerate().filter(|(i, _)| which >> (i % 64) & 1 == 1).map(|(_, t)| t).collect();
                 Tensor::realize_all(&some).map_err(|e| e.to_string())?;
@@ -235,11 +238,16 @@ impl World {
         Ok(())
     }
 
-    /// Everything must be what it was when it was built, in whatever order it is looked at.
+    /// Everything must be what it was when it was built, and windows what their tensors are, in whatever order they are
+    /// looked at.
     fn check(self, random: &mut Random) -> Result<(), String> {
+        let seen = |(name, x, v): &(String, usize, View)| {
+            (name.clone(), v.tensor.clone(), v.read(&self.tensors[*x].1))
+        };
+        let windows: Vec<_> = self.windows.iter().map(seen).collect();
         let named =
             self.tensors.into_iter().enumerate().map(|(i, (t, data))| (format!("tensor {i}"), t, data));
-        let mut all: Vec<(String, Tensor, Vec<i32>)> = named.chain(self.built).collect();
+        let mut all: Vec<(String, Tensor, Vec<i32>)> = named.chain(self.built).chain(windows).collect();
         while !all.is_empty() {
             let (name, tensor, want) = all.swap_remove(random.below(all.len()));
             match tensor.to_vec::<i32>() {
