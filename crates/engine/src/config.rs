@@ -15,7 +15,11 @@ pub const FLAGS: [(&str, &str, &str); 6] = [
     ),
     ("FRIT_BEAM_SECONDS", "1 to 255", "how long a search may take for each kernel; 10 by default"),
     ("FRIT_BEAM_CHECK", "0 or 1", "1 compares what a search found with the kernel as it came"),
-    ("FRIT_SPEC", "0, 1 or 2", "1 checks every graph against its spec, 2 also the text form's round trip"),
+    (
+        "FRIT_SPEC",
+        "0 to 3",
+        "1 checks every graph against its spec, 2 also the text form's round trip, 3 also that indices are inside",
+    ),
 ];
 
 /// A number that is read from the environment once, and can be set by the program.
@@ -48,7 +52,7 @@ static DEBUG: Setting = Setting::new("FRIT_DEBUG", 6);
 static BEAM: Setting = Setting::new("FRIT_BEAM", 64);
 static BEAM_SECONDS: Setting = Setting::new("FRIT_BEAM_SECONDS", 255);
 static BEAM_CHECK: Setting = Setting::new("FRIT_BEAM_CHECK", 1);
-static SPEC: Setting = Setting::new("FRIT_SPEC", 2);
+static SPEC: Setting = Setting::new("FRIT_SPEC", 3);
 
 /// Settings that can change while the program runs.
 static SETTINGS: [&Setting; 5] = [&DEBUG, &BEAM, &BEAM_SECONDS, &BEAM_CHECK, &SPEC];

@@ -8,6 +8,7 @@ use frit_abi::{Kernel, LaunchDims, Param, Target};
 use frit_codegen::{Opt, Opts};
 use frit_runtime::Loaded;
 use frit_schedule::{BufRef, Schedule};
+use frit_uop::spec::{self, Spec};
 use frit_uop::verify::verify_scheduled;
 use frit_uop::{Arg, Linear, UOp, text};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -222,10 +223,13 @@ fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
             eprintln!("kernel graph, arguments {:?}:\n{}", k.args, text::print(&k.ast));
         }
         if check >= 1 {
-            verify_scheduled(&k.ast).map_err(|e| Error::Schedule(e.to_string()))?;
+            spec::check(&k.ast, Spec::Kernel).map_err(|e| Error::Schedule(e.to_string()))?;
         }
         if check >= 2 && text::parse(&text::print(&k.ast)).as_ref() != Ok(&k.ast) {
             return Err(Error::Schedule("a kernel's text does not parse back to it".into()));
+        }
+        if check >= 3 {
+            verify_scheduled(&k.ast).map_err(|e| Error::Schedule(e.to_string()))?;
         }
     }
     Ok(())

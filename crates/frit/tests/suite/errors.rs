@@ -194,7 +194,7 @@ fn a_bad_environment_is_an_error_that_names_it() {
         (&[("FRIT_DEVICE", "CPU"), ("FRIT_INTERP_SEED", "x")], "FRIT_INTERP_SEED=x is not valid"),
         (&[("FRIT_DEVICE", "TOASTER")], "there is no device \"TOASTER\": expected one of"),
         (&[("FRIT_DEBUG", "lots")], "FRIT_DEBUG=lots: expected a number from 0 to 6"),
-        (&[("FRIT_SPEC", "3")], "FRIT_SPEC=3: expected a number from 0 to 2"),
+        (&[("FRIT_SPEC", "4")], "FRIT_SPEC=4: expected a number from 0 to 3"),
         (
             &[("FRIT_DEVICE", "CPU"), ("FRIT_THREADS", "none")],
             "FRIT_THREADS=none is not valid: expected a number of threads",
