@@ -130,13 +130,16 @@
 //!
 //! [`Jit::save`] and [`Jit::load`] take a recording to another process.
 
+mod ready;
+
 use crate::assign;
+pub use crate::bundle::{Bundle, Form};
 use crate::error::{Error, Result, call, fail, outside};
 use crate::mode::Ambient;
 use crate::random;
-use crate::realize::{self, Versions};
+use crate::realize;
 use crate::shape::{self, Dim};
-use crate::tensor::{Tensor, WeakTensor, is_sole, next_born};
+use crate::tensor::{Tensor, next_born};
 use crate::view::View;
 use crate::watch::{self, Before, Outside};
 use frit_engine::capture::{self, Link, Refusal, Seen};
@@ -144,7 +147,8 @@ use frit_engine::program::{Program, Saved, Signature};
 use frit_engine::program_file;
 use frit_engine::search::{self, Effort, Tuned, TunedProgram};
 use frit_uop::{Op, UOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use ready::{Came, From, Kept, Known, Ready, Verdict};
+use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -153,120 +157,6 @@ use std::sync::{Arc, Mutex};
 const TRIES: u32 = 3;
 /// Signatures that a Jit remembers.
 const SIGNATURES: usize = 64;
-
-/// Tensors in some structure: what a Jit takes and gives. A tensor, a tuple, an array or a list of such, or nothing.
-pub trait Bundle: Sized {
-    /// Add its tensors to the list, in order, and say how they were arranged.
-    fn take_apart(self, into: &mut Vec<Tensor>) -> Form;
-    /// Arrange tensors again.
-    fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Self;
-}
-
-/// How tensors are arranged in a [`Bundle`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Form {
-    /// A tensor.
-    One,
-    /// Several.
-    Many(Vec<Form>),
-}
-
-impl Form {
-    fn part(&self, i: usize) -> &Form {
-        match self {
-            Form::Many(parts) => parts.get(i).unwrap_or(&Form::One),
-            Form::One => self,
-        }
-    }
-    fn len(&self) -> usize {
-        match self {
-            Form::Many(parts) => parts.len(),
-            Form::One => 1,
-        }
-    }
-    /// How many tensors there are.
-    fn tensors(&self) -> usize {
-        match self {
-            Form::Many(parts) => parts.iter().map(Form::tensors).sum(),
-            Form::One => 1,
-        }
-    }
-    /// As numbers: 0 for a tensor, else one more than how many there are, then each.
-    fn write(&self, into: &mut Vec<u64>) {
-        match self {
-            Form::One => into.push(0),
-            Form::Many(parts) => {
-                into.push(parts.len() as u64 + 1);
-                parts.iter().for_each(|p| p.write(into));
-            }
-        }
-    }
-    fn read(from: &mut std::vec::IntoIter<u64>, depth: usize) -> Option<Form> {
-        match from.next()? {
-            0 => Some(Form::One),
-            n if depth < 16 && n as usize <= from.len() + 1 => {
-                (1..n).map(|_| Form::read(from, depth + 1)).collect::<Option<_>>().map(Form::Many)
-            }
-            _ => None,
-        }
-    }
-}
-
-fn missing() -> Tensor {
-    Tensor::failed(Error::elsewhere("jit", "there are fewer tensors than before"))
-}
-
-impl Bundle for Tensor {
-    fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
-        into.push(self);
-        Form::One
-    }
-    fn put_together(_: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Tensor {
-        from.next().unwrap_or_else(missing)
-    }
-}
-impl Bundle for () {
-    fn take_apart(self, _: &mut Vec<Tensor>) -> Form {
-        Form::Many(vec![])
-    }
-    fn put_together(_: &Form, _: &mut std::vec::IntoIter<Tensor>) {}
-}
-impl<B: Bundle> Bundle for Vec<B> {
-    fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
-        Form::Many(self.into_iter().map(|b| b.take_apart(into)).collect())
-    }
-    fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Vec<B> {
-        (0..form.len()).map(|i| B::put_together(form.part(i), from)).collect()
-    }
-}
-impl<B: Bundle, const N: usize> Bundle for [B; N] {
-    fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
-        Form::Many(self.into_iter().map(|b| b.take_apart(into)).collect())
-    }
-    fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> [B; N] {
-        std::array::from_fn(|i| B::put_together(form.part(i), from))
-    }
-}
-macro_rules! tuples {
-    ($(($($name:ident $i:tt),+);)*) => { $(
-        impl<$($name: Bundle),+> Bundle for ($($name,)+) {
-            fn take_apart(self, into: &mut Vec<Tensor>) -> Form {
-                Form::Many(vec![$(self.$i.take_apart(into)),+])
-            }
-            fn put_together(form: &Form, from: &mut std::vec::IntoIter<Tensor>) -> Self {
-                ($($name::put_together(form.part($i), from),)+)
-            }
-        }
-    )* };
-}
-tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-}
 
 type Function<I, O> = Box<dyn FnMut(I) -> Result<O> + Send>;
 
@@ -305,96 +195,6 @@ fn numbers<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> FxHashSet<u64> {
 
 /// Inputs, how they are arranged, and what the function may ask of its surroundings.
 type Key = (Signature, Form, Ambient);
-
-struct Ready {
-    program: Program,
-    output: Form,
-    results: Vec<Came>,
-    /// What becomes of the memory of each input.
-    inputs: Vec<Link>,
-    outside: Vec<Known>,
-    /// Inputs that are the memory of a tensor outside.
-    shared: Vec<(usize, usize)>,
-    /// Inputs that may be looked at as tensors outside, too: the function was not seen without them.
-    suspects: Vec<(usize, WeakTensor)>,
-    /// How many elements each random draw takes from the stream.
-    draws: Vec<u64>,
-    /// What the function decided by the values of variables.
-    decided: Vec<shape::Decision>,
-}
-
-/// Where a result comes from.
-struct Came {
-    from: From,
-    /// How it looks at that, where it is a view.
-    view: Option<View>,
-}
-
-#[derive(Clone, Copy)]
-enum From {
-    /// An output of the program.
-    Output(usize),
-    /// An input itself, as it was given.
-    Given(usize),
-    /// The tensor that an input is or looks at.
-    Input(usize),
-    /// A tensor outside itself.
-    Outside(usize),
-}
-
-/// A tensor that the function looks at besides its inputs, as it was when it was last looked at.
-struct Known {
-    handle: WeakTensor,
-    changes: u64,
-    /// The memory it is in; `None` for something that is computed.
-    memory: Option<Kept>,
-}
-
-struct Kept {
-    versions: Arc<Versions>,
-    latest: u64,
-    /// How the memory is seen.
-    view: UOp,
-    link: Link,
-}
-
-impl Known {
-    fn has_changed(&self, t: &Tensor) -> bool {
-        t.changes() != self.changes || self.memory.as_ref().is_some_and(|m| m.versions.latest() != m.latest)
-    }
-    /// It was looked at again.
-    fn update(&mut self, t: &Tensor) {
-        self.changes = t.changes();
-        if let (Some(m), Ok(node)) = (&mut self.memory, t.peek())
-            && let Some((versions, _)) = realize::memory_view(&node)
-        {
-            (m.latest, m.versions) = (versions.latest(), versions);
-        }
-    }
-    fn is_stored_to(&self) -> bool {
-        self.memory.as_ref().is_some_and(|m| m.link.written || m.link.moved.is_some())
-    }
-}
-
-/// What a call does.
-enum Verdict {
-    Replay,
-    /// This time the recording does not fit.
-    Plainly,
-    /// It will not fit again.
-    Record,
-}
-
-/// Give a tensor memory of its own, with what it holds: someone else keeps this version.
-fn move_away(t: &Tensor) -> Result<()> {
-    let node = t.peek()?;
-    let bytes = engine(frit_engine::read(&node))?;
-    let device = t.device()?;
-    let fresh =
-        engine(frit_engine::from_bytes(&device, node.dtype, bytes.len() / node.dtype.size().max(1), &bytes))?;
-    t.set_uop(Ok(fresh.reshape(node.shape())));
-    Ok(())
-}
 
 impl<I: Bundle, O: Bundle> Jit<I, O> {
     /// A Jit of a function of tensors. It must compute the same way each time it is called.
@@ -988,177 +788,6 @@ impl Recording<'_> {
             known
         });
         Ok((program, of_inputs.to_vec(), known.collect(), shared))
-    }
-}
-
-impl Ready {
-    /// The tensors that a replay stores to or gives other memory.
-    fn stored_to(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let given = self.inputs.iter().zip(inputs).filter(|(l, _)| l.written || l.moved.is_some());
-        let kept = self.outside.iter().filter(|k| k.is_stored_to()).filter_map(|k| k.handle.upgrade());
-        given.map(|(_, t)| t.owner()).chain(kept).collect()
-    }
-
-    /// See that the program works on what its tensors are now.
-    fn look(&mut self, inputs: &[Tensor], sizes: &[UOp]) -> Result<Verdict> {
-        if !self.decided.is_empty() {
-            let nodes = nodes(inputs)?;
-            let bound = || sizes.iter().chain(nodes.iter().flat_map(|n| n.shape()));
-            if !self.decided.iter().all(|d| d.holds(bound())) {
-                return Ok(Verdict::Plainly);
-            }
-        }
-        let is_other = |(i, t): &(usize, WeakTensor)| {
-            t.upgrade().is_some_and(|t| !inputs.get(*i).is_some_and(|now| now.owner().is_same(&t)))
-        };
-        if self.suspects.iter().any(is_other) {
-            return Ok(Verdict::Record);
-        }
-        let mut changed = vec![];
-        for i in 0..self.outside.len() {
-            let Some(t) = self.outside[i].handle.upgrade() else {
-                if self.results.iter().any(|r| matches!(r.from, From::Outside(k) if k == i)) {
-                    return Ok(Verdict::Record);
-                }
-                continue;
-            };
-            if self.outside[i].has_changed(&t) && !self.follow(i, &t, &mut changed)? {
-                return Ok(Verdict::Record);
-            }
-        }
-        if !changed.is_empty() {
-            engine(self.program.renew(changed))?;
-        }
-        if self.is_tangled(inputs)? {
-            return Ok(Verdict::Plainly);
-        }
-        // what others hold of tensors that are stored to stays as it is
-        for (link, t) in self.inputs.iter().zip(inputs).filter(|(l, _)| l.written) {
-            let (_, owner) = (link, t.owner());
-            if owner.peek().is_ok_and(|n| !is_sole(&n)) {
-                move_away(&owner)?;
-            }
-        }
-        for k in &mut self.outside {
-            let Some(held) = k.memory.as_ref().filter(|m| m.link.written).and_then(|m| m.link.held) else {
-                continue;
-            };
-            let Some(t) = k.handle.upgrade() else { continue };
-            if t.peek().is_ok_and(|n| !is_sole(&n)) {
-                move_away(&t)?;
-                engine(self.program.set_held(held, &t.peek()?))?;
-                k.update(&t);
-            }
-        }
-        Ok(Verdict::Replay)
-    }
-
-    /// A tensor outside is another than it was: let the program use that. False where it cannot.
-    fn follow(&mut self, i: usize, t: &Tensor, changed: &mut Vec<usize>) -> Result<bool> {
-        if assign::is_pending(t) {
-            Tensor::realize_all(&[t])?;
-        }
-        let Some(kept) = &self.outside[i].memory else { return Ok(false) };
-        let Before::Memory(versions, view) = Before::of(t) else { return Ok(false) };
-        if view != kept.view {
-            return Ok(false);
-        }
-        let Some(held) = kept.link.held else {
-            self.outside[i].update(t);
-            return Ok(true);
-        };
-        if !Arc::ptr_eq(&versions, &kept.versions) {
-            let shares = |k: &Known| k.memory.as_ref().is_some_and(|m| m.link.held == Some(held));
-            if self.outside.iter().filter(|k| shares(k)).count() > 1 || t.device()? != self.program.device() {
-                return Ok(false);
-            }
-            engine(self.program.set_held(held, &t.peek()?))?;
-        }
-        changed.push(held);
-        self.outside[i].update(t);
-        Ok(true)
-    }
-
-    /// Whether inputs and tensors outside are one memory in another way than at the recording.
-    fn is_tangled(&self, inputs: &[Tensor]) -> Result<bool> {
-        let stores = self.inputs.iter().any(|l| l.written) || self.outside.iter().any(Known::is_stored_to);
-        if self.outside.is_empty() || (!stores && self.shared.is_empty()) {
-            return Ok(false);
-        }
-        for (i, t) in inputs.iter().enumerate() {
-            let node = t.peek()?;
-            let Some((mine, _)) = realize::memory_view(&node) else { continue };
-            for (k, known) in self.outside.iter().enumerate() {
-                let Some(m) = known.memory.as_ref() else { continue };
-                let was = self.shared.contains(&(i, k));
-                let is = Arc::ptr_eq(&m.versions, &mine);
-                let matters = was || m.link.held.is_some();
-                if was != is && matters {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Launch everything, and let tensors be what they come to be.
-    fn replay(&mut self, inputs: &[Tensor], sizes: &[UOp]) -> Result<Vec<UOp>> {
-        if !self.draws.is_empty() {
-            let (seed, mut at) = random::reserve(self.draws.iter().sum());
-            for (i, count) in self.draws.iter().enumerate() {
-                engine(self.program.set_draw(i, &random::place(seed, at)))?;
-                at = at.wrapping_add(*count);
-            }
-        }
-        let outputs = engine(self.program.replay(&nodes(inputs)?, sizes))?;
-        // what is in other memory now
-        for (link, t) in self.inputs.iter().zip(inputs) {
-            if let Some(new) = link.moved.and_then(|o| outputs.get(o)) {
-                t.owner().set_uop(Ok(new.clone()));
-            }
-        }
-        for k in &mut self.outside {
-            if !k.is_stored_to() {
-                continue;
-            }
-            let Some(t) = k.handle.upgrade() else { continue };
-            if let Some(new) = k.memory.as_ref().and_then(|m| outputs.get(m.link.moved?)) {
-                t.set_uop(Ok(new.clone()));
-                k.update(&t);
-            } else if let Some(m) = &mut k.memory {
-                m.latest = m.versions.latest();
-            }
-        }
-        Ok(outputs)
-    }
-
-    /// What the function gives back.
-    fn results(&self, outputs: &[UOp], inputs: &[Tensor], sizes: &[UOp]) -> Result<Vec<Tensor>> {
-        let mut binds = FxHashMap::default();
-        if self.results.iter().any(|r| r.view.is_some()) {
-            let given = nodes(inputs)?;
-            for n in frit_uop::graph::toposort(&[&given[..], sizes].concat()) {
-                if n.op == Op::Bind {
-                    binds.insert(n.src[0].clone(), n);
-                }
-            }
-        }
-        let mut made: Vec<Option<Tensor>> = vec![None; outputs.len()];
-        let lost = || Error::elsewhere("jit", "a tensor that the function gives back is gone");
-        let mut source = |from: From| match from {
-            From::Given(i) => inputs.get(i).cloned().ok_or_else(lost),
-            From::Input(i) => inputs.get(i).map(Tensor::owner).ok_or_else(lost),
-            From::Outside(i) => self.outside.get(i).and_then(|k| k.handle.upgrade()).ok_or_else(lost),
-            From::Output(i) => {
-                let (Some(node), Some(slot)) = (outputs.get(i), made.get_mut(i)) else { return Err(lost()) };
-                Ok(slot.get_or_insert_with(|| Tensor::of(Ok(node.clone()))).clone())
-            }
-        };
-        let result = |c: &Came| {
-            let base = source(c.from)?;
-            Ok(c.view.as_ref().map_or(base.clone(), |v| v.over(&base, &binds)))
-        };
-        self.results.iter().map(result).collect()
     }
 }
 

@@ -16,6 +16,7 @@ mod assign;
 pub mod attention;
 mod bitcast;
 mod blob;
+mod bundle;
 mod composite;
 mod control;
 pub mod conv;
