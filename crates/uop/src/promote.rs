@@ -6,8 +6,8 @@
 //! ```
 
 use frit_abi::DType;
+use frit_abi::sync::RwLock;
 use std::cell::Cell;
-use std::sync::RwLock;
 
 /// What a Rust or Python number is before it meets a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
