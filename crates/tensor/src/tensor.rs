@@ -226,6 +226,10 @@ impl Tensor {
         t.0.shared.store(true, Ordering::Relaxed);
         t
     }
+    /// What it is, no one else sees: it may be stored to in place.
+    pub(crate) fn own(&self) {
+        self.0.shared.store(false, Ordering::Relaxed);
+    }
     /// Whether it is memory of its own, seen through movement that maps places one to one, so that it can be stored to.
     pub(crate) fn is_place(&self, node: &UOp) -> bool {
         // what no one else sees any more is its own by now; we look at it, too

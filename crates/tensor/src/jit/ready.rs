@@ -153,6 +153,7 @@ impl Ready {
             if owner.peek().is_ok_and(|n| !is_sole(&n)) {
                 move_away(&owner)?;
             }
+            owner.own();
         }
         for k in &mut self.outside {
             let Some(held) = k.memory.as_ref().filter(|m| m.link.written).and_then(|m| m.link.held) else {
@@ -164,6 +165,7 @@ impl Ready {
                 engine(self.program.set_held(held, &t.peek()?))?;
                 k.update(&t);
             }
+            t.own();
         }
         Ok(Verdict::Replay)
     }
