@@ -290,10 +290,6 @@ impl UOp {
             _ => None,
         }
     }
-    /// The gate of a `Load` or `Store`, if it has one.
-    pub fn gate(&self) -> Option<&UOp> {
-        if matches!(self.op, Op::Load | Op::Store) { self.src.get(2) } else { None }
-    }
     /// How many lanes a program value has: 1 for shape `()`.
     pub fn lanes(&self) -> usize {
         self.shape().first().and_then(|d| d.as_int()).unwrap_or(1) as usize

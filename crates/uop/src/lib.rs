@@ -18,6 +18,7 @@ pub mod promote;
 pub mod rewrite;
 pub mod rules;
 pub mod site;
+pub mod sources;
 pub mod spec;
 pub mod symbolic;
 pub mod text;

@@ -139,6 +139,20 @@ pub struct OpSet(pub u128);
 impl OpSet {
     /// No op.
     pub const EMPTY: OpSet = OpSet(0);
+    /// Elementwise ops of one operand, without `Cast` and `Bitcast`.
+    pub const UNARY: OpSet = OpSet::of_arity(1);
+    /// Elementwise ops of two operands.
+    pub const BINARY: OpSet = OpSet::of_arity(2);
+    const fn of_arity(n: usize) -> OpSet {
+        let (mut m, mut i) = (0u128, 0);
+        while i < Alu::ALL.len() {
+            if Alu::ALL[i].arity() == n {
+                m |= 1 << Op::of(Alu::ALL[i]) as u32;
+            }
+            i += 1;
+        }
+        OpSet(m)
+    }
     /// The set of these.
     pub const fn of(ops: &[Op]) -> OpSet {
         let (mut m, mut i) = (0u128, 0);
