@@ -6,6 +6,7 @@
 
 use super::ir::{Base, Class, Cond, Imm, Inst, Kind, Opd, Program, Reg, Size};
 use super::regalloc::Assignment;
+use frit_abi::sync::LazyLock;
 use frit_abi::target::Isa;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 
@@ -29,8 +30,12 @@ const ALIGN: usize = 32;
 /// The constants are so far away until it is known where they are.
 const FAR: u64 = 1 << 24;
 
+/// The assembler makes its tables at the first use, behind a lock of its own: a fork must not come between.
+static TABLES: LazyLock<()> = LazyLock::new(|| drop(Encoder::new(64)));
+
 /// The kernel's bytes, its entry first.
 pub fn encode(program: &Program, assignment: &Assignment, isa: Isa) -> Result<Vec<u8>, String> {
+    let () = *TABLES;
     let mut e = Writer {
         program,
         assignment,
