@@ -11,6 +11,7 @@ use frit_abi::{Alu, Scalar};
 use frit_uop::rewrite::rewrite;
 use frit_uop::rules::Matcher;
 use frit_uop::{Arg, Op, UOp, rules};
+use rustc_hash::FxHashSet;
 
 rules! { MOVEMENT;
     Detach(x)                       => x;
@@ -26,10 +27,13 @@ rules! { MOVEMENT;
 }
 rules! { REDUCTIONS;
     ReduceAxis(x) as n                            => drop_unit_axes(n);
-    ReduceAxis(ReduceAxis(x) as m) as n           => merge_reduces(m, n);
-    // between the two only dims of size 1 come or go
-    ReduceAxis(Reshape(ReduceAxis(x) as m, ..) as s) as n => merge_reduces_across(m, s, n);
     ScanAxis(x) as n                              => scan_of_constant(n);
+}
+rules! { MERGES(shared: Shared);
+    ReduceAxis(ReduceAxis(..) as m) as n if !shared.has(m) => shared.instead(n, merge_reduces(m, n)?);
+    // between the two only dims of size 1 come or go
+    ReduceAxis(Reshape(ReduceAxis(..) as m, ..) as s) as n if !shared.has(m) && !shared.has(s)
+        => shared.instead(n, merge_reduces_across(m, s, n)?);
 }
 rules! { EMPTY;
     (ReduceAxis|Pad)(x, ..) as n if is_empty(x) && !is_empty(n) => of_nothing(n);
@@ -45,8 +49,39 @@ rules! { CONSTANTS;
 pub fn prepare(plan: &mut Plan) -> Result<(), Error> {
     static RULES: LazyLock<Matcher<()>> =
         LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[]));
+    static MERGE: LazyLock<Matcher<Shared>> =
+        LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[&MERGES]));
     plan.sink = rewrite(&plan.sink, &RULES, &mut ());
+    plan.sink = rewrite(&plan.sink, &MERGE, &mut Shared::of(&plan.sink));
     Ok(())
+}
+
+/// Nodes with several users. A reduce that someone else needs, too, is not merged into one around it: its operand would
+/// be wanted twice, at the largest size of all.
+struct Shared(FxHashSet<UOp>);
+
+impl Shared {
+    fn of(sink: &UOp) -> Shared {
+        let (mut used, mut shared) = (FxHashSet::default(), FxHashSet::default());
+        for n in sink.toposort() {
+            for s in n.src.iter().filter(|s| matches!(s.op, Op::ReduceAxis | Op::Reshape)) {
+                if !used.insert(s.clone()) {
+                    shared.insert(s.clone());
+                }
+            }
+        }
+        Shared(shared)
+    }
+    fn has(&self, n: &UOp) -> bool {
+        self.0.contains(n)
+    }
+    /// The users of a node become those of another.
+    fn instead(&mut self, old: &UOp, new: UOp) -> Option<UOp> {
+        if self.0.contains(old) {
+            self.0.insert(new.clone());
+        }
+        Some(new)
+    }
 }
 
 fn axes(n: &UOp) -> Vec<usize> {

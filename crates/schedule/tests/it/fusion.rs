@@ -133,6 +133,14 @@ fn batchnorm_inference_joins_the_convs_kernel() {
     assert_eq!(check(&outputs(&[relu(&bn)])).kernels.len(), 1);
 }
 #[test]
+fn the_statistics_of_a_conv_read_its_result() {
+    let y = conv2d(&f(0, &[2, 3, 6, 6]), &f(1, &[4, 3, 3, 3]));
+    let mean = sum(&y, &[0, 2, 3]) * c(1.0 / 32.0);
+    let s = check(&outputs(&[relu(&(&y - like(&mean, &y)))]));
+    // not its products, of which there are 27 times as many
+    assert!(s.temps.iter().all(|t| t.len <= 2 * 4 * 4 * 4), "{}", show(&s));
+}
+#[test]
 fn two_convs_are_two_kernels() {
     let y = relu(&conv2d(&f(0, &[1, 2, 6, 6]), &f(1, &[3, 2, 3, 3])));
     let s = check(&outputs(&[relu(&conv2d(&y, &f(2, &[2, 3, 3, 3])))]));
