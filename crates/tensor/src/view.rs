@@ -139,8 +139,9 @@ impl Strides {
                 dims.iter().enumerate().map(same).collect()
             }
             (Op::Flip, Arg::Axes(axes)) => {
-                let kept = |(i, by): (usize, Option<UOp>)| by.filter(|_| !axes.contains(&(i as u8)));
-                self.by.into_iter().enumerate().map(kept).collect()
+                let sign = |i: usize| UOp::index(if axes.contains(&(i as u8)) { -1 } else { 1 });
+                let turned = |(i, by): (usize, Option<UOp>)| by.map(|by| by.fold_mul(&sign(i)));
+                self.by.into_iter().enumerate().map(turned).collect()
             }
             (Op::Reshape, _) => {
                 return self.reshaped(&dims).unwrap_or(Strides { by: vec![None; dims.len()], dims });
@@ -213,6 +214,11 @@ impl View {
             at = at.through(step);
         }
         last.op != Op::Reshape || at.reshaped(last.shape()).is_some()
+    }
+    /// Whether it is rows one after the other, as memory of its own would be: then no one can tell it from that.
+    pub(crate) fn is_rows(&self) -> bool {
+        let at = self.steps.iter().fold(Strides::of_rows(self.hole.shape()), Strides::through);
+        at.by == Strides::of_rows(&at.dims).by
     }
     /// What is seen now.
     pub(crate) fn node(&self) -> Result<UOp> {
