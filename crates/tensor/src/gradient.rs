@@ -14,7 +14,7 @@ use crate::error::{Result, call, fail};
 use crate::gradient_loop;
 use crate::index::scatter_along;
 use crate::movement::{cut, pad_axis, windows_dilated};
-use crate::realize::{cut_history, is_overwritten};
+use crate::realize::{cut_history, is_overwritten, settled};
 use crate::reduce::{drop_axes, is_first_wins, last_records, reduce_node, zeros_like};
 use crate::shape::{dim_sub, product, show_all};
 use crate::tensor::{Tensor, expand_to, filled, number};
@@ -649,7 +649,9 @@ impl Way {
 /// `None` where nothing depends on one.
 pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let order = toposort_outside(&roots.iter().map(|r| r.0.clone()).collect::<Vec<_>>());
-    let is_target = |n: &UOp| targets.iter().any(|t| t == n || n.realized() == Some(t));
+    // a target may have been computed since: then it is memory now
+    let is_now = |n: &UOp, t: &UOp| t == n || n.realized() == Some(t) || settled(n).as_ref() == Some(t);
+    let is_target = |n: &UOp| targets.iter().any(|t| is_now(n, t));
     let mut kinds: FxHashMap<UOp, Kind> = FxHashMap::default();
     let mut leads: FxHashMap<UOp, bool> = FxHashMap::default();
     for n in &order {
@@ -692,7 +694,7 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
     let of = |t: &UOp| {
         let mut total: Option<UOp> = None;
         let mut connected = false;
-        for n in order.iter().filter(|n| *n == t || n.realized() == Some(t)) {
+        for n in order.iter().filter(|n| is_now(n, t)) {
             connected |= way.touched.contains(n);
             if let Some(g) = way.grads.get(n) {
                 total = Some(total.map_or(g.sum(), |t| add(&t, &g.sum())));
