@@ -66,9 +66,14 @@ pub fn make_in_place(
     let mut held = held_outside(roots);
     let images: Vec<UOp> = known.iter().filter(|(n, _)| held.contains(n)).map(|(_, k)| k.clone()).collect();
     held.extend(images);
-    let seen = seen_versions(&held);
+    let mut seen = seen_versions(&held);
+    // a version that is asked for itself, while another one is made of it
+    let asked: FxHashSet<&UOp> = graph.iter().map(version_of).collect();
+    let order = toposort(graph);
+    let below = order.iter().filter(|n| n.op == Op::After).map(|n| version_of(&n.src[0]));
+    seen.extend(below.filter(|v| asked.contains(v)).cloned());
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for n in toposort(graph) {
+    for n in order {
         let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
         let version = n.src.first().map(version_of);
         let is_copied = |v: &UOp| seen.contains(v) || Buffer::of(v).is_some_and(|b| !b.memory.is_writable());
