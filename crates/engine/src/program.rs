@@ -3,6 +3,7 @@
 use crate::buffer::{Buffer, Versions, contiguous_base};
 use crate::normalise::{Bindings, normalise};
 use crate::plan::Compiled;
+use crate::realize::seen_as;
 use crate::{Error, config, stats};
 use frit_abi::DType;
 use frit_runtime::{Bound, Device, Memory};
@@ -177,17 +178,28 @@ impl Program {
     }
     /// Kept memory holds other values than before: compute again what was computed from it once.
     pub fn renew(&mut self, mut changed: Vec<usize>) -> Result<(), Error> {
-        for (l, bound) in &self.once {
-            let reads =
-                |(p, stored): (&Place, bool)| !stored && matches!(p, Place::Held(h) if changed.contains(h));
-            if !l.args.iter().zip(l.kernel.stored()).any(reads) {
-                continue;
+        let held = |p: &Place| match p {
+            Place::Held(h) => Some(*h),
+            _ => None,
+        };
+        // a launch that stores to memory which is computed again is part of that, be it before or after the one that is
+        let mut again = vec![false; self.once.len()];
+        loop {
+            let known = changed.len();
+            for ((l, _), again) in self.once.iter().zip(&mut again).filter(|(_, again)| !**again) {
+                if !l.args.iter().filter_map(held).any(|h| changed.contains(&h)) {
+                    continue;
+                }
+                *again = true;
+                let stored = l.args.iter().zip(l.kernel.stored()).filter(|(_, stored)| *stored);
+                changed.extend(stored.filter_map(|(p, _)| held(p)));
             }
+            if changed.len() == known {
+                break;
+            }
+        }
+        for ((_, bound), _) in self.once.iter().zip(again).filter(|(_, again)| *again) {
             bound.launch()?;
-            changed.extend(l.args.iter().zip(l.kernel.stored()).filter_map(|(p, stored)| match p {
-                Place::Held(h) if stored => Some(*h),
-                _ => None,
-            }));
         }
         Ok(self.dev.synchronize()?)
     }
@@ -427,13 +439,9 @@ impl Signature {
     }
 }
 
-/// All of some memory in some dims, however it came to have them.
+/// The first elements of some memory in some dims, however they came to have them.
 fn plain(view: &UOp) -> UOp {
-    let mut n = view;
-    while n.op == Op::Reshape {
-        n = &n.src[0];
-    }
-    if n.op == Op::Buffer { n.reshape(view.shape()) } else { view.clone() }
+    contiguous_base(view).map_or_else(|| view.clone(), |memory| seen_as(memory, view.shape()))
 }
 
 fn name(dim: &UOp) -> String {
