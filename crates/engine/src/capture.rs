@@ -77,6 +77,11 @@ pub fn is_recording() -> bool {
     TAPE.with_borrow(Option::is_some)
 }
 
+/// While this thread records: buffers with smaller numbers were there before.
+pub(crate) fn first_new() -> Option<u64> {
+    TAPE.with_borrow(|tape| tape.as_ref().map(|t| t.first_id))
+}
+
 /// Record what `f` launches on this thread. Recordings do not nest.
 pub fn record<T>(f: impl FnOnce() -> T) -> (T, Tape) {
     struct Stop;
@@ -200,6 +205,15 @@ impl Tape {
             let is_moved = crate::buffer::versions(&s.after).is_some_and(|v| !Arc::ptr_eq(v, &s.before));
             moved.push(is_moved.then_some(outputs.len()));
             outputs.extend(is_moved.then(|| s.after.clone()));
+        }
+        // whoever reads memory that two of them were in means one of the two
+        let is_split = |a: &Seen, b: &Seen| {
+            let now = |s: &Seen| crate::buffer::versions(&s.after).map(Arc::as_ptr);
+            Arc::ptr_eq(&a.before, &b.before) && now(a) != now(b)
+        };
+        let all = || inputs.iter().chain(outside);
+        if all().enumerate().any(|(i, a)| all().skip(i + 1).any(|b| is_split(a, b))) {
+            return Err(Refusal::Kept("it assigns to one of two tensors that are one memory".into()));
         }
         // a result may be memory that no launch touched
         let mut piece = |n: &UOp| match contiguous_base(n).and_then(Buffer::of) {

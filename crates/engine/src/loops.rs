@@ -86,8 +86,8 @@ pub(crate) fn richest(outputs: &[UOp]) -> FxHashMap<UOp, UOp> {
     loops.iter().filter_map(|b| Some((b.node.clone(), best(b)?.node.clone()))).collect()
 }
 
-/// Run a loop; `asked` is a result of it, or of a loop that it does all the work of. The results remember their values.
-pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<(), Error> {
+/// Run a loop; `asked` is a result of it, or of a loop that it does all the work of. Gives its results with their values.
+pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<Vec<(UOp, UOp)>, Error> {
     let malformed = || Error::Graph("a loop without a body".into());
     let l = Loop::of(node).ok_or_else(malformed)?;
     let small = Loop::of(&asked.src[0]).ok_or_else(malformed)?;
@@ -125,17 +125,17 @@ pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<(), Error> {
     if config::debug()? >= 1 {
         eprintln!("loop {} of {count} steps in {:.3} ms", l.arg.name, begin.elapsed().as_secs_f64() * 1e3);
     }
+    let mut values = vec![];
     for (i, out) in outs.iter().enumerate().filter(|(i, _)| wanted[*i]) {
         let value = if i < l.carries() && count <= 0 {
             inputs[i].clone()
         } else {
             seen_as(instance.result(i).ok_or_else(malformed)?, out.shape())
         };
-        for o in [Some(out), small_outs.get(i)].into_iter().flatten() {
-            o.set_realized(value.clone());
-        }
+        let both = [Some(out), small_outs.get(i)].into_iter().flatten();
+        values.extend(both.map(|o| (o.clone(), value.clone())));
     }
-    Ok(())
+    Ok(values)
 }
 
 /// The program of a loop, and the values of the variables in it.

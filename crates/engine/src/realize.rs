@@ -1,9 +1,9 @@
 //! From tensor graphs to memory.
 
 use crate::assign::{Root, base_of, make_in_place, strip_stores, version_of};
-use crate::buffer::{Buffer, contiguous_base, refreshed};
+use crate::buffer::{Buffer, contiguous_base, refreshed, versions};
 use crate::normalise::normalise;
-use crate::{Error, config, disk, loops, plan, run};
+use crate::{Error, capture, config, disk, loops, plan, run};
 use frit_abi::fork::{Turn, Turns};
 use frit_uop::graph::toposort;
 use frit_uop::spec::{self, Spec};
@@ -100,6 +100,39 @@ fn is_there(value: &UOp) -> bool {
     contiguous_base(value).is_some() || disk::is_view(value)
 }
 
+/// The memory that a node remembers, for this run. What a Jit records must not be what was remembered before: the launches
+/// that made it would be missing when what it was made of changes. What can no longer be made again will not change.
+fn remembered(n: &UOp) -> Option<&UOp> {
+    let memory = n.realized()?;
+    let Some(first_new) = capture::first_new() else { return Some(memory) };
+    let is_new = || versions(memory).is_some_and(|v| !v.is_older(first_new));
+    let stays = is_never_repeated(n) || is_new() || !can_be_made_again(n);
+    stays.then_some(memory)
+}
+
+/// A version is made once, and what comes from elsewhere comes once.
+fn is_never_repeated(n: &UOp) -> bool {
+    matches!(n.op, Op::After | Op::Copy)
+}
+
+/// Whether everything that a node is made of still has the value it had.
+fn can_be_made_again(n: &UOp) -> bool {
+    let is_whole = |memory: &UOp| Buffer::of(base_of(memory)).is_none_or(|b| b.check().is_ok());
+    let mut there: FxHashSet<UOp> = FxHashSet::default();
+    for s in n.toposort().iter().filter(|s| *s != n) {
+        let made = || s.src.iter().all(|s| there.contains(s));
+        let is_there = match s.realized() {
+            Some(memory) if is_never_repeated(s) => is_whole(memory),
+            Some(memory) => is_whole(memory) || made(),
+            None => is_whole(s) && made(),
+        };
+        if is_there {
+            there.insert(s.clone());
+        }
+    }
+    n.src.iter().all(|s| there.contains(s))
+}
+
 /// Every node below, with those whose value is in memory replaced by that memory. A place to store to stays a view of
 /// its version, though its value may be in other memory.
 /// What is `done` for this run alone is used too.
@@ -110,7 +143,7 @@ fn use_realized(roots: &[UOp], mut done: FxHashMap<UOp, UOp>) -> FxHashMap<UOp, 
             continue;
         }
         let is_place = matches!(n.op, Op::Store | Op::After);
-        if let Some(r) = n.realized() {
+        if let Some(r) = remembered(&n) {
             done.insert(n.clone(), r.clone());
         } else if expanded {
             let mut src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
@@ -139,7 +172,7 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
     let mut stack: Vec<(UOp, bool)> = outputs.iter().map(|o| (o.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {
-        if n.realized().is_some() {
+        if remembered(&n).is_some() {
             continue;
         }
         if expanded {
@@ -162,7 +195,14 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
                         false => n.set_realized(value),
                     }
                 }
-                (Op::LoopOut, _) => loops::run(richest.get(&n.src[0]).unwrap_or(&n.src[0]), &n)?,
+                (Op::LoopOut, _) => {
+                    for (out, value) in loops::run(richest.get(&n.src[0]).unwrap_or(&n.src[0]), &n)? {
+                        out.set_realized(value.clone());
+                        if remembered(&out).is_none() {
+                            passing.insert(out, value);
+                        }
+                    }
+                }
                 _ => {}
             }
         } else if seen.insert(n.clone()) {
