@@ -48,7 +48,7 @@ pub(crate) fn wait(t: &Tensor) {
     let mut pending = PENDING.lock().unwrap_or_else(|e| e.into_inner());
     // forget the dead and the computed when there are as many as the waiting may be
     if pending.len() >= pending.capacity() {
-        pending.retain(|w| w.upgrade().is_some_and(|i| is_pending(&Tensor(i))));
+        pending.retain(|w| w.upgrade().is_some_and(|i| is_to_be_computed(&Tensor(i))));
     }
     pending.push(Arc::downgrade(&t.0));
 }
@@ -64,13 +64,20 @@ pub(crate) fn is_pending(t: &Tensor) -> bool {
     })
 }
 
+/// The same, also where it was a value that was assigned to, and not a place. What no memory ties to a device is left to
+/// whoever wants it on theirs.
+fn is_to_be_computed(t: &Tensor) -> bool {
+    let waits = |n: &UOp| n.device().is_some() && crate::realize::memory_view(n).is_none();
+    is_pending(t) || t.peek().is_ok_and(|n| waits(&n))
+}
+
 /// Compute every assignment that waits, in whatever tensor. One that fails still waits: whoever looks at it is told.
 pub(crate) fn compute_pending() {
     // whoever records must not find another thread at it still
     static ONE: Turns = Turns::new();
     let _one = ONE.take();
     let pending = std::mem::take(&mut *PENDING.lock().unwrap_or_else(|e| e.into_inner()));
-    for t in pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_pending) {
+    for t in pending.iter().filter_map(Weak::upgrade).map(Tensor).filter(is_to_be_computed) {
         if Tensor::realize_all(&[&t]).is_err() {
             PENDING.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::downgrade(&t.0));
         }

@@ -422,9 +422,10 @@ impl Parted {
                 part |= n.op == Op::Shrink;
                 n = &n.src[0];
             }
-            // a part whose size varies stays where it is
-            let varies = || value.shape().iter().any(|d| d.as_int().is_none());
-            let is_whole = realize::memory_view(&value).is_some() && (!part || varies());
+            // a part that may be all of the memory, since its size varies, stays where it is
+            let most = value.shape().iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1));
+            let may_be_all = || most == n.shape().first().map(|len| len.bounds.1);
+            let is_whole = realize::memory_view(&value).is_some() && (!part || may_be_all());
             let copied = |value: &UOp| Ok(realize::realize_nodes(&[value.contiguous()])?.swap_remove(0));
             match t.as_view() {
                 _ if is_whole => {}
@@ -437,6 +438,10 @@ impl Parted {
         }
         Ok(parts)
     }
+    /// The number of the tensor that one of them is a part of.
+    fn base(&self, t: &Tensor) -> Option<u64> {
+        self.0.iter().find(|(part, ..)| part.is_same(t)).map(|(_, view, _)| view.base.born())
+    }
     /// Whether one of them looks at a tensor that others look at too.
     fn is_entangled(&self, others: &[Tensor]) -> bool {
         self.0.iter().any(|(t, view, _)| {
@@ -445,11 +450,11 @@ impl Parted {
             others.iter().any(shares) || self.0.iter().any(also)
         })
     }
-    /// Be views again, and write back what was assigned. `stored`: to their memory, without a word.
-    fn back(mut self, stored: bool) -> Result<()> {
+    /// Be views again, and write back what was assigned, and what was `stored` to without a word.
+    fn back(mut self, stored: &[Tensor]) -> Result<()> {
         for (t, view, changes) in std::mem::take(&mut self.0) {
             let now = t.uop();
-            let assigned = stored || t.changes() != changes;
+            let assigned = t.changes() != changes || stored.iter().any(|s| s.is_same(&t));
             t.set_view(view);
             if assigned {
                 t.try_assign(Tensor::of(now))?;
@@ -544,9 +549,8 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             match ready.look(&tensors, sizes)? {
                 Verdict::Replay => {
                     let outputs = ready.replay(&tensors, sizes)?;
-                    let writes = ready.inputs.iter().any(|l| l.written || l.moved.is_some());
                     drop(turns);
-                    parts.back(writes)?;
+                    parts.back(&stored)?;
                     let results = ready.results(&outputs, &tensors, sizes)?;
                     return Ok(O::put_together(&ready.output, &mut results.into_iter()));
                 }
@@ -624,20 +628,24 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         let [given, seen, _] = &self.entries[at].last;
         let is_input = |t: &Tensor| owners.iter().any(|i| i.is_same(t));
         outside.retain(|o| !is_input(&o.tensor) || seen.contains(&o.tensor.born()));
-        let unknown = |t: &Tensor| given.contains(&t.born()) && !seen.contains(&t.born());
-        // or what something outside is computed from
+        let unknown = |number: u64| given.contains(&number) && !seen.contains(&number);
+        let is_suspect = |t: &Tensor| unknown(t.born()) || parts.base(t).is_some_and(unknown);
+        let suspects = owners.iter().enumerate().filter(|(_, t)| is_suspect(t));
+        let suspects = suspects.map(|(i, t)| (i, t.downgrade())).collect();
+        // memory that something outside is still to be computed from, as it is now
         let lazy: Vec<UOp> = outside.iter().filter_map(Outside::computed).collect();
-        let hidden =
+        let needed =
             |b: &Before| matches!(b, Before::Memory(v, _) if lazy.iter().any(|n| realize::is_made_of(n, v)));
-        let suspects = owners.iter().zip(&before).enumerate();
-        let suspects = suspects.filter(|(_, (t, b))| unknown(t) || hidden(b));
-        let suspects = suspects.map(|(i, (t, _))| (i, t.downgrade())).collect();
+        let needs_input = before.iter().any(needed);
+        let needed: Vec<bool> = outside.iter().map(|o| needed(&o.before)).collect();
         drop(lazy);
         let others = outside.iter().map(|o| &o.tensor).filter(|t| !is_input(t));
         let stored = numbers(assigned.iter());
         // those of its own must not look as if someone kept them
         drop(assigned);
-        self.entries[at].last = [numbers(owners.iter().chain(&tensors)), numbers(others), stored];
+        let mut given = numbers(owners.iter().chain(&tensors));
+        given.extend(tensors.iter().filter_map(|t| parts.base(t)));
+        self.entries[at].last = [given, numbers(others), stored];
         let sources = Sources { given: &tensors, inputs: &owners, outside: &outside };
         let (came, outputs) = sources.of_results(&results);
         let states: Vec<UOp> = draws.iter().map(|d| d.0.clone()).collect();
@@ -649,7 +657,11 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         drop((states, varying));
         let entry = &mut self.entries[at];
         match finished {
-            Ok((program, inputs, outside, shared)) => {
+            // what is stored to must stay what it is for them: each call runs plainly until they are computed
+            Ok((_, _, outside, _))
+                if needs_input || outside.iter().zip(&needed).any(|(k, n)| *n && k.is_stored_to()) => {}
+            Ok((program, inputs, mut outside, shared)) => {
+                outside.iter_mut().zip(needed).for_each(|(k, needed)| k.is_needed = needed);
                 let writes = inputs.iter().any(|l| l.written || l.moved.is_some());
                 if writes && parts.is_entangled(&tensors) {
                     // what it was given shows what it writes, which copies of the parts do not
@@ -677,7 +689,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             }
             Err(Refusal::Never(e)) => return fail!("jit", "the function cannot be recorded: {e}"),
         }
-        parts.back(false)?;
+        parts.back(&[])?;
         // views of what is a view again
         for r in &results {
             if let Some(view) = r.as_view().filter(|v| v.base.as_view().is_some()) {
@@ -783,7 +795,7 @@ impl Recording<'_> {
                 }),
                 Before::Other => None,
             };
-            let mut known = Known { handle: o.tensor.downgrade(), changes: 0, memory };
+            let mut known = Known { handle: o.tensor.downgrade(), changes: 0, memory, is_needed: false };
             known.update(&o.tensor);
             known
         });

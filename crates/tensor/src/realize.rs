@@ -84,7 +84,7 @@ pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
 pub(crate) fn is_recording() -> bool {
     frit_engine::capture::is_recording()
 }
-/// Whether a value is computed from memory, be it that what is below was computed before.
+/// Whether a value is computed from memory, in whatever way.
 pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
     let (mut stack, mut seen) = (vec![node], FxHashSet::default());
     while let Some(n) = stack.pop() {
@@ -94,10 +94,7 @@ pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
         if n.op == Op::Buffer && frit_engine::buffer::versions(n).is_some_and(|v| Arc::ptr_eq(v, memory)) {
             return true;
         }
-        match n.realized() {
-            Some(value) => stack.push(value),
-            None => stack.extend(n.src.iter()),
-        }
+        stack.extend(n.src.iter().chain(n.realized()));
     }
     false
 }
@@ -262,13 +259,14 @@ impl Tensor {
         Ok(())
     }
     /// The tensor that gets memory when this is realised: of a view the one it looks at, whole, since others see that too.
-    /// If no one else does, the view keeps what it sees for itself.
+    /// If no one else does, a view of rows keeps what it sees for itself.
     fn realized_through(&self) -> Tensor {
         let Some(view) = self.as_view() else { return self.clone() };
         if view.base.is_only_looked_at_by_one()
+            && view.is_rows()
             && let Ok(node) = view.node()
         {
-            self.set_uop(Ok(node));
+            self.take_over(&view.base, node);
             return self.clone();
         }
         view.base

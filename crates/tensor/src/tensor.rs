@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     /// Whether memory that it is may be another tensor's: then it is a value, and not a place to store to.
     shared: AtomicBool,
     /// Tensors are numbered in the order they are made.
-    born: u64,
+    born: AtomicU64,
     requires_grad: AtomicBool,
     grad: Mutex<Option<Tensor>>,
 }
@@ -79,7 +79,7 @@ impl Tensor {
             turn: Turn::default(),
             changes: AtomicU64::new(0),
             shared: AtomicBool::new(false),
-            born: BORN.fetch_add(1, Ordering::Relaxed),
+            born: AtomicU64::new(BORN.fetch_add(1, Ordering::Relaxed)),
             requires_grad: AtomicBool::new(false),
             grad: Mutex::new(None),
         }))
@@ -144,7 +144,10 @@ impl Tensor {
     }
     /// The same with a value that was computed of others: if it is memory, it is theirs.
     pub(crate) fn set_computed(&self, node: Result<UOp>) {
-        self.set_uop(node);
+        // a replay must do it, too: as a store
+        let recorded =
+            |n: UOp| if crate::realize::is_recording() && is_memory(&n) { n.contiguous() } else { n };
+        self.set_uop(node.map(recorded));
         self.0.shared.store(true, Ordering::Relaxed);
     }
     /// Put a node in the place of another, unless someone else was faster.
@@ -181,7 +184,12 @@ impl Tensor {
     }
     /// Its number in the order tensors were made.
     pub(crate) fn born(&self) -> u64 {
-        self.0.born
+        self.0.born.load(Ordering::Relaxed)
+    }
+    /// Be, with this node, what was looked at so far: no one else has that.
+    pub(crate) fn take_over(&self, base: &Tensor, node: UOp) {
+        self.0.born.store(base.born(), Ordering::Relaxed);
+        self.set_uop(Ok(node));
     }
     /// As what it looks at another tensor; `None` for a tensor with a value of its own.
     pub(crate) fn as_view(&self) -> Option<View> {
@@ -198,10 +206,10 @@ impl Tensor {
     pub(crate) fn take_turn(&self) -> Taken<'_> {
         self.0.turn.take()
     }
-    /// Whether no one but one view holds this tensor.
+    /// Whether no one but one view holds this tensor, or follows it.
     pub(crate) fn is_only_looked_at_by_one(&self) -> bool {
         // the view's own handle and the one we were asked through
-        Arc::strong_count(&self.0) <= 2
+        Arc::strong_count(&self.0) <= 2 && Arc::weak_count(&self.0) == 0
     }
     /// Whether both are the same handle: what changes one changes the other.
     pub fn is_same(&self, o: &Tensor) -> bool {

@@ -58,6 +58,8 @@ pub(super) struct Known {
     pub(super) changes: u64,
     /// The memory it is in; `None` for something that is computed.
     pub(super) memory: Option<Kept>,
+    /// Whether others outside are still to be computed from this memory as it was recorded.
+    pub(super) is_needed: bool,
 }
 
 pub(super) struct Kept {
@@ -137,7 +139,8 @@ impl Ready {
                 }
                 continue;
             };
-            if self.outside[i].has_changed(&t) && !self.follow(i, &t, &mut changed)? {
+            let known = &self.outside[i];
+            if known.has_changed(&t) && (known.is_needed || !self.follow(i, &t, &mut changed)?) {
                 return Ok(Verdict::Record);
             }
         }
@@ -198,7 +201,8 @@ impl Ready {
 
     /// Whether inputs and tensors outside are one memory in another way than at the recording.
     pub(super) fn is_tangled(&self, inputs: &[Tensor]) -> Result<bool> {
-        let stores = self.inputs.iter().any(|l| l.written) || self.outside.iter().any(Known::is_stored_to);
+        let stores = self.inputs.iter().any(|l| l.written || l.moved.is_some())
+            || self.outside.iter().any(Known::is_stored_to);
         if self.outside.is_empty() || (!stores && self.shared.is_empty()) {
             return Ok(false);
         }
@@ -231,7 +235,9 @@ impl Ready {
         // what is in other memory now
         for (link, t) in self.inputs.iter().zip(inputs) {
             if let Some(new) = link.moved.and_then(|o| outputs.get(o)) {
-                t.owner().set_uop(Ok(new.clone()));
+                // what was given at the recording may have been a view of a tensor of another shape
+                let owner = t.owner();
+                owner.set_uop(owner.peek().map(|old| new.reshape(old.shape())));
             }
         }
         for k in &mut self.outside {

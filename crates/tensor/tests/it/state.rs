@@ -312,3 +312,151 @@ fn an_input_that_is_looked_at_from_outside_stays_apart() {
         assert_eq!(floats(&jit.call(memory([v])).unwrap()), [30.0 + v]);
     }
 }
+
+#[test]
+fn a_version_that_is_asked_for_stays_while_the_next_is_made() {
+    let x = memory([2.0f32, 3.0]);
+    x.update(|x| x + 1.0);
+    let same = x.float(); // no conversion: the version itself
+    x.assign(9.0);
+    Tensor::realize_all(&[&same, &x]).unwrap();
+    assert_eq!((floats(&same), floats(&x)), (vec![3.0, 4.0], vec![9.0, 9.0]));
+}
+
+#[test]
+fn whether_a_view_is_a_window_does_not_depend_on_who_holds_its_base() {
+    for dropped in [true, false] {
+        let base = memory([[0.0, 1.0], [2.0, 3.0]]);
+        let repeated = base.expand([2, 2, 2]);
+        let kept = (!dropped).then_some(base);
+        repeated.realize().unwrap();
+        repeated.reshape([4, 2]).set(1, 7.0); // of what is repeated: a copy
+        assert_eq!(floats(&repeated), [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0]);
+        drop(kept);
+    }
+    // there and back again are the rows that were
+    let x = memory([[2.0, 3.0], [4.0, 5.0]]);
+    x.at(step(.., -1)).at(step(.., -1)).reshape([4]).set(0, 0.0);
+    assert_eq!(floats(&x), [0.0, 3.0, 4.0, 5.0]);
+}
+
+#[test]
+fn gradients_by_a_view_of_what_was_computed_meanwhile() {
+    let x = memory([1.0f32, 2.0]);
+    x.update(|x| x + 1.0);
+    let rows = x.reshape([1, 2]);
+    let y = (&rows * &rows).sum(..);
+    x.realize().unwrap();
+    assert_eq!(floats(&y.gradient(&[&rows]).unwrap()[0]), [4.0, 6.0]);
+}
+
+#[test]
+fn what_was_computed_before_a_recording_is_part_of_it() {
+    let w = memory([1.0f32, 2.0]);
+    let total = w.sum(..); // the node that the function makes, too
+    let held = w.clone();
+    let jit = Jit::new(move |_: ()| Ok(held.sum(..)));
+    for want in [3.0, 5.0, 7.0, 9.0] {
+        assert_eq!(jit.call(()).unwrap().item::<f32>().unwrap(), want);
+        w.update(|w| w + 1.0);
+    }
+    assert_eq!(total.item::<f32>().unwrap(), 3.0);
+}
+
+#[test]
+fn what_is_computed_once_and_then_assigned_to_is_computed_again_whole() {
+    let w = memory([1.0f32, 2.0]);
+    let held = w.clone();
+    let jit = Jit::new(move |_: ()| {
+        let x = (&held + 1.0).realize()?;
+        x.assign(&x * 10.0);
+        Ok(x)
+    });
+    for want in [[20.0, 30.0], [30.0, 40.0], [40.0, 50.0], [50.0, 60.0]] {
+        assert_eq!(floats(&jit.call(()).unwrap()), want);
+        w.update(|w| w + 1.0);
+    }
+}
+
+#[test]
+fn what_is_still_to_be_computed_outside_keeps_what_it_was_built_from() {
+    let w = memory([1.0f32]);
+    let double = &w * 2.0;
+    let (held, lazy) = (w.clone(), double.clone());
+    let jit = Jit::new(move |_: ()| Ok(&held + &lazy));
+    for want in [3.0, 12.0, 22.0, 32.0] {
+        assert_eq!(floats(&jit.call(()).unwrap()), [want]);
+        w.assign(want + if want == 3.0 { 7.0 } else { 8.0 });
+    }
+    assert_eq!(floats(&double), [2.0]);
+}
+
+#[test]
+fn an_assignment_that_is_another_tensors_value_is_done_by_each_replay() {
+    let (from, to) = (memory([1.0f32]), memory([1.0f32]) * 1.0);
+    let held = (from.clone(), to.clone());
+    let jit = Jit::new(move |_: ()| {
+        held.1.assign(&held.0);
+        Ok(())
+    });
+    for v in 0..6 {
+        from.assign(v as f32);
+        jit.call(()).unwrap();
+        assert_eq!(floats(&to), [v as f32]);
+    }
+}
+
+#[test]
+fn only_inputs_that_are_stored_to_are_written_back() {
+    let repeated = memory([1.0f32]).expand([2]);
+    let jit = Jit::new(|(a, b): (Tensor, Tensor)| {
+        a.assign(&a + 1.0);
+        Ok(&a + b)
+    });
+    let a = memory([0.0f32, 0.0]);
+    for i in 1..5 {
+        let sum = jit.call((a.clone(), repeated.clone())).unwrap();
+        assert_eq!(floats(&sum), [i as f32 + 1.0; 2]);
+    }
+}
+
+#[test]
+fn an_input_that_moves_keeps_its_own_shape() {
+    let jit = Jit::new(|x: Tensor| {
+        x.assign(&x + 1.0);
+        Ok(())
+    });
+    let flat = memory([1.0f32, 2.0]);
+    let held = flat.lend().unwrap();
+    for x in [memory([[1.0f32, 2.0]]), flat.reshape([1, 2]), memory([[1.0f32, 2.0]])] {
+        let held = x.lend().unwrap();
+        jit.call(x.clone()).unwrap();
+        assert_eq!((x.dims().unwrap(), floats(&x)), (vec![1, 2], vec![2.0, 3.0]));
+        drop(held);
+    }
+    drop(held);
+}
+
+#[test]
+fn a_part_as_input_that_is_looked_at_from_outside_stays_apart() {
+    let all = memory([1.0f32, 2.0, 3.0]);
+    let (head, tail) = (all.at(..2), all.at(1..));
+    let held = tail.clone();
+    let jit = Jit::new(move |(a, b): (Tensor, Tensor)| Ok((&held + &a.sum(..)) * 10.0 + b));
+    for (b, want) in
+        [(&head, [81.0, 92.0]), (&tail, [82.0, 93.0]), (&head, [81.0, 92.0]), (&tail, [82.0, 93.0])]
+    {
+        assert_eq!(floats(&jit.call((all.clone(), b.clone())).unwrap()), want);
+    }
+}
+
+#[test]
+fn parts_of_varying_size_are_inputs_of_one_kind() {
+    let n = Variable::new("n", 1, 2).unwrap();
+    let jit = Jit::new(|x: Tensor| Ok(x.sum(..)));
+    let (long, short) = (memory([1.0f32, 2.0, 4.0, 8.0]), memory([16.0f32, 32.0]));
+    for (x, len, want) in [(&long, 1, 1.0), (&short, 2, 48.0), (&long, 2, 3.0), (&short, 1, 16.0)] {
+        let part = x.at(..2).at(..n.bind(len).unwrap());
+        assert_eq!(jit.call(part).unwrap().item::<f32>().unwrap(), want);
+    }
+}
