@@ -203,3 +203,18 @@ def test_random_numbers_are_the_seeds():
         assert make(3, 4, dtype=dtypes.float16).shape == (3, 4)
     with pytest.raises(TypeError, match="unexpected"):
         Tensor.uniform(3, lo=1)
+
+
+def test_a_gradient_that_a_realise_cut_off_is_warned_of():
+    w, v = Tensor([1.0, 2.0], requires_grad=True), Tensor([5.0, 6.0], requires_grad=True)
+    y = (w * 3).realize()
+    with pytest.warns(RuntimeWarning, match="no gradient.*realised"):
+        (y.sum() + v.sum()).backward()
+    assert w.grad is None and v.grad.tolist() == [1.0, 1.0]
+
+
+def test_nothing_is_warned_of_where_history_is_whole(recwarn):
+    w, unused = Tensor([1.0, 2.0], requires_grad=True), Tensor([1.0], requires_grad=True)
+    target = (w * 2).realize().detach()
+    ((w * 3 - target) * 2).sum().backward()
+    assert w.grad.tolist() == [6.0, 6.0] and unused.grad is None and not recwarn.list

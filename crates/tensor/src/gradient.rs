@@ -831,6 +831,10 @@ impl Tensor {
             None => Ok(()),
         }
     }
+    /// Whether something that this is made of was made of `t`, and realised: then no gradient goes there.
+    pub fn is_cut_off_from(&self, t: &Tensor) -> Result<bool> {
+        Ok(cut_history(&lineage(&self.uop()?), &t.peek()?).is_some())
+    }
     /// The nodes that this is made of, but for what is behind a `detach`.
     pub fn lineage(&self) -> Result<Vec<UOp>> {
         Ok(lineage(&self.uop()?))

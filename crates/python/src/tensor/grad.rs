@@ -6,10 +6,11 @@ use crate::convert::{Arg, TensorArg, tensors};
 use crate::error::{checked, compute, raised};
 use crate::live;
 use frit::{DType, Tensor};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::HashSet;
+use std::ffi::CString;
 use std::sync::atomic::Ordering;
 
 /// A new version of a tensor, made of the one it has; it keeps its old one where that fails. As torch has it, an in-place
@@ -64,6 +65,21 @@ impl PyTensor {
         }
         Ok(found)
     }
+    /// Say so where a marked tensor gets no gradient because something on the way was realised.
+    fn warn_of_cuts(&self, py: Python, targets: &[Tensor]) -> PyResult<()> {
+        let is_target = |t: &Tensor| targets.iter().any(|o| o.is_same(t));
+        for t in live::all().iter().filter(|t| t.is_requires_grad() && !is_target(t)) {
+            if self.0.is_cut_off_from(t).map_err(raised)? {
+                let shape = t.shape();
+                let text = format!(
+                    "backward: the tensor of shape {shape} with requires_grad=True gets no gradient: what was made of it was \
+                     realised, which cuts off its history (detach() it where that is meant)"
+                );
+                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &CString::new(text)?, 1)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[pymethods]
@@ -78,6 +94,7 @@ impl PyTensor {
             let text = format!("backward: only floats have gradients, and this is {}", this.0.dtype());
             return Err(PyRuntimeError::new_err(text));
         }
+        this.warn_of_cuts(slf.py(), &targets)?;
         let list: Vec<&Tensor> = targets.iter().collect();
         let grads = compute(slf.py(), || match &gradient {
             Some(g) => this.0.gradient_with_or_zeros(&g.0, &list),
