@@ -137,3 +137,18 @@ def test_lists_of_more_than_memory_holds_are_errors():
     )
     r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
+
+
+def test_scalars_count_as_rows_of_one():
+    x = Tensor(3.0)
+    assert x.transpose(0, -1).item() == 3.0 and x.gather(0, Tensor(0)).shape == ()
+    assert x.index_select(0, Tensor([0])).item() == 3.0 and x.unfold(0, 1, 1).tolist() == [3.0]
+    with pytest.raises(IndexError):
+        x.transpose(0, 1)
+
+
+def test_an_index_into_nothing_is_an_error_at_once():
+    for read in (lambda: Tensor.empty(10, 0)[:, [0, 1]], lambda: Tensor.empty(0).gather(0, Tensor([0]))):
+        with pytest.raises(IndexError, match="axis of size 0"):
+            read()
+    assert Tensor.empty(3, 0)[:, Tensor([], dtype="int32")].shape == (3, 0)

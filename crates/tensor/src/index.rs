@@ -301,6 +301,14 @@ pub(crate) fn place_dtype(n: &UOp) -> DType {
     if n.bounds.1 > i32::MAX as i128 { DType::I64 } else { DType::I32 }
 }
 
+/// No index names a place where there are none; known before any data is looked at.
+fn check_not_empty(op: &'static str, idx: &UOp, n: &UOp) -> Result<()> {
+    if n.as_int() == Some(0) && idx.shape().iter().all(|d| d.bounds.0 > 0) {
+        return fail_index!(op, "an index of shape {} into an axis of size 0", show_all(idx.shape()));
+    }
+    Ok(())
+}
+
 /// Negative indices counted from the end; places outside become -1, which no access accepts.
 pub(crate) fn checked(idx: &UOp, n: &UOp, dtype: DType) -> UOp {
     inside(idx, n, dtype, true)
@@ -364,8 +372,9 @@ fn advanced_places(op: &'static str, b: &Basic) -> Result<(UOp, UOp, usize)> {
     let sizes: Vec<UOp> = axes.iter().map(|&a| x.shape()[a].clone()).collect();
     let dtype = place_dtype(&shape::product(&sizes));
     let mut dims: SmallVec<[UOp; 4]> = SmallVec::new();
-    for (_, t) in &b.tensors {
+    for ((_, t), n) in b.tensors.iter().zip(&sizes) {
         dims = shape::broadcast(op, &dims, t.shape())?;
+        check_not_empty(op, t, n)?;
     }
     let coords: Vec<(UOp, UOp)> = b
         .tensors
@@ -380,7 +389,10 @@ fn advanced_places(op: &'static str, b: &Basic) -> Result<(UOp, UOp, usize)> {
 fn rows(op: &'static str, x: &UOp, idx: &UOp, from_end: bool) -> Result<UOp> {
     check_devices(op, &[x.clone(), idx.clone()])?;
     match x.shape().first() {
-        Some(n) => Ok(in_memory(x).gather(&inside(idx, n, place_dtype(n), from_end), site(op))),
+        Some(n) => {
+            check_not_empty(op, idx, n)?;
+            Ok(in_memory(x).gather(&inside(idx, n, place_dtype(n), from_end), site(op)))
+        }
         None => fail!(op, "of a scalar"),
     }
 }
@@ -413,6 +425,7 @@ fn along(op: &'static str, x: &UOp, axis: usize, idx: &UOp) -> Result<UOp> {
     if !idx.dtype.is_int() {
         return fail!(op, "the index must be of integers, not {}", idx.dtype);
     }
+    check_not_empty(op, idx, &s[axis])?;
     let dtype = place_dtype(&shape::product(s));
     let coord = |i: usize| match i == axis {
         true => checked(idx, &s[i], dtype),
@@ -510,12 +523,19 @@ impl Tensor {
             let m = format!("index of shape {}, not a vector", idx.shape());
             return Tensor::failed(Error::new("index_select", m));
         }
+        if self.rank() == 0 && self.check().is_ok() {
+            return self.reshape([1]).index_select(dim, idx).reshape(());
+        }
         self.movedim(dim, 0).picked("index_select", idx, true).movedim(0, dim)
     }
     /// `out[i][j] = x[index[i][j]][j]` for dim 0, and so on: along an axis, the index having the shape of the result.
     #[track_caller]
     pub fn gather(&self, dim: isize, idx: &Tensor) -> Tensor {
         let _c = call("gather");
+        if self.rank() == 0 && idx.rank() <= 1 && self.check().is_ok() && idx.check().is_ok() {
+            let found = self.reshape([1]).gather(dim, &idx.reshape([-1]));
+            return found.reshape(idx.shape());
+        }
         self.map(|x| gather_along("gather", x, shape::axis("gather", dim, x.shape().len())?, &idx.uop()?))
     }
     /// Elements by their row-major place.

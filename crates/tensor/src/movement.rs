@@ -259,9 +259,12 @@ impl Tensor {
         let _c = call("transpose");
         self.seen(|x| {
             let rank = x.shape().len();
-            let mut axes: Vec<usize> = (0..rank).collect();
-            axes.swap(shape::axis("transpose", a, rank)?, shape::axis("transpose", b, rank)?);
-            Ok(x.permute(&axes))
+            // a scalar counts as one row of one
+            let (a, b) =
+                (shape::axis("transpose", a, rank.max(1))?, shape::axis("transpose", b, rank.max(1))?);
+            let mut axes: Vec<usize> = (0..rank.max(1)).collect();
+            axes.swap(a, b);
+            Ok(x.permute(&axes[..rank]))
         })
     }
     /// The same as [`Tensor::transpose`].
@@ -686,6 +689,9 @@ impl Tensor {
     #[track_caller]
     pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Tensor {
         let _c = call("unfold");
+        if self.rank() == 0 && self.check().is_ok() {
+            return self.reshape([1]).unfold(dim, size, step).squeeze(0);
+        }
         self.map(|x| {
             let a = shape::axis("unfold", dim, x.shape().len())?;
             if size == 0 && step > 0 {
