@@ -89,7 +89,7 @@ impl<'a> Loop<'a> {
         for (i, capture) in captures.iter().enumerate() {
             let mut base = capture;
             while base.op.is_movement() || base.op == Op::Detach {
-                base = &base.src[0];
+                base = base.input();
             }
             let at = bases.iter().position(|b| b == base).unwrap_or_else(|| {
                 bases.push(base.clone());

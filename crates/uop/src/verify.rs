@@ -108,7 +108,7 @@ fn check(kernel: &UOp, is_ours: bool) -> Result<(), String> {
         }
         if matches!(n.op, Op::Load | Op::Store) {
             let deepest =
-                [Some(&n.src[0]), n.gate()].into_iter().flatten().filter_map(|s| depth.get(s)).max();
+                [Some(n.target()), n.gate()].into_iter().flatten().filter_map(|s| depth.get(s)).max();
             if deepest.is_some_and(|d| *d > DEEPEST) {
                 return Err(format!("the index or gate of {n:?} is {deepest:?} operations deep"));
             }
@@ -153,7 +153,7 @@ impl Leaves {
                 if !matches!(r.kind, Global | Loop | Ordered | Reduce) {
                     return Err(format!("{n:?} is walked as no scheduled range is"));
                 }
-                extent(&n.src[0])?;
+                extent(n.extent())?;
                 self.ranges.insert(r.id, n.clone())
             }
             Arg::Var { name, min, max } => {
@@ -185,13 +185,6 @@ fn extent(e: &UOp) -> Result<(), String> {
     Ok(())
 }
 
-fn behind_after(mut n: &UOp) -> &UOp {
-    while n.op == Op::After {
-        n = &n.src[0];
-    }
-    n
-}
-
 /// What an index and its gates are made of, as far as that is arithmetic.
 fn arithmetic(parts: &[UOp]) -> Vec<UOp> {
     let (mut seen, mut found): (FxHashSet<UOp>, Vec<UOp>) = (FxHashSet::default(), vec![]);
@@ -213,7 +206,7 @@ fn arithmetic(parts: &[UOp]) -> Vec<UOp> {
 fn kept_loops(parts: &[UOp]) -> Vec<u32> {
     let ranges = arithmetic(parts).into_iter().filter(|n| n.op == Op::Range);
     let (empty, sure): (Vec<UOp>, Vec<UOp>) =
-        ranges.partition(|r| Prover::default().range(&r.src[0]).lo <= 0);
+        ranges.partition(|r| Prover::default().range(r.extent()).lo <= 0);
     let mut kept: Vec<u32> = sure.iter().filter_map(|r| Some(r.range_arg()?.id)).collect();
     if !empty.is_empty() {
         let gated = parts[1..].iter().fold(parts[0].clone(), |i, g| g.select(&i, &UOp::invalid()));
@@ -248,7 +241,7 @@ fn outside(parts: &[UOp], kept: &[u32], len: i128, cases: &mut u32) -> Option<Sp
         return Some(found);
     };
     *cases = left;
-    let (x, y) = (&n.src[0], &n.src[1]);
+    let [x, y] = n.operands();
     let (less, more) = if n.op == Op::Max { (y, x) } else { (x, y) };
     for (value, gate) in [(less, x.lt(y)), (more, x.ge_int(y))] {
         let map = [(n.clone(), value.clone())].into_iter().collect();
@@ -263,8 +256,8 @@ fn outside(parts: &[UOp], kept: &[u32], len: i128, cases: &mut u32) -> Option<Sp
 
 /// Prove one load or store.
 fn access(n: &UOp) -> Result<(), String> {
-    let at = &n.src[0];
-    let buffer = behind_after(&at.src[0]);
+    let at = n.target();
+    let buffer = at.buffer().behind_after();
     let (Arg::Param { len, .. }, [_, whole]) = (&buffer.arg, &at.src[..]) else {
         return Err(format!("{n:?} is no access of one element of a parameter"));
     };
@@ -273,9 +266,9 @@ fn access(n: &UOp) -> Result<(), String> {
     }
     let mut gates: Vec<&UOp> = n.gate().into_iter().collect();
     let mut index = whole;
-    while index.op == Op::Where && index.src[2].op == Op::Invalid {
-        gates.push(&index.src[0]);
-        index = &index.src[1];
+    while index.op == Op::Where && index.if_false().op == Op::Invalid {
+        gates.push(index.condition());
+        index = index.if_true();
     }
     // an access that never happens
     if index.op == Op::Invalid {
@@ -364,9 +357,9 @@ impl Prover {
     /// What the loops that an access is inside say: their variables are below their extents.
     fn extents(&mut self, nodes: &[UOp], kept: &[u32]) {
         for n in nodes.iter().filter(|n| n.range_arg().is_some_and(|a| kept.contains(&a.id))) {
-            let extent = self.range(&n.src[0]);
-            if !extent.dirty && (n.src[0].op != Op::Const || extent.hi <= 0) {
-                let below = Linear::atom(n).add(&self.linear(&n.src[0]), -1);
+            let extent = self.range(n.extent());
+            if !extent.dirty && (n.extent().op != Op::Const || extent.hi <= 0) {
+                let below = Linear::atom(n).add(&self.linear(n.extent()), -1);
                 self.learn(below, -FAR, -1);
             }
         }
@@ -376,18 +369,18 @@ impl Prover {
     /// And of remainders: they are no more than what is divided.
     fn quotients(&mut self, nodes: &[UOp]) {
         for n in nodes.iter().filter(|n| n.op == Op::Mod && n.dtype == DType::Index) {
-            let x = self.range(&n.src[0]);
-            if n.src[1].as_int().is_some_and(|k| k > 0) && !x.dirty && x.lo >= 0 {
-                let above = self.linear(&n.src[0]).add(&Linear::atom(n), -1);
+            let x = self.range(n.lhs());
+            if n.rhs().as_int().is_some_and(|k| k > 0) && !x.dirty && x.lo >= 0 {
+                let above = self.linear(n.lhs()).add(&Linear::atom(n), -1);
                 self.learn(above, 0, FAR);
             }
         }
         for n in nodes.iter().filter(|n| n.op == Op::Idiv && n.dtype == DType::Index) {
-            let Some(k) = n.src[1].as_int().filter(|k| *k > 1).map(i128::from) else { continue };
-            if self.range(&n.src[0]).dirty {
+            let Some(k) = n.rhs().as_int().filter(|k| *k > 1).map(i128::from) else { continue };
+            if self.range(n.lhs()).dirty {
                 continue;
             }
-            let x = self.linear(&n.src[0]);
+            let x = self.linear(n.lhs());
             let turned = |f: &Fact| Fact { of: Linear::default().add(&f.of, -1), lo: -f.hi, hi: -f.lo };
             let facts: Vec<Fact> = self.facts.iter().flat_map(|f| [f.clone(), turned(f)]).collect();
             for f in facts {
@@ -411,7 +404,7 @@ impl Prover {
         let mut todo: Vec<(UOp, bool)> = conditions.iter().map(|c| ((*c).clone(), holds)).collect();
         while let Some((c, holds)) = todo.pop() {
             match (c.op, holds) {
-                (Op::Not, _) => todo.push((c.src[0].clone(), !holds)),
+                (Op::Not, _) => todo.push((c.input().clone(), !holds)),
                 (Op::And, true) | (Op::Or, false) => todo.extend(c.src.iter().map(|s| (s.clone(), holds))),
                 _ => parts.push((c, holds)),
             }
@@ -427,11 +420,11 @@ impl Prover {
 
     /// Whether a comparison is now among the facts.
     fn take(&mut self, c: &UOp, holds: bool) -> bool {
-        let compares = matches!(c.op, Op::Lt | Op::Eq | Op::Ne) && c.src[0].dtype.int_range().is_some();
-        if !compares || c.src[0].dtype == DType::Bool {
+        let compares = matches!(c.op, Op::Lt | Op::Eq | Op::Ne) && c.lhs().dtype.int_range().is_some();
+        if !compares || c.lhs().dtype == DType::Bool {
             return false;
         }
-        let (a, b) = (self.range(&c.src[0]), self.range(&c.src[1]));
+        let (a, b) = (self.range(c.lhs()), self.range(c.rhs()));
         if a.dirty || b.dirty {
             return false;
         }
@@ -441,11 +434,11 @@ impl Prover {
             (Op::Eq, true) | (Op::Ne, false) => (0, 0),
             _ => return true,
         };
-        let (x, y) = (self.linear(&c.src[0]), self.linear(&c.src[1]));
+        let (x, y) = (self.linear(c.lhs()), self.linear(c.rhs()));
         self.learn(x.clone().add(&y, -1), lo, hi);
         // a cast is what is cast only once facts say that it does not wrap: until then, and after, it is itself
-        if c.src[0].op == Op::Cast && y.terms.is_empty() {
-            self.learn(Linear::atom(&c.src[0]).add(&y, -1), lo, hi);
+        if c.lhs().op == Op::Cast && y.terms.is_empty() {
+            self.learn(Linear::atom(c.lhs()).add(&y, -1), lo, hi);
         }
         true
     }
@@ -536,22 +529,22 @@ impl Prover {
         let kept = !self.wraps(n);
         let sum = match n.op {
             Op::Add if kept => {
-                let b = self.linear(&n.src[1]);
-                self.linear(&n.src[0]).add(&b, 1)
+                let b = self.linear(n.rhs());
+                self.linear(n.lhs()).add(&b, 1)
             }
             Op::Sub if kept => {
-                let b = self.linear(&n.src[1]);
-                self.linear(&n.src[0]).add(&b, -1)
+                let b = self.linear(n.rhs());
+                self.linear(n.lhs()).add(&b, -1)
             }
-            Op::Neg if kept => Linear::default().add(&self.linear(&n.src[0]), -1),
-            Op::Mul if kept => match (n.src[0].as_int(), n.src[1].as_int()) {
-                (_, Some(k)) => Linear::default().add(&self.linear(&n.src[0]), k as i128),
-                (Some(k), _) => Linear::default().add(&self.linear(&n.src[1]), k as i128),
+            Op::Neg if kept => Linear::default().add(&self.linear(n.input()), -1),
+            Op::Mul if kept => match (n.lhs().as_int(), n.rhs().as_int()) {
+                (_, Some(k)) => Linear::default().add(&self.linear(n.lhs()), k as i128),
+                (Some(k), _) => Linear::default().add(&self.linear(n.rhs()), k as i128),
                 _ => Linear::atom(n),
             },
-            Op::Cast if kept => self.linear(&n.src[0]),
+            Op::Cast if kept => self.linear(n.input()),
             // within one period
-            Op::Mod if self.is_below(&n.src[0], &n.src[1]) => self.linear(&n.src[0]),
+            Op::Mod if self.is_below(n.lhs(), n.rhs()) => self.linear(n.lhs()),
             _ => Linear::atom(n),
         };
         if sum.is_exact() { sum } else { Linear::atom(n) }
@@ -606,12 +599,12 @@ impl Prover {
             }
             (Op::Variable, Arg::Var { min, max, .. }) => return exactly(*min as i128, *max as i128),
             (Op::Range, _) => {
-                let e = self.range(&n.src[0]);
+                let e = self.range(n.extent());
                 return Span { lo: 0, hi: (e.hi - 1).max(0), dirty: e.dirty };
             }
             // one byte of memory that need not be 0 or 1
-            (Op::Cast, _) if n.src[0].dtype == DType::Bool => {
-                return if is_truth(&n.src[0]) { exactly(0, 1) } else { exactly(0, 255) };
+            (Op::Cast, _) if n.input().dtype == DType::Bool => {
+                return if is_truth(n.input()) { exactly(0, 1) } else { exactly(0, 255) };
             }
             (Op::Where, _) => return self.branches(n),
             _ => {}
@@ -667,7 +660,7 @@ impl Prover {
 
     /// One value or the other, each where it is taken.
     fn branches(&mut self, n: &UOp) -> Span {
-        let (c, spans) = (&n.src[0], [(&n.src[1], true), (&n.src[2], false)]);
+        let (c, spans) = (n.condition(), [(n.if_true(), true), (n.if_false(), false)]);
         let mut all: Option<Span> = None;
         for (value, holds) in spans {
             if value.op == Op::Invalid {
@@ -743,7 +736,7 @@ pub fn view(value: &UOp) -> Result<UOp, String> {
             return Leaves::default().note(&n).map(|_| n);
         }
         movement(&n)?;
-        n = n.src[0].clone();
+        n = n.input().clone();
     }
     Err("a view of more steps than any has".into())
 }
@@ -753,7 +746,7 @@ fn movement(n: &UOp) -> Result<(), String> {
     let Some((old, new)) = n.src.first().and_then(|s| s.try_shape()).zip(n.try_shape()) else {
         return Err(wrong());
     };
-    n.src[1..].iter().try_for_each(extent)?;
+    n.src.iter().skip(1).try_for_each(extent)?;
     let most = |dims: &[UOp]| {
         let greatest = |d: &UOp| Prover::default().range(d).hi.max(1);
         dims.iter().try_fold(1i128, |m, d| m.checked_mul(greatest(d)).filter(|m| *m <= MOST_ELEMENTS))
@@ -777,7 +770,7 @@ fn movement(n: &UOp) -> Result<(), String> {
         (Op::Flip, Arg::Axes(axes)) => apart(axes),
         (Op::Pad, _) => n.src.len() == 1 + 2 * rank,
         (Op::Shrink, _) => {
-            n.src.len() == 1 + 2 * rank && (0..rank).all(|i| is_part(&old[i], &n.src[1 + i], &new[i]))
+            n.src.len() == 1 + 2 * rank && (0..rank).all(|i| is_part(&old[i], &n.cut().0[i], &new[i]))
         }
         _ => false,
     };

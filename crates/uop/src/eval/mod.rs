@@ -224,7 +224,7 @@ impl<'a> Evaluator<'a> {
             }
             (Op::Cast, _) => map(&*self.source(n, 0)?, |v| v.cast(n.dtype)),
             (Op::Bitcast, _) => {
-                let from = n.src[0].dtype;
+                let from = n.input().dtype;
                 map(&*self.source(n, 0)?, |v| Value::from_bits(v.bits(from), n.dtype))
             }
             (op, _) => match op.alu() {
@@ -348,9 +348,9 @@ impl<'a> Evaluator<'a> {
 
     /// What the buffer holds once an `After`'s stores, and all they build on, are done.
     fn contents_after(&mut self, after: &UOp, buffer: &UOp) -> Result<Rc<Vec<Value>>, EvalError> {
-        let before = version_behind(&after.src[0]);
-        let one_more = match &after.src[1..] {
-            [s] if s.op == Op::Store && version_behind(&s.src[0]) == before => Some(s),
+        let before = version_behind(after.input());
+        let one_more = match after.deps() {
+            [s] if s.op == Op::Store && version_behind(s.target()) == before => Some(s),
             _ => None,
         };
         let contents = match (one_more, self.contents.get(before).cloned()) {
@@ -384,7 +384,7 @@ impl<'a> Evaluator<'a> {
         let mut at = n;
         while !self.views.contains_key(at) && !matches!(at.op, Op::Buffer | Op::Param) {
             chain.push(at.clone());
-            at = &at.src[0];
+            at = at.input();
         }
         let mut view = match self.views.get(at) {
             Some(v) => v.clone(),
@@ -413,7 +413,7 @@ fn is_view(op: Op) -> bool {
 /// The buffer that a node is a view of.
 fn buffer_behind(mut n: &UOp) -> Option<UOp> {
     while is_view(n.op) {
-        n = &n.src[0];
+        n = n.input();
     }
     matches!(n.op, Op::Buffer | Op::Param).then(|| n.clone())
 }
@@ -421,7 +421,7 @@ fn buffer_behind(mut n: &UOp) -> Option<UOp> {
 /// The version that a node is a view of: an `After`, or the buffer itself.
 fn version_behind(mut n: &UOp) -> &UOp {
     while is_view(n.op) && n.op != Op::After {
-        n = &n.src[0];
+        n = n.input();
     }
     n
 }

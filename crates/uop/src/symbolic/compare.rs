@@ -14,7 +14,7 @@ use frit_abi::{Alu, DType};
 
 /// `x < y` for integers.
 pub fn less(n: &UOp) -> Option<UOp> {
-    let (x, y) = (&n.src[0], &n.src[1]);
+    let [x, y] = n.operands();
     if n.bounds.0 == n.bounds.1 {
         return Some(UOp::boolean(n.bounds.0 == 1));
     }
@@ -29,7 +29,7 @@ pub fn less(n: &UOp) -> Option<UOp> {
 fn less_than_constant(x: &UOp, c: i64) -> Option<UOp> {
     // x//a < c  ->  x < c*a
     if x.op == Op::Idiv
-        && let Some(a) = x.src[1].as_int().filter(|a| *a > 0)
+        && let Some(a) = x.rhs().as_int().filter(|a| *a > 0)
     {
         let ca = c as i128 * a as i128;
         let (lo, hi) = x.dtype.int_range()?;
@@ -38,7 +38,7 @@ fn less_than_constant(x: &UOp, c: i64) -> Option<UOp> {
         } else if ca < lo {
             Some(UOp::boolean(false))
         } else {
-            Some(x.src[0].lt(&x.const_like(ca as i64)))
+            Some(x.lhs().lt(&x.const_like(ca as i64)))
         };
     }
     if !matches!(x.op, Op::Add | Op::Mul | Op::Sub | Op::Neg) {
@@ -124,7 +124,7 @@ fn balanced(s: &Sum, f: impl Fn(&UOp, &UOp) -> UOp) -> UOp {
 
 /// `x == y` for integers.
 pub fn equal(n: &UOp) -> Option<UOp> {
-    let (x, y) = (&n.src[0], &n.src[1]);
+    let [x, y] = n.operands();
     if n.bounds.0 == n.bounds.1 {
         return Some(UOp::boolean(n.bounds.0 == 1));
     }
@@ -207,11 +207,11 @@ pub fn flatten(n: &UOp, op: Op) -> Vec<UOp> {
 
 /// `sum < c` as (sum, c, true), `!(sum < c)` as (sum, c, false).
 pub fn as_bound(x: &UOp) -> Option<(&UOp, i64, bool)> {
-    let (x, positive) = if x.op == Op::Not { (&x.src[0], false) } else { (x, true) };
-    if x.op != Op::Lt || !x.src[0].dtype.is_int() {
+    let (x, positive) = if x.op == Op::Not { (x.input(), false) } else { (x, true) };
+    if x.op != Op::Lt || !x.lhs().dtype.is_int() {
         return None;
     }
-    Some((&x.src[0], x.src[1].as_int()?, positive))
+    Some((x.lhs(), x.rhs().as_int()?, positive))
 }
 
 /// The canonical form of a bool `And` or `Or` whose sources are canonical: operands in order, each once, bounds on one
@@ -250,7 +250,7 @@ enum Merged {
 }
 
 fn merge(a: &UOp, b: &UOp, is_and: bool) -> Merged {
-    if (a.op == Op::Not && a.src[0] == *b) || (b.op == Op::Not && b.src[0] == *a) {
+    if (a.op == Op::Not && a.input() == b) || (b.op == Op::Not && b.input() == a) {
         return Merged::Decided;
     }
     // x & (x | y) -> x, x | (x & y) -> x

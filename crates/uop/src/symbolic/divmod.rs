@@ -17,7 +17,7 @@ use frit_abi::{Alu, DType};
 
 /// `n = x // c` or `x % c` in canonical form; `None` if it has it or nothing is known.
 pub fn simplify(n: &UOp) -> Option<UOp> {
-    let (x, d) = (&n.src[0], &n.src[1]);
+    let [x, d] = n.operands();
     let Some(c) = d.as_int() else { return by_symbol(n, x, d) };
     match c {
         0 => Some(n.const_like(0)),
@@ -50,14 +50,14 @@ fn by_positive(n: &UOp, x: &UOp, c: i64) -> Option<UOp> {
     match (n.op, x.op) {
         // (y//a)//c -> y//(a*c)
         (Op::Idiv, Op::Idiv) => {
-            if let Some(ac) = positive(&x.src[1]).and_then(|a| product(a, c, n.dtype)) {
-                return Some(x.src[0].floordiv(&n.const_like(ac)));
+            if let Some(ac) = positive(x.rhs()).and_then(|a| product(a, c, n.dtype)) {
+                return Some(x.lhs().floordiv(&n.const_like(ac)));
             }
         }
         // y%(a*c)//c -> y//c%a
         (Op::Idiv, Op::Mod) => {
-            if let Some(m) = positive(&x.src[1]).filter(|m| m % c == 0) {
-                return Some(x.src[0].floordiv(&n.const_like(c)).modulo(&n.const_like(m / c)));
+            if let Some(m) = positive(x.rhs()).filter(|m| m % c == 0) {
+                return Some(x.lhs().floordiv(&n.const_like(c)).modulo(&n.const_like(m / c)));
             }
         }
         _ => {}
@@ -70,10 +70,10 @@ fn by_positive(n: &UOp, x: &UOp, c: i64) -> Option<UOp> {
     if let (true, [(t, 1)]) = (is_div, &s.terms[..])
         && t.op == Op::Idiv
         && s.constant != 0
-        && let Some(a) = positive(&t.src[1])
+        && let Some(a) = positive(t.rhs())
         && let (Some(ac), Some(ka)) = (product(a, c, n.dtype), s.constant.checked_mul(a))
     {
-        let mut y = Sum::of(&t.src[0]);
+        let mut y = Sum::of(t.lhs());
         y.constant = y.constant.checked_add(ka)?;
         if y.exact && y.fits() {
             return Some(y.build().floordiv(&n.const_like(ac)));
@@ -206,7 +206,7 @@ fn over(t: &UOp, k: i64, d: &UOp) -> Option<(Option<UOp>, i64)> {
     if t.op != Op::Mul {
         return None;
     }
-    let (a, b) = (&t.src[0], &t.src[1]);
+    let [a, b] = t.operands();
     if b == d {
         return Some((Some(a.clone()), k / dk));
     }
@@ -228,5 +228,5 @@ fn product(a: i64, b: i64, d: DType) -> Option<i64> {
     a.checked_mul(b).filter(|p| d.int_range().is_some_and(|r| *p as i128 <= r.1))
 }
 fn mod_of_multiple(t: &UOp, c: i64) -> Option<&UOp> {
-    (t.op == Op::Mod && positive(&t.src[1]).is_some_and(|m| m % c == 0)).then(|| &t.src[0])
+    (t.op == Op::Mod && positive(t.rhs()).is_some_and(|m| m % c == 0)).then(|| t.lhs())
 }

@@ -38,9 +38,9 @@ pub fn constant(n: &UOp) -> Option<UOp> {
 pub fn value(n: &UOp, operand: impl Fn(&UOp) -> Option<Scalar>) -> Option<Scalar> {
     let from = n.src.first()?.dtype;
     match n.op {
-        Op::Cast => Some(operand(&n.src[0])?.cast(n.dtype)),
+        Op::Cast => Some(operand(n.input())?.cast(n.dtype)),
         Op::Bitcast if from.size() == n.dtype.size() => {
-            Some(Scalar::from_bits(operand(&n.src[0])?.to_bits(from), n.dtype))
+            Some(Scalar::from_bits(operand(n.input())?.to_bits(from), n.dtype))
         }
         op => {
             let operands: SmallVec<[Scalar; 3]> = n.src.iter().map(&operand).collect::<Option<_>>()?;

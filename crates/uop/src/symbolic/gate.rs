@@ -64,7 +64,7 @@ fn is_unchecked(n: &UOp) -> bool {
 
 /// What a load gives that does not happen.
 fn alternative(l: &UOp) -> Option<UOp> {
-    match l.src.get(1) {
+    match l.alt() {
         Some(alt) => Some(alt.clone()),
         None => fold::zero_like(l),
     }

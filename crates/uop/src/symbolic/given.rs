@@ -31,7 +31,7 @@ rules! {
 fn narrow_conjuncts(n: &UOp) -> Option<UOp> {
     let mut parts = conjuncts(n);
     // a plain bound is merged with its like elsewhere; only what is below a comparison can be decided here
-    let below = |p: &UOp| if p.op == Op::Not { p.src[0].clone() } else { p.clone() };
+    let below = |p: &UOp| if p.op == Op::Not { p.input().clone() } else { p.clone() };
     for i in 0..parts.len() {
         if !below(&parts[i]).src.iter().any(can_narrow) {
             continue;
@@ -101,7 +101,7 @@ fn loads_hidden(of: &[&UOp]) -> (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) {
         if !seen.insert(n.clone()) {
             continue;
         }
-        let plain = |n: &UOp| n.src[0].src.get(1).is_none_or(|at| at.op == Op::Const);
+        let plain = |n: &UOp| n.target().src.get(1).is_none_or(|at| at.op == Op::Const);
         if n.op == Op::Load && n.shape().is_empty() && !plain(&n) {
             let stand_in = UOp::param(STAND_INS + hide.len() as u32, 1, n.dtype).at(&UOp::index(0)).load();
             show.insert(stand_in.clone(), n.clone());
@@ -118,7 +118,7 @@ fn arithmetic_given(x: &UOp, gate: &UOp) -> UOp {
     let mut facts: Vec<Fact> = vec![];
     for c in conjuncts(gate) {
         match c.op {
-            Op::Not => known.push((c.src[0].clone(), UOp::boolean(false))),
+            Op::Not => known.push((c.input().clone(), UOp::boolean(false))),
             Op::Const => continue,
             _ => known.push((c.clone(), UOp::boolean(true))),
         }
@@ -148,10 +148,10 @@ fn add_fact(c: &UOp, facts: &mut Vec<Fact>) {
     let (of, lo, hi) = if let Some((s, c, below)) = as_bound(c) {
         if below { (s, i128::MIN, c as i128 - 1) } else { (s, c as i128, i128::MAX) }
     } else if c.op == Op::Eq
-        && c.src[0].dtype.is_int()
-        && let Some(v) = c.src[1].as_int()
+        && c.lhs().dtype.is_int()
+        && let Some(v) = c.rhs().as_int()
     {
-        (&c.src[0], v as i128, v as i128)
+        (c.lhs(), v as i128, v as i128)
     } else {
         return;
     };

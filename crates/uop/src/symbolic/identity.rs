@@ -96,7 +96,7 @@ fn is_all_lanes(n: &UOp, x: &UOp) -> bool {
         && n.src
             .iter()
             .enumerate()
-            .all(|(i, s)| s.op == Op::Lane && s.src[0] == *x && s.arg == crate::arg::Arg::Lane(i as u32))
+            .all(|(i, s)| s.op == Op::Lane && s.input() == x && s.arg == crate::arg::Arg::Lane(i as u32))
 }
 
 fn bounded_constant(n: &UOp) -> Option<UOp> {
@@ -105,14 +105,14 @@ fn bounded_constant(n: &UOp) -> Option<UOp> {
 
 /// Factors in order, leaning to the left, the constant last.
 fn ordered_factors(n: &UOp) -> Option<UOp> {
-    let (x, y) = (&n.src[0], &n.src[1]);
+    let [x, y] = n.operands();
     if n.bounds.0 == n.bounds.1 {
         return bounded_constant(n);
     }
     if y.op == Op::Const {
         return None;
     }
-    let last = if x.op == Op::Mul { &x.src[1] } else { x };
+    let last = if x.op == Op::Mul { x.rhs() } else { x };
     if y.op != Op::Mul && order(last, y) != Ordering::Greater {
         return None;
     }
@@ -123,7 +123,7 @@ fn ordered_factors(n: &UOp) -> Option<UOp> {
 
 /// `Max` or `Min` decided by bounds.
 fn extremum(n: &UOp) -> Option<UOp> {
-    let (x, y) = (&n.src[0], &n.src[1]);
+    let [x, y] = n.operands();
     let (x_wins, y_wins) = match n.op {
         Op::Max => (x.bounds.0 >= y.bounds.1, y.bounds.0 >= x.bounds.1),
         _ => (x.bounds.1 <= y.bounds.0, y.bounds.1 <= x.bounds.0),

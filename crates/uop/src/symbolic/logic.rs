@@ -70,9 +70,9 @@ fn implied(c: &UOp, d: &UOp, holds: bool) -> Option<bool> {
 
 /// What `k` being `value` says of `d`.
 fn decides(k: &UOp, value: bool, d: &UOp) -> Option<bool> {
-    let (k, value) = if k.op == Op::Not { (&k.src[0], !value) } else { (k, value) };
+    let (k, value) = if k.op == Op::Not { (k.input(), !value) } else { (k, value) };
     if d.op == Op::Not {
-        return decides(k, value, &d.src[0]).map(|v| !v);
+        return decides(k, value, d.input()).map(|v| !v);
     }
     if k == d {
         return Some(value);

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 pub fn bound(d: &UOp) -> Option<FxHashMap<UOp, UOp>> {
     let mut found: FxHashMap<UOp, UOp> = FxHashMap::default();
     for n in d.toposort().into_iter().filter(|n| n.op == Op::Bind) {
-        if let Some(old) = found.insert(n.src[0].clone(), n.clone())
+        if let Some(old) = found.insert(n.variable().clone(), n.clone())
             && old != n
         {
             return None;
@@ -31,7 +31,8 @@ pub fn bound(d: &UOp) -> Option<FxHashMap<UOp, UOp>> {
 
 /// An expression with its variables free.
 pub fn free(d: &UOp) -> UOp {
-    let map = d.toposort().into_iter().filter(|n| n.op == Op::Bind).map(|n| (n.clone(), n.src[0].clone()));
+    let map =
+        d.toposort().into_iter().filter(|n| n.op == Op::Bind).map(|n| (n.clone(), n.variable().clone()));
     d.substitute(&map.collect())
 }
 

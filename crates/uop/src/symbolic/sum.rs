@@ -31,9 +31,9 @@ pub fn order(a: &UOp, b: &UOp) -> Ordering {
 #[inline]
 pub fn split_term(x: &UOp) -> (&UOp, i64) {
     if x.op == Op::Mul
-        && let Some(k) = coefficient(&x.src[1])
+        && let Some(k) = coefficient(x.rhs())
     {
-        return (&x.src[0], k);
+        return (x.lhs(), k);
     }
     (x, 1)
 }
@@ -114,17 +114,17 @@ impl Sum {
             match x.op {
                 Op::Add => {
                     self.exact &= no_wrap(x);
-                    todo.push((&x.src[1], k));
-                    todo.push((&x.src[0], k));
+                    todo.push((x.rhs(), k));
+                    todo.push((x.lhs(), k));
                 }
                 Op::Sub if x.dtype == DType::Index => {
                     self.exact &= no_wrap(x);
-                    todo.push((&x.src[1], k.wrapping_neg()));
-                    todo.push((&x.src[0], k));
+                    todo.push((x.rhs(), k.wrapping_neg()));
+                    todo.push((x.lhs(), k));
                 }
                 Op::Neg if x.dtype == DType::Index => {
                     self.exact &= no_wrap(x);
-                    todo.push((&x.src[0], k.wrapping_neg()));
+                    todo.push((x.input(), k.wrapping_neg()));
                 }
                 Op::Const if x.dtype.is_int() => {
                     let c = coefficient(x).unwrap_or(0);
@@ -134,10 +134,10 @@ impl Sum {
                         && self.constant.checked_add(p).is_some();
                     self.constant = self.constant.wrapping_add(p);
                 }
-                Op::Mul => match coefficient(&x.src[1]) {
+                Op::Mul => match coefficient(x.rhs()) {
                     Some(c) => {
-                        self.exact &= no_wrap(x) && x.src[1].as_int().is_some() && c.checked_mul(k).is_some();
-                        todo.push((&x.src[0], c.wrapping_mul(k)));
+                        self.exact &= no_wrap(x) && x.rhs().as_int().is_some() && c.checked_mul(k).is_some();
+                        todo.push((x.lhs(), c.wrapping_mul(k)));
                     }
                     None => self.push(x, k),
                 },
@@ -231,7 +231,7 @@ impl Sum {
     /// extent less one. `None` where no size is symbolic.
     fn symbolic_max(&self) -> Option<Sum> {
         let is_symbolic = |t: &UOp| match t.op {
-            Op::Range => t.src[0].op != Op::Const,
+            Op::Range => t.extent().op != Op::Const,
             _ => t.op == Op::Mul,
         };
         if !self.terms.iter().any(|(t, k)| *k > 0 && is_symbolic(t)) {
@@ -251,7 +251,7 @@ impl Sum {
     fn push_max(&mut self, t: &UOp, k: i64) -> bool {
         let mut others = super::compare::flatten(t, Op::Mul);
         let Some(at) = others.iter().position(|f| f.op == Op::Range) else { return false };
-        let extent = others.remove(at).src[0].clone();
+        let extent = others.remove(at).extent().clone();
         if others.iter().any(|f| f.bounds.0 < 0) {
             return false;
         }
@@ -293,10 +293,10 @@ pub fn gcd(a: i64, b: i64) -> i64 {
 
 /// The canonical form of an `Add` whose sources are canonical; `None` if it has it.
 pub fn collect(n: &UOp) -> Option<UOp> {
-    let (a, b) = (&n.src[0], &n.src[1]);
+    let [a, b] = n.operands();
     // the common case: one more term after a sum in order
     if a.op != Op::Const && !matches!(b.op, Op::Add) {
-        let last = if a.op == Op::Add { &a.src[1] } else { a };
+        let last = if a.op == Op::Add { a.rhs() } else { a };
         let (t, _) = split_term(b);
         let mixes = matches!(t.op, Op::Mod | Op::Idiv);
         let zero = b.op == Op::Const && b.as_int() == Some(0);
@@ -317,7 +317,7 @@ fn spine_exceeds(mut n: &UOp, limit: usize) -> bool {
         if n.op != Op::Add {
             return false;
         }
-        n = &n.src[0];
+        n = n.lhs();
     }
     true
 }
@@ -329,8 +329,8 @@ fn recombine(s: &mut Sum) -> bool {
         if m.op != Op::Mod {
             continue;
         }
-        let Some(c) = m.src[1].as_int().filter(|c| *c > 0) else { continue };
-        let (x, k) = (m.src[0].clone(), *k);
+        let Some(c) = m.rhs().as_int().filter(|c| *c > 0) else { continue };
+        let (x, k) = (m.lhs().clone(), *k);
         let Some(kc) = k.checked_mul(c) else { continue };
         let found = s.terms.iter().enumerate().find_map(|(j, (t, kt))| {
             if *kt != kc || j == i {
@@ -341,7 +341,7 @@ fn recombine(s: &mut Sum) -> bool {
             }
             let m = t.src.get(1).and_then(|m| m.as_int()).filter(|m| t.op == Op::Mod && *m > 0)?;
             let cm = c.checked_mul(m).filter(|cm| wrapped(*cm, s.dtype) == *cm && *cm > 0)?;
-            is_quotient(&t.src[0], &x, c).then(|| (j, x.bin(Alu::Mod, &x.const_like(cm))))
+            is_quotient(t.lhs(), &x, c).then(|| (j, x.bin(Alu::Mod, &x.const_like(cm))))
         });
         if let Some((j, y)) = found {
             s.terms.remove(i.max(j));
@@ -360,11 +360,11 @@ fn is_quotient(t: &UOp, x: &UOp, c: i64) -> bool {
     if t.op != Op::Idiv {
         return false;
     }
-    let Some(d) = t.src[1].as_int() else { return false };
-    if t.src[0] == *x {
+    let Some(d) = t.rhs().as_int() else { return false };
+    if t.lhs() == x {
         return d == c;
     }
     x.op == Op::Idiv
-        && t.src[0] == x.src[0]
-        && x.src[1].as_int().is_some_and(|a| a > 0 && a.checked_mul(c) == Some(d))
+        && t.lhs() == x.lhs()
+        && x.rhs().as_int().is_some_and(|a| a > 0 && a.checked_mul(c) == Some(d))
 }
