@@ -39,10 +39,9 @@ rules! { EMPTY;
     (ReduceAxis|Pad)(x, ..) as n if is_empty(x) && !is_empty(n) => of_nothing(n);
 }
 rules! { CONSTANTS;
-    (Neg|Not|Recip|Sqrt|Rsqrt|Exp2|Log2|Exp|Log|Expm1|Log1p|Log10|Cast|Bitcast)(_) as n                  => fold_uniform(n);
-    (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)(_) as n  => fold_uniform(n);
-    (Add|Sub|Mul|Fdiv|Idiv|Mod|Max|Min|Pow|Atan2|Lt|Eq|Ne|And|Or|Xor|Shl|Shr|Threefry)(_, _) as n => fold_uniform(n);
-    (Where|MulAcc)(_, _, _) as n                                                            => fold_uniform(n);
+    (Unary|Cast|Bitcast)(_) as n       => fold_uniform(n);
+    (Binary|Comparison)(_, _) as n     => fold_uniform(n);
+    (Where|MulAcc)(_, _, _) as n       => fold_uniform(n);
 }
 
 /// Leaves no `Detach` behind.

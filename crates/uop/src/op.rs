@@ -61,33 +61,62 @@
 use frit_abi::Alu;
 
 macro_rules! ops {
-    ($($name:ident),* $(,)?) => {
+    ([$($name:ident)*] $($alu:ident $arity:literal $weight:literal $types:ident $meaning:literal;)*) => {
         /// What a node does; the module's table defines each.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[repr(u8)]
         #[allow(missing_docs)]
-        pub enum Op { $($name),* }
+        pub enum Op { $($name,)* $($alu),* }
         impl Op {
             /// All ops, in order of their numbers.
-            pub const ALL: &'static [Op] = &[$(Op::$name),*];
+            pub const ALL: &'static [Op] = &[$(Op::$name,)* $(Op::$alu),*];
             /// The op's name as it is printed.
-            pub const fn name(self) -> &'static str { match self { $(Op::$name => stringify!($name)),* } }
+            pub const fn name(self) -> &'static str {
+                match self { $(Op::$name => stringify!($name),)* $(Op::$alu => stringify!($alu)),* }
+            }
+        }
+        /// Each op alone, as rules name it.
+        #[allow(non_upper_case_globals, missing_docs)]
+        impl OpSet {
+            $(pub const $name: OpSet = OpSet::of(&[Op::$name]);)*
+            $(pub const $alu: OpSet = OpSet::of(&[Op::$alu]);)*
         }
     };
 }
-ops! {
-    Const, Invalid, Variable, Bind, Buffer, Param, Define, Range, Special,
-    Iota, Reshape, Permute, Expand, Pad, Shrink, Flip, ReduceAxis, ScanAxis, Gather, Scatter, Contiguous, Detach, Leaf, Copy,
-    Loop, LoopIn, LoopOut,
-    Store, After, End, Sink, Barrier,
-    Index, Load,
-    Reduce, Scan, Stage,
-    Stack, Lane, Shuffle, Matrix,
-    Cast, Bitcast,
-    Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin, Acos,
-    Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round,
-    Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Atan2, Lt, Eq, Ne, And, Or, Xor, Shl, Shr, Threefry,
-    Where, MulAcc,
+frit_abi::elementwise!(ops [
+    Const Invalid Variable Bind Buffer Param Define Range Special
+    Iota Reshape Permute Expand Pad Shrink Flip ReduceAxis ScanAxis Gather Scatter Contiguous Detach Leaf Copy
+    Loop LoopIn LoopOut
+    Store After End Sink Barrier
+    Index Load
+    Reduce Scan Stage
+    Stack Lane Shuffle Matrix
+    Cast Bitcast
+]);
+
+/// The classes of ops, as rules name them: `(Unary)(x)`.
+#[allow(non_upper_case_globals)]
+impl OpSet {
+    /// Elementwise ops of one operand, without `Cast` and `Bitcast`.
+    pub const Unary: OpSet = OpSet::elementwise(1, false);
+    /// Elementwise ops of two operands, without the comparisons.
+    pub const Binary: OpSet = OpSet::elementwise(2, false);
+    /// Ops of two operands that give a bool.
+    pub const Comparison: OpSet = OpSet::elementwise(2, true);
+    /// The six ops that only move elements.
+    pub const Movement: OpSet =
+        OpSet::of(&[Op::Reshape, Op::Permute, Op::Expand, Op::Pad, Op::Shrink, Op::Flip]);
+
+    const fn elementwise(arity: usize, compares: bool) -> OpSet {
+        let (mut m, mut i) = (0u128, 0);
+        while i < Alu::ALL.len() {
+            if Alu::ALL[i].arity() == arity && Alu::ALL[i].is_comparison() == compares {
+                m |= 1 << Op::of(Alu::ALL[i]) as u32;
+            }
+            i += 1;
+        }
+        OpSet(m)
+    }
 }
 
 impl Op {
@@ -110,25 +139,14 @@ impl Op {
     }
     /// One of the six movement ops.
     pub const fn is_movement(self) -> bool {
-        self as u8 >= Op::Reshape as u8 && self as u8 <= Op::Flip as u8
+        OpSet::Movement.has(self)
     }
     /// What computing it costs, compared with an addition.
     pub const fn weight(self) -> u32 {
-        use Op::*;
-        match self {
-            Cast | Bitcast => 0,
-            Fdiv | Recip | Sqrt | Rsqrt | Idiv | Mod => 4,
-            Exp | Exp2 | Log | Log2 => 16,
-            Expm1 | Log1p | Log10 | Asin | Acos | Tanh | Sigmoid | Erf => 24,
-            Sin | Cos | Tan | Sinh | Cosh | Erfc | Pow | Atan2 => 32,
-            Threefry => 64,
-            o if o.is_elementwise() => 1,
-            _ => 0,
+        match self.alu() {
+            Some(a) => a.weight(),
+            None => 0,
         }
-    }
-    /// Operand order does not matter.
-    pub const fn is_commutative(self) -> bool {
-        matches!(self, Op::Add | Op::Mul | Op::Max | Op::Min | Op::And | Op::Or | Op::Xor | Op::Eq | Op::Ne)
     }
 }
 
@@ -139,20 +157,6 @@ pub struct OpSet(pub u128);
 impl OpSet {
     /// No op.
     pub const EMPTY: OpSet = OpSet(0);
-    /// Elementwise ops of one operand, without `Cast` and `Bitcast`.
-    pub const UNARY: OpSet = OpSet::of_arity(1);
-    /// Elementwise ops of two operands.
-    pub const BINARY: OpSet = OpSet::of_arity(2);
-    const fn of_arity(n: usize) -> OpSet {
-        let (mut m, mut i) = (0u128, 0);
-        while i < Alu::ALL.len() {
-            if Alu::ALL[i].arity() == n {
-                m |= 1 << Op::of(Alu::ALL[i]) as u32;
-            }
-            i += 1;
-        }
-        OpSet(m)
-    }
     /// The set of these.
     pub const fn of(ops: &[Op]) -> OpSet {
         let (mut m, mut i) = (0u128, 0);
@@ -175,6 +179,19 @@ impl OpSet {
     /// Both together.
     pub const fn or(self, o: OpSet) -> OpSet {
         OpSet(self.0 | o.0)
+    }
+    /// All of these together.
+    pub const fn any(sets: &[OpSet]) -> OpSet {
+        let (mut all, mut i) = (OpSet::EMPTY, 0);
+        while i < sets.len() {
+            all = all.or(sets[i]);
+            i += 1;
+        }
+        all
+    }
+    /// Its ops, in order of their numbers.
+    pub fn iter(self) -> impl Iterator<Item = Op> {
+        Op::ALL.iter().copied().filter(move |o| self.has(*o))
     }
 }
 

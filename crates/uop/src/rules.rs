@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `Op(p, q)` | a node of this op with exactly these sources |
 //! | `Op[p, q]` | the same, the two sources in either order |
-//! | `(Add\|Mul)(p, q)` | any of these ops |
+//! | `(Add\|Mul)(p, q)` | any of these ops, or classes of them: `(Unary\|Cast)(x)`; [`OpSet`] has the classes |
 //! | `Op(p, ..)` | further sources may follow |
 //! | `x`, `_` | any node, bound or not |
 //! | `=x` | the node that `x` (bound before) is |
@@ -26,7 +26,8 @@
 //! match the pattern are tried). A table `for int` (or `float`, `index`, `bool`, `bits`) looks only at nodes that work
 //! on values of that kind: the type of the node, of the operands for comparisons.
 //!
-//! A table `NAME(ctx: Ctx)` gives its right sides and guards `ctx: &mut Ctx`. Tables are data: [`Matcher`] compiles
+//! A table `NAME(ctx: Ctx)` gives its right sides and guards `ctx: &mut Ctx`. A table `NAME(ctx: Ctx) -> R` gives an `R`
+//! instead of a node (a gradient, say): its right sides are what [`IntoRewrite`] makes an `R` of. Tables are data: [`Matcher`] compiles
 //! several into one dispatch by root op and a mask of ops that must occur among the sources; the pattern itself is
 //! kept ([`Pat`]) so that a test can build random instances of every rule.
 
@@ -35,21 +36,21 @@ use crate::op::{Op, OpSet};
 use frit_abi::{DType, Scalar};
 
 /// What a rule does once its pattern has matched.
-pub enum Apply<C: 'static> {
+pub enum Apply<C: 'static, R: 'static = UOp> {
     /// Needs only the node.
-    Pure(fn(&UOp) -> Option<UOp>),
+    Pure(fn(&UOp) -> Option<R>),
     /// Needs the pass's context.
-    Ctx(fn(&UOp, &mut C) -> Option<UOp>),
+    Ctx(fn(&UOp, &mut C) -> Option<R>),
 }
-impl<C> Clone for Apply<C> {
+impl<C, R> Clone for Apply<C, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<C> Copy for Apply<C> {}
+impl<C, R> Copy for Apply<C, R> {}
 
 /// One rule: what it can match and what it does.
-pub struct Rule<C: 'static> {
+pub struct Rule<C: 'static, R: 'static = UOp> {
     /// The pattern as written.
     pub text: &'static str,
     /// The ops the root may have.
@@ -59,11 +60,11 @@ pub struct Rule<C: 'static> {
     /// The pattern as data.
     pub pattern: Pat,
     /// Match and replace.
-    pub apply: Apply<C>,
+    pub apply: Apply<C, R>,
 }
 
 /// A table of rules.
-pub struct RuleSet<C: 'static> {
+pub struct RuleSet<C: 'static, R: 'static = UOp> {
     /// The name of the static.
     pub name: &'static str,
     /// Where it is written.
@@ -71,7 +72,7 @@ pub struct RuleSet<C: 'static> {
     /// The types its rules work on.
     pub types: Types,
     /// Its rules; the first that applies wins.
-    pub rules: &'static [Rule<C>],
+    pub rules: &'static [Rule<C, R>],
 }
 
 /// The kinds of values a table is for.
@@ -133,7 +134,7 @@ pub enum Pat {
     /// `Op(…)`, `Op[…]`
     Op {
         /// The ops it may be.
-        ops: &'static [Op],
+        ops: OpSet,
         /// Its sources.
         args: &'static [Pat],
         /// In either order.
@@ -177,48 +178,48 @@ impl Literal for bool {
     }
 }
 
-/// What a right side may be.
-pub trait IntoRewrite {
+/// What a right side may be, for a table whose rules give an `R`.
+pub trait IntoRewrite<R> {
     /// The replacement, or `None` where the rule does not apply after all.
-    fn into_rewrite(self) -> Option<UOp>;
+    fn into_rewrite(self) -> Option<R>;
 }
-impl IntoRewrite for UOp {
+impl<R> IntoRewrite<R> for R {
     #[inline]
-    fn into_rewrite(self) -> Option<UOp> {
+    fn into_rewrite(self) -> Option<R> {
         Some(self)
     }
 }
-impl IntoRewrite for &UOp {
+impl<R> IntoRewrite<R> for Option<R> {
+    #[inline]
+    fn into_rewrite(self) -> Option<R> {
+        self
+    }
+}
+impl IntoRewrite<UOp> for &UOp {
     #[inline]
     fn into_rewrite(self) -> Option<UOp> {
         Some(self.clone())
     }
 }
-impl IntoRewrite for Option<UOp> {
-    #[inline]
-    fn into_rewrite(self) -> Option<UOp> {
-        self
-    }
-}
 
-struct Entry<C: 'static> {
+struct Entry<C: 'static, R: 'static> {
     needs: OpSet,
     types: Types,
-    apply: Apply<C>,
+    apply: Apply<C, R>,
     set: &'static str,
     rule: &'static str,
 }
 
 /// Several tables compiled into one dispatch.
-pub struct Matcher<C: 'static> {
+pub struct Matcher<C: 'static, R: 'static = UOp> {
     start: [u32; 129],
-    flat: Vec<Entry<C>>,
+    flat: Vec<Entry<C, R>>,
     keeps_shape: bool,
 }
 
-impl<C> Matcher<C> {
+impl<C, R> Matcher<C, R> {
     /// Compile tables; rules are tried in the order given, the pure ones first.
-    pub fn new(pure: &[&'static RuleSet<()>], ctx: &[&'static RuleSet<C>]) -> Matcher<C> {
+    pub fn new(pure: &[&'static RuleSet<(), R>], ctx: &[&'static RuleSet<C, R>]) -> Matcher<C, R> {
         let mut start = [0; 129];
         let mut flat = vec![];
         for &op in Op::ALL {
@@ -247,19 +248,14 @@ impl<C> Matcher<C> {
         }
         Matcher { start, flat, keeps_shape: false }
     }
-    /// Refuse replacements of another shape: a rule about values does not know that a constant is a scalar.
-    pub fn keeping_shape(mut self) -> Matcher<C> {
-        self.keeps_shape = true;
-        self
-    }
-    /// What the first rule that applies makes of the node; `None` if none applies.
+    /// What the first rule that applies and whose result is `accepted` makes of the node, with its table and its text.
     #[inline]
-    pub fn apply(&self, n: &UOp, ctx: &mut C) -> Option<UOp> {
-        self.apply_named(n, ctx).map(|r| r.0)
-    }
-    /// As [`Matcher::apply`], with the table and the rule.
-    #[inline]
-    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, &'static str, &'static str)> {
+    fn first(
+        &self,
+        n: &UOp,
+        ctx: &mut C,
+        accepted: impl Fn(&R) -> bool,
+    ) -> Option<(R, &'static str, &'static str)> {
         let rules = &self.flat[self.start[n.op as usize] as usize..self.start[n.op as usize + 1] as usize];
         if rules.is_empty() {
             return None;
@@ -277,18 +273,39 @@ impl<C> Matcher<C> {
                 Apply::Ctx(f) => f(n, ctx),
             };
             if let Some(r) = r
-                && r != *n
-                && !(self.keeps_shape && reshapes(n, &r))
+                && accepted(&r)
             {
                 return Some((r, e.set, e.rule));
             }
         }
         None
     }
+    /// What the first rule that applies gives for the node: for tables that give something else than nodes.
+    pub fn find(&self, n: &UOp, ctx: &mut C) -> Option<R> {
+        self.first(n, ctx, |_| true).map(|r| r.0)
+    }
     /// Whether any rule has this op at its root.
     #[inline]
     pub fn has_rules(&self, op: Op) -> bool {
         self.start[op as usize] != self.start[op as usize + 1]
+    }
+}
+
+impl<C> Matcher<C> {
+    /// Refuse replacements of another shape: a rule about values does not know that a constant is a scalar.
+    pub fn keeping_shape(mut self) -> Matcher<C> {
+        self.keeps_shape = true;
+        self
+    }
+    /// What the first rule that applies makes of the node; `None` if none applies.
+    #[inline]
+    pub fn apply(&self, n: &UOp, ctx: &mut C) -> Option<UOp> {
+        self.apply_named(n, ctx).map(|r| r.0)
+    }
+    /// As [`Matcher::apply`], with the table and the rule.
+    #[inline]
+    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, &'static str, &'static str)> {
+        self.first(n, ctx, |r| r != n && !(self.keeps_shape && reshapes(n, r)))
     }
 }
 
@@ -327,38 +344,33 @@ impl Kids for [&UOp; 2] {
 /// A table of rules; the module describes the notation.
 #[macro_export]
 macro_rules! rules {
-    ( $(#[$m:meta])* $vis:vis $NAME:ident $(for $kind:ident)? ;
-      $( $op:tt $args:tt $(as $root:ident)? $(if $guard:expr)? => $rhs:expr ; )* ) => {
-        $(#[$m])*
-        #[allow(clippy::all, unused_variables, unused_parens)]
-        $vis static $NAME: $crate::rules::RuleSet<()> = $crate::rules::RuleSet { name: stringify!($NAME), at: concat!(file!(), ":", line!()),
-            types: $crate::__types!($($kind)?), rules: &[ $(
-            $crate::rules::Rule {
-                text: stringify!($op $args),
-                roots: $crate::__roots!($op),
-                needs: $crate::__needs!($args),
-                pattern: $crate::__pat!(@op $op $args ""),
-                apply: $crate::rules::Apply::Pure(|n| {
-                    $(let $root = n;)?
-                    $crate::__args!{ n $args [] { if true $(&& $guard)? {
-                        if let Some(r) = $crate::rules::IntoRewrite::into_rewrite($rhs) { return Some(r) }
-                    } } }
-                    None
-                }),
-            }, )* ] };
+    ( $(#[$m:meta])* $vis:vis $NAME:ident $(for $kind:ident)? ; $($rows:tt)* ) => {
+        $crate::__table!{ [$(#[$m])*] $vis $NAME [] (()) ($crate::UOp) [$($kind)?] $($rows)* }
     };
-    ( $(#[$m:meta])* $vis:vis $NAME:ident ( $ctx:ident : $C:ty ) $(for $kind:ident)? ;
+    ( $(#[$m:meta])* $vis:vis $NAME:ident ( $ctx:ident : $C:ty ) $(for $kind:ident)? ; $($rows:tt)* ) => {
+        $crate::__table!{ [$(#[$m])*] $vis $NAME [$ctx] ($C) ($crate::UOp) [$($kind)?] $($rows)* }
+    };
+    ( $(#[$m:meta])* $vis:vis $NAME:ident ( $ctx:ident : $C:ty ) -> $R:ident ; $($rows:tt)* ) => {
+        $crate::__table!{ [$(#[$m])*] $vis $NAME [$ctx] ($C) ($R) [] $($rows)* }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __table {
+    ( [$($m:tt)*] $vis:vis $NAME:ident $ctx:tt ($($C:tt)*) ($($R:tt)*) [$($kind:ident)?]
       $( $op:tt $args:tt $(as $root:ident)? $(if $guard:expr)? => $rhs:expr ; )* ) => {
-        $(#[$m])*
+        $($m)*
         #[allow(clippy::all, unused_variables, unused_parens)]
-        $vis static $NAME: $crate::rules::RuleSet<$C> = $crate::rules::RuleSet { name: stringify!($NAME), at: concat!(file!(), ":", line!()),
+        $vis static $NAME: $crate::rules::RuleSet<$($C)*, $($R)*> = $crate::rules::RuleSet {
+            name: stringify!($NAME), at: concat!(file!(), ":", line!()),
             types: $crate::__types!($($kind)?), rules: &[ $(
             $crate::rules::Rule {
                 text: stringify!($op $args),
                 roots: $crate::__roots!($op),
                 needs: $crate::__needs!($args),
                 pattern: $crate::__pat!(@op $op $args ""),
-                apply: $crate::rules::Apply::Ctx(|n, $ctx| {
+                apply: $crate::__apply!($ctx n {
                     $(let $root = n;)?
                     $crate::__args!{ n $args [] { if true $(&& $guard)? {
                         if let Some(r) = $crate::rules::IntoRewrite::into_rewrite($rhs) { return Some(r) }
@@ -368,7 +380,16 @@ macro_rules! rules {
             }, )* ] };
     };
 }
-
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __apply {
+    ([] $n:ident $body:block) => {
+        $crate::rules::Apply::Pure(|$n| $body)
+    };
+    ([$ctx:ident] $n:ident $body:block) => {
+        $crate::rules::Apply::Ctx(|$n, $ctx| $body)
+    };
+}
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __types {
@@ -382,7 +403,7 @@ macro_rules! __types {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __roots {
-    ( ( $($op:ident)|+ ) ) => { $crate::OpSet::of(&[$($crate::Op::$op),+]) };
+    ( ( $($op:ident)|+ ) ) => { $crate::OpSet::any(&[$($crate::OpSet::$op),+]) };
     ( $op:ident ) => { $crate::OpSet::of(&[$crate::Op::$op]) };
 }
 
@@ -449,7 +470,7 @@ macro_rules! __seq {
 macro_rules! __sub {
     ( $n:ident ($i:expr) ($($op:ident)|+) $args:tt $x:ident $rest:tt [ $($g:tt)* ] $leaf:tt ) => {
         if let Some($x) = $crate::rules::Kids::kid(&$n, $i) {
-            if matches!($x.op, $($crate::Op::$op)|+) { $crate::__args!{ $x $args [ ($n ($i + 1) $rest) $($g)* ] $leaf } }
+            if const { $crate::OpSet::any(&[$($crate::OpSet::$op),+]) }.has($x.op) { $crate::__args!{ $x $args [ ($n ($i + 1) $rest) $($g)* ] $leaf } }
         }
     };
 }
@@ -467,10 +488,10 @@ macro_rules! __pat {
     (@op ( $($op:ident)|+ ) $a:tt $name:expr) => { $crate::__pat!(@node [$($op)+] $a $name) };
     (@op $op:ident $a:tt $name:expr) => { $crate::__pat!(@node [$op] $a $name) };
     (@node [$($op:ident)+] ( $($t:tt)* ) $name:expr) => {
-        $crate::rules::Pat::Op { ops: &[$($crate::Op::$op),+], args: $crate::__pat!(@args [] $($t)*), either: false, name: $name }
+        $crate::rules::Pat::Op { ops: $crate::OpSet::any(&[$($crate::OpSet::$op),+]), args: $crate::__pat!(@args [] $($t)*), either: false, name: $name }
     };
     (@node [$($op:ident)+] [ $($t:tt)* ] $name:expr) => {
-        $crate::rules::Pat::Op { ops: &[$($crate::Op::$op),+], args: $crate::__pat!(@args [] $($t)*), either: true, name: $name }
+        $crate::rules::Pat::Op { ops: $crate::OpSet::any(&[$($crate::OpSet::$op),+]), args: $crate::__pat!(@args [] $($t)*), either: true, name: $name }
     };
     (@args [ $($p:expr,)* ]) => { &[$($p),*] };
     (@args [ $($p:expr,)* ] , $($r:tt)*) => { $crate::__pat!(@args [ $($p,)* ] $($r)*) };

@@ -25,12 +25,14 @@ const fn of(ops: &'static [Op]) -> OpSet {
     OpSet::of(ops)
 }
 
+/// Ops of two operands.
+const PAIR: OpSet = OpSet::Binary.or(OpSet::Comparison);
 /// Ops whose first source is the value that they move, convert, order or keep.
 const HAS_INPUT: OpSet = {
     use Op::*;
-    let unary = OpSet::UNARY.or(of(&[Cast, Bitcast, Lane]));
-    let movement = of(&[Reshape, Permute, Expand, Pad, Shrink, Flip, ReduceAxis, ScanAxis, Gather, Scatter]);
-    unary.or(movement).or(of(&[Contiguous, Detach, Leaf, Copy, LoopOut, After, End, Stage]))
+    let unary = OpSet::Unary.or(of(&[Cast, Bitcast, Lane]));
+    let axes = of(&[ReduceAxis, ScanAxis, Gather, Scatter]);
+    unary.or(OpSet::Movement).or(axes).or(of(&[Contiguous, Detach, Leaf, Copy, LoopOut, After, End, Stage]))
 };
 
 sources! {
@@ -38,9 +40,9 @@ sources! {
     /// what they work on.
     input = 0 of HAS_INPUT;
     /// Binary elementwise ops: the left operand.
-    lhs = 0 of OpSet::BINARY;
+    lhs = 0 of PAIR;
     /// Binary elementwise ops: the right operand.
-    rhs = 1 of OpSet::BINARY;
+    rhs = 1 of PAIR;
     /// `Where`: what chooses.
     condition = 0 of of(&[Op::Where]);
     /// `Where`: the value where the condition holds.
@@ -78,7 +80,7 @@ impl Node {
     #[inline]
     #[track_caller]
     pub fn operands(&self) -> [&UOp; 2] {
-        let ops = const { OpSet::BINARY.or(of(&[Op::MulAcc, Op::Matrix])) };
+        let ops = const { PAIR.or(of(&[Op::MulAcc, Op::Matrix])) };
         [self.source(0, ops, "operands"), self.source(1, ops, "operands")]
     }
     /// `Reshape`, `Expand`: the dims of the result.

@@ -44,7 +44,10 @@ struct Row {
 }
 
 const fn row(ops: &'static [Op], levels: u8, check: fn(&UOp) -> bool) -> Row {
-    Row { ops: OpSet::of(ops), levels, check }
+    class(OpSet::of(ops), levels, check)
+}
+const fn class(ops: OpSet, levels: u8, check: fn(&UOp) -> bool) -> Row {
+    Row { ops, levels, check }
 }
 
 const T: u8 = Spec::Tensor as u8;
@@ -99,12 +102,9 @@ const TABLE: &[Row] = {
         // elementwise
         row(&[Cast],                     ALL,       |n| n.src.len() == 1 && n.dtype != DType::Void),
         row(&[Bitcast],                  ALL,       |n| n.src.len() == 1 && n.src[0].dtype.size() == n.dtype.size()),
-        row(&[Neg, Not, Recip, Sqrt, Rsqrt, Exp2, Log2, Exp, Log, Expm1, Log1p, Log10, Sin, Cos, Tan, Asin, Acos,
-               Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Trunc, Floor, Round],
-                                         ALL,       |n| n.src.len() == 1 && keeps_dtype(n) && has_shape(n)),
-        row(&[Add, Sub, Mul, Fdiv, Idiv, Mod, Tdiv, Max, Min, Pow, Atan2, And, Or, Xor, Shl, Shr, Threefry],
-                                         ALL,       |n| n.src.len() == 2 && same_dtype(n, 0) && has_shape(n)),
-        row(&[Lt, Eq, Ne],               ALL,       |n| n.src.len() == 2 && n.dtype == DType::Bool && n.src[0].dtype == n.src[1].dtype && has_shape(n)),
+        class(OpSet::Unary,              ALL,       |n| n.src.len() == 1 && keeps_dtype(n) && has_shape(n)),
+        class(OpSet::Binary,             ALL,       |n| n.src.len() == 2 && same_dtype(n, 0) && has_shape(n)),
+        class(OpSet::Comparison,         ALL,       |n| n.src.len() == 2 && n.dtype == DType::Bool && n.src[0].dtype == n.src[1].dtype && has_shape(n)),
         row(&[Where],                    ALL,       |n| n.src.len() == 3 && is_bool(&n.src[0]) && same_dtype(n, 1) && has_shape(n)),
         row(&[MulAcc],                   ALL,       |n| n.src.len() == 3 && same_dtype(n, 0) && has_shape(n)),
     ]

@@ -15,12 +15,8 @@ use frit_uop::{Alu, DType, Op, UOp, rules};
 
 rules! { pub SMALL_FLOAT(target: Target);
     Cast(x) as n  if needs_conversion(target, x.dtype, n.dtype)  => convert(x, n.dtype);
-    (Neg|Not|Recip|Sqrt|Rsqrt|Exp2|Log2|Exp|Log|Expm1|Log1p|Log10)(x) as n
-        if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
-    (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)(x) as n
-        if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
-    (Add|Sub|Mul|Fdiv|Idiv|Mod|Tdiv|Max|Min|Pow|Atan2|Lt|Eq|Ne)(x, _) as n
-        if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
+    (Unary)(x) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
+    (Binary|Comparison)(x, _) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
     MulAcc(x, _, _) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
 }
 

@@ -9,11 +9,9 @@ use smallvec::SmallVec;
 rules! {
     /// Elementwise ops whose operands are all constants.
     pub CONSTANTS;
-    (Neg|Not|Recip|Sqrt|Rsqrt|Exp2|Log2|Exp|Log|Expm1|Log1p|Log10|Cast|Bitcast)((Const|Stack)(..)) as n   => constant(n);
-    (Sin|Cos|Tan|Asin|Acos|Sinh|Cosh|Tanh|Sigmoid|Erf|Erfc|Trunc|Floor|Round)((Const|Stack)(..)) as n     => constant(n);
-    (Add|Sub|Mul|Fdiv|Idiv|Mod|Tdiv|Max|Min|Pow|Atan2)((Const|Stack)(..), (Const|Stack)(..)) as n         => constant(n);
-    (Lt|Eq|Ne|And|Or|Xor|Shl|Shr|Threefry)((Const|Stack)(..), (Const|Stack)(..)) as n                    => constant(n);
-    MulAcc((Const|Stack)(..), (Const|Stack)(..), (Const|Stack)(..)) as n                                 => constant(n);
+    (Unary|Cast|Bitcast)((Const|Stack)(..)) as n                                 => constant(n);
+    (Binary|Comparison)((Const|Stack)(..), (Const|Stack)(..)) as n               => constant(n);
+    MulAcc((Const|Stack)(..), (Const|Stack)(..), (Const|Stack)(..)) as n         => constant(n);
     Where(Const() as c, x, y)             => if c.as_int() == Some(0) { y } else { x };
 }
 

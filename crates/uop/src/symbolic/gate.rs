@@ -24,8 +24,8 @@ rules! {
     (Add|Sub|Mul|Idiv|Mod|Tdiv|Max|Min|Shl|Shr|And|Or|Xor)(_, Invalid() as i) => i;
     Neg(Where(g, x, Invalid() as i))                        => g.select(&x.un(Alu::Neg), i);
     Neg(Invalid() as i)                                     => i;
-    (Lt|Eq|Ne)(Where(_, x, Invalid()), y) as n              => x.bin(n.op.alu()?, y);
-    (Lt|Eq|Ne)(x, Where(_, y, Invalid())) as n              => x.bin(n.op.alu()?, y);
+    (Comparison)(Where(_, x, Invalid()), y) as n              => x.bin(n.op.alu()?, y);
+    (Comparison)(x, Where(_, y, Invalid())) as n              => x.bin(n.op.alu()?, y);
     Where(g, Invalid() as i, x) if x.op != Op::Invalid      => g.un(Alu::Not).select(x, i);
     Where(g, Where(h, x, Invalid() as i), =i)               => g.and_(h).select(x, i);
     Where(c, Where(g, x, Invalid() as i), y) if y.op != Op::Invalid => c.un(Alu::Not).or_(g).select(&c.select(x, y), i);

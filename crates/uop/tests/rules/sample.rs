@@ -1,5 +1,6 @@
 //! Random nodes, random values, and what nodes evaluate to.
 
+use frit_abi::alu::AluTypes;
 use frit_uop::rules::Pat;
 use frit_uop::symbolic::fold;
 use frit_uop::{Alu, Arg, DType, Op, Scalar, UOp};
@@ -171,7 +172,7 @@ impl Sample {
                 (fits && l.is(&c)).then_some(c)
             }
             Pat::Op { ops, args, either, name } => {
-                let op = self.rng.pick(ops);
+                let op = self.rng.pick(&ops.iter().collect::<Vec<_>>());
                 let u = self.op_instance(op, args, *either, d)?;
                 if !name.is_empty() {
                     self.names.insert(name, u.clone());
@@ -217,17 +218,16 @@ impl Sample {
 }
 
 fn is_defined(a: Alu, d: DType) -> bool {
-    use Alu::*;
+    let fits = match a.types() {
+        AluTypes::Any => true,
+        AluTypes::Float => d.is_float(),
+        AluTypes::Int => d.is_int(),
+        AluTypes::Bits => !d.is_float(),
+    };
     match a {
-        Recip | Sqrt | Rsqrt | Exp2 | Log2 | Exp | Log | Expm1 | Log1p | Log10 | Sin | Cos | Tan | Asin
-        | Acos | Sinh | Cosh | Tanh | Sigmoid | Erf | Erfc | Trunc | Floor | Round | Fdiv | Pow | Atan2 => {
-            d.is_float()
-        }
-        Not | And | Or | Xor => !d.is_float(),
-        Shl | Shr | Idiv | Mod | Tdiv => d.is_int(),
-        Threefry => d == DType::U64,
-        Lt | Eq | Ne => false,
-        _ => true,
+        Alu::Idiv | Alu::Mod | Alu::Tdiv => d.is_int(),
+        Alu::Threefry => d == DType::U64,
+        a => fits && !a.is_comparison(),
     }
 }
 
