@@ -58,7 +58,7 @@ pub(crate) fn is_pending(t: &Tensor) -> bool {
     t.peek().is_ok_and(|n| {
         let mut n = &n;
         while n.op.is_movement() {
-            n = &n.src[0];
+            n = n.input();
         }
         n.op == Op::After && n.realized().is_none()
     })

@@ -404,9 +404,9 @@ fn in_memory(x: &UOp) -> UOp {
     while let Some(n) = todo.pop() {
         match n.op {
             // combined over nothing, a value is not loaded
-            Op::ReduceAxis | Op::ScanAxis if n.src[0].shape().iter().any(|d| d.bounds.0 == 0) => {}
+            Op::ReduceAxis | Op::ScanAxis if n.input().shape().iter().any(|d| d.bounds.0 == 0) => {}
             Op::Const | Op::Variable | Op::Bind | Op::Iota => {}
-            o if o.is_movement() => todo.push(&n.src[0]),
+            o if o.is_movement() => todo.push(n.input()),
             _ if n.src.is_empty() || matches!(n.op, Op::Contiguous | Op::After) => return x.clone(),
             _ => todo.extend(n.src.iter().filter(|s| s.dtype != DType::Index && seen.insert(*s))),
         }

@@ -420,7 +420,7 @@ impl Parted {
             let (mut n, mut part) = (&value, false);
             while matches!(n.op, Op::Reshape | Op::Shrink) {
                 part |= n.op == Op::Shrink;
-                n = &n.src[0];
+                n = n.input();
             }
             // a part that may be all of the memory, since its size varies, stays where it is
             let most = value.shape().iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1));

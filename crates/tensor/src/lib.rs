@@ -8,7 +8,7 @@
 //! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`] (with `mask`, `scatter`), `elementwise` (with `composite` and `trig` under it),
 //! `activation`, `reduce` (with `scan`), `ranking` and `counting` (over `sort`), `linalg`, [`conv`], `pool`,
 //! [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`, [`attention`], [`loss`] (with [`ctc`] and `similarity`),
-//! `gradient` (with `gradient_loop`, `gradient_rules`), `control` (loops), `assign`, `bitcast`, `blob` (files and
+//! `gradient`, `control` (loops), `assign`, `bitcast`, `blob` (files and
 //! borrowed memory), [`realize`], [`jit`], `display`.
 
 mod activation;
@@ -23,7 +23,6 @@ pub mod conv;
 mod counting;
 mod creation;
 pub mod ctc;
-mod derivative;
 mod diagonal;
 mod display;
 mod elementwise;
@@ -31,7 +30,6 @@ pub mod error;
 pub mod fft;
 pub mod function;
 mod gradient;
-mod gradient_loop;
 mod gradient_rules;
 pub mod grid_sample;
 pub mod hash;

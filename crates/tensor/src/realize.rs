@@ -197,7 +197,7 @@ fn remember(before: &[UOp], after: &[UOp]) {
 fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
     let mut n = n;
     while n.op.is_movement() || n.op == Op::After {
-        n = &n.src[0];
+        n = n.input();
     }
     match &n.arg {
         Arg::Buffer(b) => Some(b.clone()),

@@ -337,7 +337,7 @@ pub(crate) fn first_wins(x: &UOp) -> UOp {
 
 /// Whether [`first_wins`] made it.
 pub(crate) fn is_first_wins(x: &UOp) -> bool {
-    x.op == Op::Reshape && x.shape() == x.src[0].shape()
+    x.op == Op::Reshape && x.shape() == x.input().shape()
 }
 
 /// A vector repeated so that it runs along one axis of `dims`.

@@ -97,7 +97,7 @@ impl Dim {
     pub fn bind(&self, variable: &Variable, v: i64) -> Result<Dim> {
         let _c = call("bind");
         let (d, bound) = (self.0.clone()?, variable.bind(v)?.0?);
-        let old = binds(&d).filter(|b| b.src[0] == variable.0);
+        let old = binds(&d).filter(|b| *b.variable() == variable.0);
         let free = d.substitute(&old.map(|b| (b, variable.0.clone())).collect());
         // a variable below a Bind is no use of it
         let mut map: FxHashMap<UOp, UOp> = binds(&free).map(|b| (b.clone(), b)).collect();
@@ -116,7 +116,7 @@ impl Dim {
     /// The size with its variables free, and what each was bound to.
     pub fn unbind(&self) -> Result<(Dim, Vec<(Variable, i64)>)> {
         let d = self.0.clone()?;
-        let values = binds(&d).filter_map(|b| Some((Variable(b.src[0].clone()), b.src[1].as_int()?)));
+        let values = binds(&d).filter_map(|b| Some((Variable(b.variable().clone()), b.bound().as_int()?)));
         Ok((Dim(Ok(size::free(&d))), values.collect()))
     }
     /// The same size with its variables bound as they are in other sizes; those that are in none stay as they are.
@@ -125,7 +125,7 @@ impl Dim {
         Dim(self.0.clone().map(|u| {
             let mut map = FxHashMap::default();
             for old in binds(&u) {
-                if let Some(new) = given.iter().find(|g| g.src[0] == old.src[0]) {
+                if let Some(new) = given.iter().find(|g| g.variable() == old.variable()) {
                     map.insert(old, new.clone());
                 }
             }
@@ -563,7 +563,7 @@ impl Decision {
     /// Whether it is decided the same way with the variables as they are in these sizes and shapes.
     pub(crate) fn holds<'a>(&self, sizes: impl Iterator<Item = &'a UOp>) -> bool {
         let values: FxHashMap<UOp, i64> =
-            sizes.flat_map(binds).filter_map(|b| Some((b.src[0].clone(), b.src[1].as_int()?))).collect();
+            sizes.flat_map(binds).filter_map(|b| Some((b.variable().clone(), b.bound().as_int()?))).collect();
         value_with(&self.condition, &values) == Some(self.was as i64)
     }
 }
@@ -708,21 +708,21 @@ pub(crate) fn show(d: &UOp) -> String {
     // the second part of a sum without its sign, and whether that is negative
     let signed = |x: &UOp| match (x.as_int(), x.op, x.src.get(1).and_then(UOp::as_int)) {
         (Some(v), ..) if v < 0 => (v.unsigned_abs().to_string(), true),
-        (_, Op::Mul, Some(-1)) => (show(&x.src[0]), true),
-        (_, Op::Mul, Some(k)) if k < 0 => (format!("{}*{}", show(&x.src[0]), k.unsigned_abs()), true),
+        (_, Op::Mul, Some(-1)) => (show(x.lhs()), true),
+        (_, Op::Mul, Some(k)) if k < 0 => (format!("{}*{}", show(x.lhs()), k.unsigned_abs()), true),
         _ => (show(x), false),
     };
     match (d.op, &d.arg) {
         (Op::Variable, frit_uop::Arg::Var { name, .. }) => name.to_string(),
         (Op::Bind, _) => format!("{}={}", s(0), s(1)),
-        (Op::Add, _) => match (signed(&d.src[0]), signed(&d.src[1])) {
+        (Op::Add, _) => match (signed(d.lhs()), signed(d.rhs())) {
             // 10 - T, not -T + 10
             ((a, true), (b, false)) => format!("{b} - {a}"),
             (_, (b, true)) => format!("{} - {b}", s(0)),
             (_, (b, false)) => format!("{} + {b}", s(0)),
         },
         (Op::Sub, _) => format!("{} - {}", s(0), p(1)),
-        (Op::Mul, _) if d.src[1].as_int() == Some(-1) => format!("-{}", p(0)),
+        (Op::Mul, _) if d.rhs().as_int() == Some(-1) => format!("-{}", p(0)),
         (Op::Mul, _) => format!("{}*{}", p(0), p(1)),
         (Op::Idiv, _) => format!("{}//{}", p(0), p(1)),
         (Op::Mod, _) => format!("{}%{}", p(0), p(1)),

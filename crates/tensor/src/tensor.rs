@@ -490,8 +490,10 @@ pub(crate) fn filled(dims: &[UOp], v: UOp) -> UOp {
 /// Whether no one but its tensor, and we while we look, sees this version of a value in memory.
 pub(crate) fn is_sole(view: &UOp) -> bool {
     let (mut n, mut handles, mut depth) = (view, view.ref_count(), 1);
-    while n.op != Op::Buffer && !n.src.is_empty() {
-        n = &n.src[0];
+    while n.op != Op::Buffer
+        && let Some(first) = n.src.first()
+    {
+        n = first;
         handles += n.ref_count();
         depth += 1;
     }
@@ -504,7 +506,7 @@ pub(crate) fn is_memory(x: &UOp) -> bool {
     loop {
         match n.op {
             Op::Buffer => return true,
-            Op::Reshape | Op::Permute | Op::Shrink | Op::Flip | Op::After => n = &n.src[0],
+            Op::Reshape | Op::Permute | Op::Shrink | Op::Flip | Op::After => n = n.input(),
             _ => return false,
         }
     }

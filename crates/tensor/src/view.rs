@@ -48,7 +48,7 @@ pub(crate) fn steps(top: &UOp, base: &UOp) -> Option<SmallVec<[UOp; 4]>> {
             return None;
         }
         found.push(at.clone());
-        at = &at.src[0];
+        at = at.input();
     }
     found.reverse();
     Some(found)
@@ -68,7 +68,7 @@ pub(crate) fn apply(steps: &[UOp], base: UOp) -> Result<UOp> {
 
 /// Whether a step makes more or fewer elements of the same bits.
 fn resizes(step: &UOp) -> bool {
-    step.op == Op::Bitcast && step.dtype.size() != step.src[0].dtype.size()
+    step.op == Op::Bitcast && step.dtype.size() != step.input().dtype.size()
 }
 
 /// The base as a value, with another one at the places of a view: the view turned round, and a choice by place.
@@ -100,7 +100,7 @@ pub(crate) fn written(op: &'static str, base: &UOp, place: bool, steps: &[UOp], 
     let moves = |s: &[UOp]| s.iter().filter(|s| s.op.is_movement()).cloned().collect::<SmallVec<[UOp; 4]>>();
     if let Some(at) = steps.iter().rposition(resizes) {
         let whole = replaced(&apply(&steps[..=at], base.clone())?, &moves(&steps[at + 1..]), &value);
-        return written(op, base, place, &steps[..at], &bits_as(&whole, steps[at].src[0].dtype)?);
+        return written(op, base, place, &steps[..at], &bits_as(&whole, steps[at].input().dtype)?);
     }
     // the same bits at the same places, whatever they mean: so only movement is left
     if seen.dtype != base.dtype {

@@ -262,7 +262,7 @@ impl Ready {
             let given = nodes(inputs)?;
             for n in frit_uop::graph::toposort(&[&given[..], sizes].concat()) {
                 if n.op == Op::Bind {
-                    binds.insert(n.src[0].clone(), n);
+                    binds.insert(n.variable().clone(), n);
                 }
             }
         }

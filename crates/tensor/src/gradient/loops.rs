@@ -8,9 +8,9 @@
 //!
 //! A named loop is a function with a rule of its own: [`crate::gradient_rules`].
 
+use super::differentiate;
 use crate::composite::add;
 use crate::error::{Error, Result};
-use crate::gradient::differentiate;
 use crate::movement::{cut, pad_axis};
 use crate::reduce::zeros_like;
 use crate::shape::dim_sub;
@@ -191,7 +191,7 @@ fn reads_row(l: &Loop, read: &UOp, input: &UOp) -> Option<bool> {
     if read.op != Op::Shrink || rank == 0 || read.src.len() != 1 + 2 * rank {
         return None;
     }
-    let (begin, size) = read.src[1..].split_at(rank);
+    let (begin, size) = read.cut();
     let whole = (1..rank).all(|d| begin[d].as_int() == Some(0) && size[d] == input.shape()[d]);
     let step = l.variable();
     let backwards = begin[0] == reversed(l.count(), &step);

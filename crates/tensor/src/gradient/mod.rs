@@ -1,0 +1,354 @@
+//! Gradients as rules on the tensor graph.
+//!
+//! ```text
+//! loss graph + seed  ->  for each node, users first: gradient of the node -> gradients of its sources
+//! ```
+//!
+//! What comes out is graph again, so gradients of gradients are the same walk. A `()` source of a larger node was
+//! broadcast, so its gradient is a sum. Masks are `where`, never a multiplication. Ties of max and min share the
+//! gradient equally, but in a pool the first has it. Rounding passes a gradient of zero; comparisons, integers and `detach` end the way.
+
+mod axes;
+mod carry;
+mod loops;
+mod rows;
+mod rules;
+mod windows;
+
+pub(crate) use carry::movement_back;
+
+use crate::composite::{add, one};
+use crate::error::{Result, call, fail};
+use crate::realize::{cut_history, is_overwritten, settled};
+use crate::reduce::{reduce_node, zeros_like};
+use crate::shape::show_all;
+use crate::tensor::{Tensor, expand_to, filled};
+use carry::Gradient;
+use frit_uop::graph::toposort_outside;
+use frit_uop::{Alu, Loop, Op, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
+use windows::Windows;
+
+/// How a node is seen on the way of a gradient.
+enum Kind {
+    /// By its own op.
+    Plain,
+    /// As windows over an axis.
+    Windows(Windows),
+}
+
+impl Kind {
+    fn of(n: &UOp) -> Kind {
+        windows::recognise(n).map_or(Kind::Plain, Kind::Windows)
+    }
+    /// What a gradient flows to from here.
+    fn inputs<'a>(&'a self, n: &'a UOp) -> SmallVec<[&'a UOp; 3]> {
+        let mut found: SmallVec<[&UOp; 3]> = match (self, n.op) {
+            (Kind::Windows(w), _) => smallvec![&w.x],
+            (_, Op::Detach | Op::Bitcast) => smallvec![],
+            // the values stored count too
+            (_, Op::After) => {
+                let stores = n.deps().iter().filter(|s| s.op == Op::Store);
+                [n.input()].into_iter().chain(stores.map(|s| s.value())).collect()
+            }
+            _ => n.src.iter().collect(),
+        };
+        found.retain(|s| s.dtype.is_float());
+        found
+    }
+    /// The gradient of each input.
+    fn gradients(&self, n: &UOp, g: &Gradient) -> Result<SmallVec<[Option<Gradient>; 3]>> {
+        match self {
+            Kind::Windows(w) => Ok(smallvec![Some(windows::gradient(w, g))]),
+            Kind::Plain if n.op.is_movement() => Ok(smallvec![Some(carry::carry(n, g))]),
+            Kind::Plain if matches!(n.op, Op::Contiguous | Op::Leaf) => Ok(smallvec![Some(g.clone())]),
+            Kind::Plain => {
+                Ok(rules::gradients(n, &g.sum())?.into_iter().map(|g| g.map(Gradient::of)).collect())
+            }
+        }
+    }
+}
+
+/// A gradient brought to the shape and type of what it belongs to: summed where that was broadcast.
+fn fit(g: Gradient, x: &UOp) -> Gradient {
+    if g.node.dtype == x.dtype && g.dims() == x.shape() {
+        return g;
+    }
+    let g = g.sum().cast(x.dtype);
+    if x.shape().is_empty() {
+        let axes: Vec<usize> = (0..g.shape().len()).collect();
+        return Gradient::of(reduce_node(&g, Alu::Add, &axes).reshape(&[]));
+    }
+    Gradient::of(expand_to(&g, x.shape()))
+}
+
+/// The gradients on their way, of what has been reached.
+#[derive(Default)]
+struct Way {
+    grads: FxHashMap<UOp, Gradient>,
+    /// Connected, if only by zeros.
+    touched: FxHashSet<UOp>,
+}
+
+impl Way {
+    fn reach(&mut self, x: &UOp, g: Option<Gradient>) {
+        self.touched.insert(x.clone());
+        let Some(g) = g else { return };
+        let g = fit(g, x);
+        let sum = match self.grads.get(x) {
+            Some(have) => Gradient::of(add(&have.sum(), &g.sum())),
+            None => g,
+        };
+        self.grads.insert(x.clone(), sum);
+    }
+    /// Through a loop: all its results at once, once all of them have been met.
+    fn through(&mut self, l: &Loop, leads: &FxHashMap<UOp, bool>) -> Result<()> {
+        let leads = |x: &UOp| x.dtype.is_float() && leads.get(x).copied().unwrap_or(false);
+        let wanted: Vec<bool> = l.inputs().iter().map(leads).collect();
+        let of: Vec<Option<UOp>> =
+            (0..l.results().len()).map(|i| self.grads.get(&l.out(i)).map(|g| g.sum())).collect();
+        let found = loops::gradients(l, &of, &wanted)?;
+        for ((x, wanted), g) in l.inputs().iter().zip(wanted).zip(found) {
+            if wanted {
+                self.reach(x, g.map(Gradient::of));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gradients of what `roots` (with the gradients of something with respect to each) make up, with respect to targets;
+/// `None` where nothing depends on one.
+pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
+    let order = toposort_outside(&roots.iter().map(|r| r.0.clone()).collect::<Vec<_>>());
+    // a target may have been computed since: then it is memory now
+    let is_now = |n: &UOp, t: &UOp| t == n || n.realized() == Some(t) || settled(n).as_ref() == Some(t);
+    let is_target = |n: &UOp| targets.iter().any(|t| is_now(n, t));
+    let mut kinds: FxHashMap<UOp, Kind> = FxHashMap::default();
+    let mut leads: FxHashMap<UOp, bool> = FxHashMap::default();
+    for n in &order {
+        let led = |x: &UOp| leads.get(x).copied().unwrap_or(false);
+        if matches!(n.op, Op::Loop | Op::LoopOut) {
+            let on_the_way = n.inputs().iter().any(led);
+            leads.insert(n.clone(), on_the_way || is_target(n));
+        } else if n.dtype.is_float() && n.try_shape().is_some() {
+            let k = Kind::of(n);
+            let on_the_way = k.inputs(n).into_iter().any(led);
+            leads.insert(n.clone(), on_the_way || is_target(n));
+            if on_the_way {
+                kinds.insert(n.clone(), k);
+            }
+        }
+    }
+    let mut way = Way::default();
+    for (root, seed) in roots {
+        way.reach(root, Some(Gradient::of(seed.clone())));
+    }
+    for n in order.iter().rev().filter(|n| n.op == Op::Loop || n.dtype.is_float()) {
+        if !way.touched.contains(n) {
+            continue;
+        }
+        let led = |x: &UOp| leads.get(x).copied().unwrap_or(false);
+        if let Some(l) = Loop::of(n) {
+            way.through(&l, &leads)?;
+        } else if n.op == Op::LoopOut && led(n.input()) {
+            way.touched.insert(n.input().clone());
+        }
+        let Some(k) = kinds.get(n) else { continue };
+        let found = match way.grads.get(n).cloned() {
+            Some(g) => k.gradients(n, &g)?,
+            None => SmallVec::new(),
+        };
+        for (i, x) in k.inputs(n).into_iter().enumerate().filter(|(_, x)| led(x)) {
+            way.reach(x, found.get(i).cloned().flatten());
+        }
+    }
+    let of = |t: &UOp| {
+        let mut total: Option<UOp> = None;
+        let mut connected = false;
+        for n in order.iter().filter(|n| is_now(n, t)) {
+            connected |= way.touched.contains(n);
+            if let Some(g) = way.grads.get(n) {
+                total = Some(total.map_or(g.sum(), |t| add(&t, &g.sum())));
+            }
+        }
+        total.or_else(|| connected.then(|| zeros_like(t)))
+    };
+    Ok(targets.iter().map(of).collect())
+}
+
+/// Everything a node is made of, but for what is behind a `detach`.
+fn lineage(root: &UOp) -> Vec<UOp> {
+    let (mut found, mut seen, mut stack) = (vec![], FxHashSet::default(), vec![root]);
+    while let Some(n) = stack.pop() {
+        if seen.insert(n) {
+            found.push(n.clone());
+            stack.extend(n.inputs().iter().filter(|_| n.op != Op::Detach));
+        }
+    }
+    found
+}
+
+impl Tensor {
+    /// Gradients of this scalar with respect to tensors, as tensors: graph again, so of any order.
+    ///
+    /// A tensor it does not depend on is an error; [`Tensor::gradient_or_zeros`] gives zeros.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([1.0, 2.0, 3.0]);
+    /// let g = x.pow(3).sum(..).gradient(&[&x])?;
+    /// assert_eq!(g[0].to_vec::<f32>()?, [3.0, 12.0, 27.0]);
+    /// let h = g[0].sum(..).gradient(&[&x])?;
+    /// assert_eq!(h[0].to_vec::<f32>()?, [6.0, 12.0, 18.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn gradient(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let _c = call("gradient");
+        self.gradients(None, targets, false)
+    }
+    /// [`Tensor::gradient`] with zeros for what this does not depend on.
+    #[track_caller]
+    pub fn gradient_or_zeros(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let _c = call("gradient");
+        self.gradients(None, targets, true)
+    }
+    /// Gradients of a tensor of any shape, given the gradient of something with respect to it.
+    #[track_caller]
+    pub fn gradient_with(&self, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let _c = call("gradient");
+        self.gradients(Some(seed), targets, false)
+    }
+    /// [`Tensor::gradient_with`] with zeros for what this does not depend on.
+    #[track_caller]
+    pub fn gradient_with_or_zeros(&self, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let _c = call("gradient");
+        self.gradients(Some(seed), targets, true)
+    }
+    fn gradients(&self, seed: Option<&Tensor>, targets: &[&Tensor], zeros: bool) -> Result<Vec<Tensor>> {
+        let root = self.uop()?;
+        if !root.dtype.is_float() {
+            return fail!("gradient", "of {} values; only floats have gradients", root.dtype);
+        }
+        let seed = match seed {
+            Some(s) => {
+                let s = s.uop()?;
+                if s.shape() != root.shape() {
+                    return fail!(
+                        "gradient",
+                        "seed {} for shape {}",
+                        show_all(s.shape()),
+                        show_all(root.shape())
+                    );
+                }
+                s.cast(root.dtype)
+            }
+            None if root.shape().iter().all(|d| d.as_int() == Some(1)) => filled(root.shape(), one(&root)),
+            None => {
+                return fail!(
+                    "gradient",
+                    "of shape {}, not a scalar: reduce it first",
+                    show_all(root.shape())
+                );
+            }
+        };
+        let nodes: Vec<UOp> = targets.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+        if let Some(t) = nodes.iter().find(|t| !t.dtype.is_float()) {
+            return fail!("gradient", "with respect to {} values; only floats have gradients", t.dtype);
+        }
+        let found = differentiate(&[(root.clone(), seed)], &nodes)?;
+        let lineage = lineage(&root);
+        found
+            .into_iter()
+            .zip(&nodes)
+            .enumerate()
+            .map(|(i, (g, t))| {
+                if let Some(g) = g {
+                    return Ok(Tensor::of(Ok(g)));
+                }
+                if is_overwritten(&lineage, t) {
+                    return fail!(
+                        "gradient",
+                        "target {i} of shape {} was assigned to since this was made of it",
+                        show_all(t.shape())
+                    );
+                }
+                if let Some(at) = cut_history(&lineage, t) {
+                    let (file, line) = (at.file(), at.line());
+                    return fail!(
+                        "gradient",
+                        "realised at {file}:{line} before its gradient was built (target {i}, shape {})",
+                        show_all(t.shape())
+                    );
+                }
+                if zeros {
+                    return Ok(Tensor::of(Ok(zeros_like(t))));
+                }
+                fail!(
+                    "gradient",
+                    "does not depend on target {i} of shape {} (gradient_or_zeros gives zeros)",
+                    show_all(t.shape())
+                )
+            })
+            .collect()
+    }
+    /// An error where this was made of an earlier version of one of these: its gradient would go to nobody.
+    pub fn check_lineage(&self, of: &[Tensor]) -> Result<()> {
+        let lineage = lineage(&self.uop()?);
+        match of.iter().find(|t| t.peek().is_ok_and(|n| is_overwritten(&lineage, &n))) {
+            Some(t) => {
+                fail!("backward", "a tensor of shape {} was assigned to since this was made of it", t.shape())
+            }
+            None => Ok(()),
+        }
+    }
+    /// Whether something that this is made of was made of `t`, and realised: then no gradient goes there.
+    pub fn is_cut_off_from(&self, t: &Tensor) -> Result<bool> {
+        Ok(cut_history(&lineage(&self.uop()?), &t.peek()?).is_some())
+    }
+    /// The nodes that this is made of, but for what is behind a `detach`.
+    pub fn lineage(&self) -> Result<Vec<UOp>> {
+        Ok(lineage(&self.uop()?))
+    }
+    /// Add the gradients of this scalar to `.grad()` of every tensor marked with `requires_grad` that it depends on.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let w = Tensor::new([1.0, 2.0]).requires_grad(true);
+    /// (&w * &w).sum(..).backward()?;
+    /// (&w * 10).sum(..).backward()?;
+    /// assert_eq!(w.grad().unwrap().to_vec::<f32>()?, [12.0, 14.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn backward(&self) -> Result<()> {
+        let _c = call("backward");
+        let root = self.uop()?;
+        let lineage = lineage(&root);
+        let nodes: FxHashSet<UOp> = lineage.iter().cloned().collect();
+        let values: FxHashSet<&UOp> = nodes.iter().filter_map(|n| n.realized()).collect();
+        let marked = crate::tensor::marked();
+        let here = |t: &&Tensor| t.peek().is_ok_and(|u| nodes.contains(&u) || values.contains(&u));
+        let wanted: Vec<&Tensor> = marked.iter().filter(here).collect();
+        self.check_lineage(&marked)?;
+        if wanted.is_empty() {
+            let cut = marked.iter().find_map(|t| cut_history(&lineage, &t.peek().ok()?));
+            return match cut {
+                Some(at) => {
+                    fail!("backward", "realised at {}:{} before its gradient was built", at.file(), at.line())
+                }
+                None => fail!("backward", "depends on no tensor marked with requires_grad"),
+            };
+        }
+        // a marked tensor that is reached only by a way without gradients gets zeros
+        for (p, g) in wanted.iter().zip(self.gradients(None, &wanted, true)?) {
+            p.set_grad(Some(match p.grad() {
+                Some(have) => have + g,
+                None => g,
+            }));
+        }
+        Ok(())
+    }
+}

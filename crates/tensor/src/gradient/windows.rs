@@ -1,0 +1,147 @@
+//! Overlapping windows (pools, convolutions): the gradient gathers instead of adding up where windows overlap.
+
+use super::carry::Gradient;
+use crate::composite::mul;
+use crate::movement::{cut, pad_axis, windows_dilated};
+use crate::shape::product;
+use crate::tensor::expand_to;
+use frit_uop::{Arg, Op, UOp};
+use smallvec::SmallVec;
+
+/// Overlapping windows over an axis.
+pub(super) struct Windows {
+    /// What they are over.
+    pub x: UOp,
+    axis: usize,
+    size: i64,
+    step: i64,
+    dilation: i64,
+}
+
+/// The parameters of overlapping windows, if this node is what [`windows_dilated`] makes of them.
+pub(super) fn recognise(n: &UOp) -> Option<Windows> {
+    if !matches!(n.op, Op::Shrink | Op::Reshape) || n.shape().len() < 2 {
+        return None;
+    }
+    // down to the expansion
+    let (mut at, mut between) = (n, vec![]);
+    while matches!(at.op, Op::Shrink | Op::Reshape) && between.len() < 7 {
+        between.push(at);
+        at = at.input();
+    }
+    let expand = (at.op == Op::Expand).then_some(at)?;
+    let lifted = (expand.input().op == Op::Reshape).then_some(expand.input())?;
+    let x = lifted.input();
+    let rank = x.shape().len();
+    if n.shape().len() != rank + 1 || lifted.shape().len() != rank + 1 {
+        return None;
+    }
+    let axis = (0..=rank).find(|&i| lifted.shape()[i] != expand.shape()[i])?;
+    let len = x.shape().get(axis)?.as_int()?;
+    let size = n.shape()[axis].as_int()?;
+    // the shape with rows is the first reshape above the flat one; that with steps has one more dim
+    let reshapes = || between.iter().rev().filter(|b| b.op == Op::Reshape);
+    let dilation = reshapes().nth(1)?.shape().get(axis + 1)?.as_int()?.checked_rem(len)?;
+    let stepped = reshapes().find(|b| b.shape().len() == rank + 2);
+    let step = stepped.map_or(Some(1), |b| b.shape()[axis + 2].as_int())?;
+    if size < 2 || step == 0 || dilation == 0 || dilation * (size - 1) + 1 > len {
+        return None;
+    }
+    (windows_dilated(x, axis, size, step, dilation) == *n).then(|| Windows {
+        x: x.clone(),
+        axis,
+        size,
+        step,
+        dilation,
+    })
+}
+
+/// The gradient of what windows are over, as windows over the padded gradient: each element gathers from the windows it
+/// was in, `sum over k of g[k, (j - k * dilation) / step]`. Where that is a product with weights that are the same in
+/// all windows, the other factor is padded alone: a convolution of the padded gradient.
+pub(super) fn gradient(w: &Windows, gradient: &Gradient) -> Gradient {
+    let (axis, lead) = (w.axis + gradient.lead, gradient.lead);
+    let Some((a, b)) = factors(&gradient.node, axis + 1) else {
+        return transpose(w, &gradient.node, lead);
+    };
+    let moved = transpose(w, &a, lead);
+    let weights = cut(&b, axis + 1, &UOp::index(0), &UOp::index(1)).flip(&[axis]);
+    let weights = Gradient { node: weights, lead }.defer(&[w.axis], false).node;
+    let node = mul(&moved.node, &weights.expand(moved.node.shape()));
+    Gradient { node, lead: moved.lead }
+}
+
+fn transpose(w: &Windows, g: &UOp, lead: usize) -> Gradient {
+    let (k, s, d) = (w.size, w.step, w.dilation);
+    let mut g = g.clone();
+    let axis = w.axis + lead;
+    let dims: SmallVec<[UOp; 8]> = g.shape()[..lead].iter().chain(w.x.shape()).cloned().collect();
+    let n = dims[axis].as_int().unwrap_or(0);
+    let o = g.shape()[axis + 1].as_int().unwrap_or(0);
+    let zero = UOp::index(0);
+    let at = |mid: &[i64]| -> SmallVec<[UOp; 4]> {
+        let mid = mid.iter().map(|&m| UOp::index(m));
+        dims[..axis].iter().cloned().chain(mid).chain(dims[axis + 1..].iter().cloned()).collect()
+    };
+    // zeros between the steps
+    let reach = (o - 1) * s + 1;
+    if s > 1 {
+        g = pad_axis(&g.reshape(&at(&[k, o, 1])), axis + 2, &zero, &UOp::index(s - 1))
+            .reshape(&at(&[k, o * s]));
+        g = cut(&g, axis + 1, &zero, &UOp::index(reach));
+    }
+    let (side, used) = ((k - 1) * d, reach + (k - 1) * d);
+    let row = reach + 2 * side;
+    let rows = pad_axis(&g, axis + 1, &UOp::index(side), &UOp::index(side)).flip(&[axis]);
+    let flat = pad_axis(&rows.reshape(&at(&[k * row])), axis, &zero, &UOp::index(k * d));
+    let skewed = cut(&flat.reshape(&at(&[k, row + d])), axis + 1, &zero, &UOp::index(used));
+    let skewed = Gradient { node: skewed, lead }.defer(&[w.axis], false);
+    let node = pad_axis(&skewed.node, axis + 1, &zero, &UOp::index(n - used));
+    Gradient { node, lead: skewed.lead }
+}
+
+/// A product under movement as the product of its factors moved likewise, the second the same all along an axis.
+fn factors(g: &UOp, axis: usize) -> Option<(UOp, UOp)> {
+    let (mut at, mut moved) = (g, vec![]);
+    while matches!(at.op, Op::Reshape | Op::Permute | Op::Flip | Op::Shrink) {
+        moved.push(at);
+        at = at.input();
+    }
+    let [a, b] = (at.op == Op::Mul).then(|| at.operands())?;
+    let again = |x: &UOp| {
+        let x = if x.shape().is_empty() { expand_to(x, at.shape()) } else { x.clone() };
+        moved.iter().rev().fold(x, |x, m| {
+            let mut src = m.src.clone();
+            src[0] = x;
+            m.with_src(src)
+        })
+    };
+    let (a, b) = (again(a), again(b));
+    match (is_same_along(&a, axis), is_same_along(&b, axis)) {
+        (_, true) => Some((a, b)),
+        (true, false) => Some((b, a)),
+        (false, false) => None,
+    }
+}
+
+/// Whether a value was repeated along an axis.
+fn is_same_along(x: &UOp, axis: usize) -> bool {
+    let size = |x: &UOp, axis: usize| x.shape()[axis].as_int();
+    match x.op {
+        Op::Expand if size(x.input(), axis) == Some(1) => true,
+        Op::Expand | Op::Flip | Op::Shrink => is_same_along(x.input(), axis),
+        Op::Permute => match &x.arg {
+            Arg::Axes(order) => is_same_along(x.input(), order[axis] as usize),
+            _ => false,
+        },
+        // the axis of the same size with as much before it
+        Op::Reshape => {
+            let before = |x: &UOp, axis: usize| product(&x.shape()[..axis]);
+            let from = x.input();
+            (0..from.shape().len())
+                .find(|&i| before(from, i) == before(x, axis) && from.shape()[i] == x.shape()[axis])
+                .is_some_and(|i| is_same_along(from, i))
+        }
+        _ => false,
+    }
+}
