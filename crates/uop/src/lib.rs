@@ -3,26 +3,32 @@
 //! A [`UOp`] is an immutable, hash-consed node `{op, dtype, src, arg}`. Rewrite rules in tables turn one level of the
 //! language into the next; [`op`] says which ops exist and what they mean.
 
-pub mod arg;
-pub mod bench;
-pub mod build;
-pub mod eval;
-pub mod graph;
-pub mod infer;
-pub mod linear;
-pub mod loops;
-pub mod node;
+// the language
 pub mod op;
-mod place;
-pub mod promote;
-pub mod rewrite;
-pub mod rules;
-pub mod site;
+pub mod arg;
+pub mod node;
+mod slot;
+mod table;
+mod sync;
+pub mod infer;
+pub mod build;
 pub mod sources;
+pub mod loops;
+pub mod promote;
+pub mod site;
+// what is legal, and what is safe
 pub mod spec;
-pub mod symbolic;
-pub mod text;
 pub mod verify;
+// walking and rewriting
+pub mod graph;
+pub mod rules;
+pub mod rewrite;
+pub mod symbolic;
+// out of the graph
+pub mod linear;
+pub mod text;
+pub mod eval;
+pub mod bench;
 
 pub use arg::{Arg, Axes, AxisKind, LoopArg, RangeArg, ScatterMode, Space, Storage};
 pub use frit_abi::{Alu, DType, Scalar};

@@ -1,20 +1,18 @@
 //! Nodes: immutable, hash-consed, freed when no one holds them.
 //!
-//! Two equal nodes are one node, so equality is a pointer compare. The table of live nodes is split in shards, each
-//! behind a lock held for one probe; it holds places that are not counted, so it keeps nothing alive. A node's hash is
-//! structural (the same in every process), which also gives a deterministic order.
+//! Two equal nodes are one node, so equality is a pointer compare: `table.rs` finds the one there is, `slot.rs` counts
+//! its handles. A node's hash is structural (the same in every process), which also gives a deterministic order.
 
 use crate::arg::Arg;
 use crate::infer;
 use crate::op::{Op, OpSet};
-use crate::place::{Held, Place, Unheld};
+use crate::slot::Handle;
+use crate::table;
 use frit_abi::DType;
-use frit_abi::sync::{Mutex, MutexGuard, OnceLock};
-use hashbrown::HashTable;
+use frit_abi::sync::OnceLock;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -50,23 +48,7 @@ pub struct Node {
 
 /// A handle to a node. Cloning counts a reference; equality is identity.
 #[derive(Clone)]
-pub struct UOp(Held);
-
-const SHARDS: usize = 64;
-type Table = HashTable<(u64, &'static Place)>;
-
-/// A part of the table, on cache lines of its own: two threads that use two shards do not disturb each other.
-#[repr(align(128))]
-struct Shard(Mutex<Table>);
-
-static TABLE: [Shard; SHARDS] = [const { Shard(Mutex::new(HashTable::new())) }; SHARDS];
-
-#[inline]
-fn shard(hash: u64) -> MutexGuard<'static, Table> {
-    // bits that the table itself uses neither for the place nor for the tag: within a shard those must still vary.
-    // A panic while the lock is held cannot leave the table half-changed: probes and inserts are single steps
-    TABLE[(hash >> 40) as usize % SHARDS].0.lock().unwrap_or_else(|e| e.into_inner())
-}
+pub struct UOp(Handle);
 
 fn hash_of(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg) -> u64 {
     let mut h = FxHasher::default();
@@ -88,50 +70,12 @@ fn is_same(n: &Node, op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg) 
         && n.arg == *arg
 }
 
-/// The live node that is the `same`.
-fn find(table: &Table, hash: u64, same: impl Fn(&Node) -> bool) -> Option<Held> {
-    let mut found = None;
-    table.find(hash, |e| {
-        // SAFETY: the place is in the table, and whoever has it has the lock
-        if e.0 == hash && same(unsafe { e.1.node() }) {
-            // none where the last handle is gone and the node is about to be
-            found = e.1.held();
-        }
-        found.is_some()
-    });
-    found
-}
-
-/// Sets of two nodes each in a thread's memory of the nodes it met again last.
-const RECENT: usize = 4096;
-type Recent = Vec<[(u64, Option<&'static Place>); 2]>;
-
-thread_local! {
-    /// The nodes this thread met again last. A hit here takes no lock and writes nothing that other threads read, so threads
-    /// that work on graphs of their own do not slow each other. Places are not counted, so it keeps no node alive.
-    static MET: RefCell<Recent> = const { RefCell::new(Vec::new()) };
-}
-
-#[inline]
-fn recall(hash: u64, same: impl Fn(&Node) -> bool) -> Option<Held> {
-    let met = MET.try_with(|m| {
-        let m = m.borrow();
-        let set = m.get(hash as usize % RECENT)?;
-        set.iter().find(|e| e.0 == hash)?.1?.held()
-    });
-    met.ok().flatten().filter(|n| same(n))
-}
-
-fn remember(n: &UOp) {
-    let _ = MET.try_with(|m| {
-        let mut m = m.borrow_mut();
-        if m.is_empty() {
-            m.resize_with(RECENT, || [(0, None); 2]);
-        }
-        let set = &mut m[n.0.hash as usize % RECENT];
-        set.swap(0, 1);
-        set[0] = (n.0.hash, Some(n.0.place()));
-    });
+impl Node {
+    /// The structural hash.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
 }
 
 impl UOp {
@@ -154,12 +98,7 @@ impl UOp {
     /// The node with these parts, if it exists.
     #[inline]
     fn find(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg, hash: u64) -> Option<UOp> {
-        let same = |n: &Node| is_same(n, op, dtype, src, arg);
-        if let Some(n) = recall(hash, same) {
-            return Some(UOp(n));
-        }
-        let found = find(&shard(hash), hash, same);
-        found.map(UOp).inspect(remember)
+        table::find(hash, |n| is_same(n, op, dtype, src, arg)).map(UOp)
     }
     /// A node that was not there a moment ago.
     #[inline(never)]
@@ -171,7 +110,7 @@ impl UOp {
         let bounds = infer::bounds(op, dtype, &src, &arg);
         let device = infer::device(&src, &arg);
         let volatile = src.iter().any(|s| s.volatile) || matches!(&arg, Arg::Buffer(b) if b.is_volatile());
-        let made = Unheld::put(Node {
+        let node = Node {
             op,
             dtype,
             src,
@@ -185,20 +124,8 @@ impl UOp {
             shape,
             hash,
             realized: OnceLock::new(),
-        });
-        let node = made.node();
-        let mut table = shard(hash);
-        if let Some(n) = find(&table, hash, |n| is_same(n, node.op, node.dtype, &node.src, &node.arg)) {
-            drop(table); // before `made`, whose sources may leave the table with it
-            return UOp(n);
-        }
-        table.insert_unique(hash, (hash, made.place()), |e| e.0);
-        // Counted in the table only, and under its lock: a thread that remembers the place from an equal node of former
-        // times could otherwise have this one while another puts its twin in the table, and two equal nodes would live
-        let held = made.hold();
-        drop(table);
-        // not remembered: most nodes are never asked for again, and would displace those that are
-        UOp(held)
+        };
+        UOp(table::insert(node, |n, new| is_same(n, new.op, new.dtype, &new.src, &new.arg)))
     }
     /// A hash of the structure, the same in every process (buffers count by identity).
     pub fn structural_hash(&self) -> u64 {
@@ -235,20 +162,13 @@ impl UOp {
     }
     /// A number that identifies the node while it lives.
     pub fn address(&self) -> usize {
-        std::ptr::from_ref(self.0.place()) as usize
+        std::ptr::from_ref(self.0.slot()) as usize
     }
 }
 
 /// How many nodes are alive: for leak tests and reports.
 pub fn live_nodes() -> usize {
-    TABLE.iter().map(|s| s.0.lock().unwrap_or_else(|e| e.into_inner()).len()).sum()
-}
-
-/// A node that no one holds leaves the table.
-pub(crate) fn leave_table(n: &Node, place: &'static Place) {
-    if let Ok(e) = shard(n.hash).find_entry(n.hash, |e| std::ptr::eq(e.1, place)) {
-        e.remove();
-    }
+    table::len()
 }
 
 impl std::ops::Deref for UOp {
@@ -261,7 +181,7 @@ impl std::ops::Deref for UOp {
 impl PartialEq for UOp {
     #[inline]
     fn eq(&self, o: &UOp) -> bool {
-        std::ptr::eq(self.0.place(), o.0.place())
+        std::ptr::eq(self.0.slot(), o.0.slot())
     }
 }
 impl Eq for UOp {}
@@ -288,6 +208,8 @@ impl std::fmt::Debug for UOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slot::Unpublished;
+    use std::sync::Mutex;
 
     #[test]
     fn equal_nodes_are_one_node_and_disappear() {
@@ -324,14 +246,14 @@ mod tests {
         });
     }
     #[test]
-    fn a_node_is_not_recalled_before_it_is_in_the_table() {
+    fn a_node_is_not_found_before_it_is_in_the_table() {
         let made = || UOp::index(424_242) * 17 + 99_991;
-        // met again, so this thread remembers its place, which is the first to be used again
+        // met again, so this thread remembers its slot, which is the first to be used again
         let n = made();
-        let (hash, place) = (made().structural_hash(), n.address());
+        let (hash, slot) = (made().structural_hash(), n.address());
         let (op, dtype, src, arg) = (n.op, n.dtype, n.src.clone(), n.arg.clone());
         drop(n);
-        let unheld = Unheld::put(Node {
+        let unpublished = Unpublished::new(Node {
             volatile: false,
             op,
             dtype,
@@ -346,15 +268,15 @@ mod tests {
             hash,
             realized: OnceLock::new(),
         });
-        assert_eq!(std::ptr::from_ref(unheld.place()) as usize, place, "a place is used again");
-        assert!(recall(hash, |n| is_same(n, op, dtype, &src, &arg)).is_none());
+        assert_eq!(std::ptr::from_ref(unpublished.slot()) as usize, slot, "a slot is used again");
+        assert!(table::find_recent(hash, |n| is_same(n, op, dtype, &src, &arg)).is_none());
         let twin = made();
-        drop(unheld);
+        drop(unpublished);
         assert_eq!(made(), twin);
     }
     #[test]
     fn equal_nodes_that_threads_make_and_drop_at_once_are_one() {
-        // all threads make the same few nodes, hold them for a moment, and remember places that others use again
+        // all threads make the same few nodes, hold them for a moment, and remember slots that others use again
         const THREADS: usize = 4;
         let turn = std::sync::Barrier::new(THREADS);
         let held: Vec<Mutex<Option<UOp>>> = (0..THREADS).map(|_| Mutex::new(None)).collect();
