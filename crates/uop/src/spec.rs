@@ -1,5 +1,6 @@
 //! Specs: which nodes are legal at which level, as a table. A pass says which spec holds after it; tests and
-//! `FRIT_SPEC=1` check it.
+//! `FRIT_SPEC=1` check it. Rows are total: they look at sources by slice patterns, so that a node with any sources, from a
+//! file say, is refused and never a panic.
 
 use crate::arg::{Arg, Space};
 use crate::node::UOp;
@@ -61,52 +62,53 @@ const TABLE: &[Row] = {
     use Op::*;
     &[
         // leaves
-        row(&[Const],                    ALL,       |n| n.src.is_empty() && matches!(n.arg, Arg::Scalar(_))),
+        row(&[Const],                    ALL,       |n| matches!((&n.src[..], &n.arg), ([], Arg::Scalar(_)))),
         row(&[Invalid],                  K | E,     |n| n.src.is_empty()),
-        row(&[Variable],                 ALL,       |n| matches!(n.arg, Arg::Var { .. })),
-        row(&[Bind],                     T,         |n| n.src.len() == 2 && n.src[0].op == Variable && n.src[1].op == Const),
-        row(&[Buffer],                   T,         |n| matches!(n.arg, Arg::Buffer(_))),
-        row(&[Param],                    ALL,       |n| matches!(n.arg, Arg::Param { .. })),
-        row(&[Define],                   E | P,     |n| matches!(n.arg, Arg::Define { space: Space::Local | Space::Reg, .. })),
-        row(&[Range],                    K | E | P, |n| n.src.len() == 1 && is_index(&n.src[0]) && matches!(n.arg, Arg::Range(_))),
-        row(&[Special],                  K | E | P, |n| n.src.len() == 1 && matches!(n.arg, Arg::Name(_))),
+        row(&[Variable],                 ALL,       |n| matches!((&n.src[..], &n.arg), ([], Arg::Var { .. }))),
+        row(&[Bind],                     T,         |n| matches!(&n.src[..], [v, c] if v.op == Variable && c.op == Const)),
+        row(&[Buffer],                   T,         |n| matches!((&n.src[..], &n.arg), ([], Arg::Buffer(_)))),
+        row(&[Param],                    ALL,       |n| matches!((&n.src[..], &n.arg), ([], Arg::Param { .. }))),
+        row(&[Define],                   E | P,     |n| matches!((&n.src[..], &n.arg), ([], Arg::Define { space: Space::Local | Space::Reg, .. }))),
+        row(&[Range],                    K | E | P, |n| matches!((&n.src[..], &n.arg), ([extent], Arg::Range(_)) if is_index(extent))),
+        row(&[Special],                  K | E | P, |n| matches!((&n.src[..], &n.arg), ([_], Arg::Name(_)))),
         // tensor level
-        row(&[Iota],                     T,         |n| n.src.len() == 1 && is_index(&n.src[0])),
-        row(&[Reshape, Expand, Shrink, Pad], T,     |n| has_shape(n) && n.src[1..].iter().all(is_index) && keeps_dtype(n)),
-        row(&[Permute, Flip],            T,         |n| has_shape(n) && n.src.len() == 1 && keeps_dtype(n) && matches!(n.arg, Arg::Axes(_))),
-        row(&[ReduceAxis, ScanAxis],     T,         |n| has_shape(n) && n.src.len() == 1 && keeps_dtype(n) && matches!(n.arg, Arg::ReduceAxes(..))),
-        row(&[Gather],                   T,         |n| has_shape(n) && n.src.len() == 2 && n.src[1].dtype.is_int() && keeps_dtype(n)),
-        row(&[Scatter],                  T,         |n| has_shape(n) && n.src.len() == 3 && n.src[1].dtype.is_int() && n.src[2].dtype == n.dtype),
+        row(&[Iota],                     T,         |n| matches!(&n.src[..], [n] if is_index(n))),
+        row(&[Reshape, Expand, Shrink, Pad], T,     |n| matches!(&n.src[..], [_, dims @ ..] if dims.iter().all(is_index)) && keeps_dtype(n) && has_shape(n)),
+        row(&[Permute, Flip],            T,         |n| matches!((&n.src[..], &n.arg), ([_], Arg::Axes(_))) && keeps_dtype(n) && has_shape(n)),
+        row(&[ReduceAxis, ScanAxis],     T,         |n| matches!((&n.src[..], &n.arg), ([_], Arg::ReduceAxes(..))) && keeps_dtype(n) && has_shape(n)),
+        row(&[Gather],                   T,         |n| matches!(&n.src[..], [_, rows] if rows.dtype.is_int()) && keeps_dtype(n) && has_shape(n)),
+        row(&[Scatter],                  T,         |n| matches!(&n.src[..], [_, rows, new] if rows.dtype.is_int() && new.dtype == n.dtype) && has_shape(n)),
         row(&[Contiguous, Detach, Copy], T,         |n| n.src.len() == 1 && keeps_dtype(n)),
-        row(&[Leaf],                     T,         |n| n.src.len() == 1 && keeps_dtype(n) && matches!(n.arg, Arg::Scalar(_))),
-        row(&[Loop],                     T,         |n| crate::Loop::of(n).is_some() && is_index(&n.src[0])),
+        row(&[Leaf],                     T,         |n| matches!((&n.src[..], &n.arg), ([_], Arg::Scalar(_))) && keeps_dtype(n)),
+        row(&[Loop],                     T,         |n| crate::Loop::of(n).is_some_and(|l| is_index(l.count()))),
         row(&[LoopIn],                   T,         |n| matches!(n.arg, Arg::LoopIn { .. }) && n.src.iter().all(is_index)),
-        row(&[LoopOut],                  T,         |n| has_shape(n) && n.src.len() == 1 && crate::Loop::of(&n.src[0]).is_some_and(|l| matches!(n.arg, Arg::Lane(i) if l.results().get(i as usize).is_some_and(|r| r.dtype == n.dtype)))),
+        row(&[LoopOut],                  T,         |n| matches!(&n.src[..], [of] if is_result(of, n)) && has_shape(n)),
         // effects and memory
-        row(&[Store],                    T,         |n| n.src.len() == 2 && n.src[0].dtype == n.src[1].dtype && n.src[0].try_shape().is_some()),
-        row(&[Store],                    K | E | P, |n| (n.src.len() == 2 || n.src.len() == 3 && is_bool(&n.src[2])) && n.src[0].dtype == n.src[1].dtype && is_place(&n.src[0])),
+        row(&[Store],                    T,         |n| matches!(&n.src[..], [at, value] if at.dtype == value.dtype && has_shape(at))),
+        row(&[Store],                    K | E | P, |n| matches!(&n.src[..], [at, value, gate @ ..] if is_gate(gate) && at.dtype == value.dtype && is_target(at))),
         row(&[After],                    ALL,       |n| n.src.len() >= 2 && keeps_dtype(n)),
-        row(&[End],                      K | E | P, |n| n.src.len() >= 2 && n.src[1..].iter().all(|r| r.op == Range)),
+        row(&[End],                      K | E | P, |n| matches!(&n.src[..], [_, ranges @ ..] if !ranges.is_empty() && ranges.iter().all(|r| r.op == Range))),
         row(&[Sink],                     ALL,       |_| true),
         row(&[Barrier],                  E | P,     |_| true),
-        row(&[Index],                    K | E | P, |n| n.src.len() >= 2 && is_memory(&n.src[0]) && n.src[1..].iter().all(is_index)),
-        row(&[Load],                     K | E | P, |n| n.src.first().is_some_and(is_place) && keeps_dtype(n) && (n.src.len() == 1 || n.src.len() == 3 && n.src[1].dtype == n.dtype && is_bool(&n.src[2]))),
+        row(&[Index],                    K | E | P, |n| matches!(&n.src[..], [of, at @ ..] if is_memory(of) && !at.is_empty() && at.iter().all(is_index))),
+        row(&[Load],                     K | E | P, |n| matches!(&n.src[..], [at] if is_target(at)) && keeps_dtype(n)),
+        row(&[Load],                     K | E | P, |n| matches!(&n.src[..], [at, alt, gate] if is_target(at) && alt.dtype == n.dtype && is_bool(gate)) && keeps_dtype(n)),
         // kernel level
         row(&[Reduce],                   K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
-        row(&[Scan],                     K | E,     |n| n.src.len() == 2 && n.src[1].op == Range && keeps_dtype(n)),
-        row(&[Stage],                    K,         |n| (n.src.len() >= 2 || n.src.first().is_some_and(|x| x.lanes() > 1)) && matches!(n.arg, Arg::Stage { .. })),
-        row(&[Stack],                    K | E | P,     |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
-        row(&[Lane],                     K | E | P,     |n| n.src.len() == 1 && matches!(n.arg, Arg::Lane(_))),
-        row(&[Matrix],                   K | E | P, |n| n.src.len() == 3 && n.src[2].dtype == n.dtype && matches!(n.arg, Arg::Name(_)) && has_shape(n)),
-        row(&[Shuffle],                  E | P,     |n| n.src.len() == 2 && same_dtype(n, 0) && n.src[0].lanes() == n.src[1].lanes() && matches!(&n.arg, Arg::Axes(from) if from.iter().all(|l| (*l as usize) < 2 * n.src[0].lanes()))),
+        row(&[Scan],                     K | E,     |n| matches!((&n.src[..], &n.arg), ([_, r], Arg::Alu(_)) if r.op == Range) && keeps_dtype(n)),
+        row(&[Stage],                    K,         |n| matches!((&n.src[..], &n.arg), ([x, ranges @ ..], Arg::Stage { .. }) if !ranges.is_empty() || x.lanes() > 1)),
+        row(&[Stack],                    K | E | P, |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
+        row(&[Lane],                     K | E | P, |n| matches!((&n.src[..], &n.arg), ([_], Arg::Lane(_)))),
+        row(&[Matrix],                   K | E | P, |n| matches!((&n.src[..], &n.arg), ([_, _, c], Arg::Name(_)) if c.dtype == n.dtype) && has_shape(n)),
+        row(&[Shuffle],                  E | P,     |n| matches!((&n.src[..], &n.arg), ([a, b], Arg::Axes(from)) if a.lanes() == b.lanes() && from.iter().all(|l| (*l as usize) < 2 * a.lanes())) && same_dtype(&n.src, n)),
         // elementwise
         row(&[Cast],                     ALL,       |n| n.src.len() == 1 && n.dtype != DType::Void),
-        row(&[Bitcast],                  ALL,       |n| n.src.len() == 1 && n.src[0].dtype.size() == n.dtype.size()),
+        row(&[Bitcast],                  ALL,       |n| matches!(&n.src[..], [x] if x.dtype.size() == n.dtype.size())),
         class(OpSet::Unary,              ALL,       |n| n.src.len() == 1 && keeps_dtype(n) && has_shape(n)),
-        class(OpSet::Binary,             ALL,       |n| n.src.len() == 2 && same_dtype(n, 0) && has_shape(n)),
-        class(OpSet::Comparison,         ALL,       |n| n.src.len() == 2 && n.dtype == DType::Bool && n.src[0].dtype == n.src[1].dtype && has_shape(n)),
-        row(&[Where],                    ALL,       |n| n.src.len() == 3 && is_bool(&n.src[0]) && same_dtype(n, 1) && has_shape(n)),
-        row(&[MulAcc],                   ALL,       |n| n.src.len() == 3 && same_dtype(n, 0) && has_shape(n)),
+        class(OpSet::Binary,             ALL,       |n| n.src.len() == 2 && same_dtype(&n.src, n) && has_shape(n)),
+        class(OpSet::Comparison,         ALL,       |n| matches!(&n.src[..], [a, b] if a.dtype == b.dtype) && is_bool(n) && has_shape(n)),
+        row(&[Where],                    ALL,       |n| matches!(&n.src[..], [c, values @ ..] if is_bool(c) && values.len() == 2 && same_dtype(values, n)) && has_shape(n)),
+        row(&[MulAcc],                   ALL,       |n| n.src.len() == 3 && same_dtype(&n.src, n) && has_shape(n)),
     ]
 };
 
@@ -120,22 +122,39 @@ fn is_index(n: &UOp) -> bool {
 fn keeps_dtype(n: &UOp) -> bool {
     n.src.first().is_some_and(|s| s.dtype == n.dtype)
 }
-fn same_dtype(n: &UOp, from: usize) -> bool {
-    n.src[from..].iter().all(|s| s.dtype == n.dtype)
+fn same_dtype(values: &[UOp], n: &UOp) -> bool {
+    values.iter().all(|s| s.dtype == n.dtype)
+}
+/// No gate, or one.
+fn is_gate(rest: &[UOp]) -> bool {
+    match rest {
+        [] => true,
+        [gate] => is_bool(gate),
+        _ => false,
+    }
+}
+/// Whether `n` is a result of a loop, by its number and type.
+fn is_result(of: &UOp, n: &UOp) -> bool {
+    let (Some(l), Arg::Lane(i)) = (crate::Loop::of(of), &n.arg) else { return false };
+    l.results().get(*i as usize).is_some_and(|r| r.dtype == n.dtype)
 }
 fn has_shape(n: &UOp) -> bool {
     n.try_shape().is_some()
 }
-fn is_memory(n: &UOp) -> bool {
-    match n.op {
-        Op::After => is_memory(&n.src[0]),
-        o => matches!(o, Op::Param | Op::Define | Op::Stage),
+/// What an `After` orders; nodes need not be well-formed.
+fn ordered(mut n: &UOp) -> &UOp {
+    while let (Op::After, Some(x)) = (n.op, n.src.first()) {
+        n = x;
     }
+    n
+}
+fn is_memory(n: &UOp) -> bool {
+    matches!(ordered(n).op, Op::Param | Op::Define | Op::Stage)
 }
 /// An address or a register variable.
-fn is_place(n: &UOp) -> bool {
+fn is_target(n: &UOp) -> bool {
+    let n = ordered(n);
     match n.op {
-        Op::After => is_place(&n.src[0]),
         Op::Define => matches!(n.arg, Arg::Define { space: Space::Reg, .. }),
         o => o == Op::Index,
     }
@@ -181,5 +200,63 @@ mod tests {
         assert!(check(&p.reshape(&[UOp::index(2), UOp::index(2)]), Spec::Kernel).is_err());
         let mixed = UOp::new(Op::Add, DType::F32, [p.clone(), UOp::int(1, DType::I32)], Arg::None);
         assert!(check(&mixed, Spec::Tensor).unwrap_err().to_string().contains("Add:float32"));
+    }
+    /// Every op with every arg, with sources that are too few, too many and of all kinds.
+    #[test]
+    fn rows_are_total() {
+        let (p, i) = (UOp::param(0, 4, DType::F32), UOp::index(3));
+        let axes: crate::arg::Axes = [0u8, 7, 200].into_iter().collect();
+        let args = [
+            Arg::None,
+            Arg::Scalar(frit_abi::Scalar::Int(7)),
+            Arg::Axes(axes.clone()),
+            Arg::ReduceAxes(frit_abi::Alu::Add, axes),
+            Arg::Alu(frit_abi::Alu::Where),
+            Arg::Range(crate::RangeArg { id: 3, kind: AxisKind::Loop }),
+            Arg::Param { slot: 9, len: usize::MAX },
+            Arg::Var { name: "v".into(), min: 5, max: -5 },
+            Arg::Device("NULL".into()),
+            Arg::Name("unit".into()),
+            Arg::Define { space: Space::Reg, id: 0, len: 0 },
+            Arg::Stage { space: Space::Global, id: 0 },
+            Arg::Lanes(u32::MAX),
+            Arg::Lane(u32::MAX),
+            Arg::Tile { rows: u32::MAX, lanes: u32::MAX, stride: i64::MIN },
+            Arg::Site(1),
+            Arg::Scatter(crate::ScatterMode::Set, 1),
+            Arg::Loop(crate::LoopArg { carries: u32::MAX, level: u32::MAX, name: "".into() }),
+            Arg::LoopIn { level: 1, slot: u32::MAX },
+        ];
+        let mut pool = vec![
+            p.clone(),
+            i,
+            UOp::boolean(true),
+            UOp::invalid(),
+            p.at(&UOp::index(0)).load(),
+            UOp::sink([]),
+        ];
+        let (mut seed, mut legal) = (1u64, 0);
+        let mut below = |n: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % n
+        };
+        for _ in 0..6 {
+            for &op in Op::ALL {
+                for arg in &args {
+                    let src: Vec<UOp> = (0..below(6)).map(|_| pool[below(pool.len())].clone()).collect();
+                    let dtype = [DType::F32, DType::Index, DType::Bool, DType::Void, DType::U8][below(5)];
+                    let n = UOp::new(op, dtype, src, arg.clone());
+                    for spec in [Spec::Tensor, Spec::Kernel, Spec::Expanded, Spec::Program] {
+                        legal += check_node(&n, spec).is_ok() as usize;
+                    }
+                    // what is not legal may still be below something else
+                    if pool.len() < 64 || below(8) == 0 {
+                        let at = below(64);
+                        if at < pool.len() { pool[at] = n } else { pool.push(n) }
+                    }
+                }
+            }
+        }
+        assert!(legal > 100, "{legal} nodes were legal");
     }
 }
