@@ -9,6 +9,7 @@
 
 use crate::error::{Error, Result, call, fail, fail_index};
 use crate::watch::Watched;
+use frit_uop::build::MAX_RANK;
 use frit_uop::symbolic::size;
 pub(crate) use frit_uop::symbolic::size::factors;
 use frit_uop::{Alu, DType, Op, UOp};
@@ -494,13 +495,10 @@ pub(crate) fn axis(op: &'static str, axis: isize, rank: usize) -> Result<usize> 
 /// The most elements of a tensor: their bytes, and bits, are numbers of 64 bits.
 const MOST_ELEMENTS: i128 = 1 << 59;
 
-/// The most dims of a tensor, as in numpy and torch.
-const MOST_DIMS: usize = 64;
-
 /// Why a tensor of these sizes cannot be. Sizes saturate, so one that overflowed is among those that cannot.
 fn too_large(dims: &[UOp]) -> Option<String> {
-    if dims.len() > MOST_DIMS {
-        return Some(format!("{} dims, of at most {MOST_DIMS}", dims.len()));
+    if dims.len() > MAX_RANK {
+        return Some(format!("{} dims, of at most {MAX_RANK}", dims.len()));
     }
     let mut count = 1i128;
     let mut fits = true;

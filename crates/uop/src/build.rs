@@ -8,6 +8,14 @@ use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+/// Most dims of a tensor: an axis is a byte, with room to spare.
+pub const MAX_RANK: usize = 64;
+
+/// The number of an axis. One that no tensor has stays one that none has: the node has no shape and fails its spec.
+fn axis(a: usize) -> u8 {
+    u8::try_from(a).unwrap_or(u8::MAX)
+}
+
 impl UOp {
     // ---- leaves
     /// A constant of a type; the value is converted.
@@ -90,7 +98,7 @@ impl UOp {
         if axes.iter().enumerate().all(|(i, &a)| i == a) {
             return self.clone();
         }
-        UOp::new(Op::Permute, self.dtype, [self.clone()], Arg::Axes(axes.iter().map(|&a| a as u8).collect()))
+        UOp::new(Op::Permute, self.dtype, [self.clone()], Arg::Axes(axes.iter().map(|&a| axis(a)).collect()))
     }
     /// Zeros around.
     pub fn pad(&self, before: &[UOp], after: &[UOp]) -> UOp {
@@ -111,20 +119,20 @@ impl UOp {
         if axes.is_empty() {
             return self.clone();
         }
-        UOp::new(Op::Flip, self.dtype, [self.clone()], Arg::Axes(axes.iter().map(|&a| a as u8).collect()))
+        UOp::new(Op::Flip, self.dtype, [self.clone()], Arg::Axes(axes.iter().map(|&a| axis(a)).collect()))
     }
     /// Combined over axes, which become size 1.
     pub fn reduce_axes(&self, op: Alu, axes: &[usize]) -> UOp {
         if axes.is_empty() {
             return self.clone();
         }
-        let mut axes: Axes = axes.iter().map(|&a| a as u8).collect();
+        let mut axes: Axes = axes.iter().map(|&a| axis(a)).collect();
         axes.sort_unstable();
         UOp::new(Op::ReduceAxis, self.dtype, [self.clone()], Arg::ReduceAxes(op, axes))
     }
     /// Inclusive prefix combination along an axis.
     pub fn scan_axis(&self, op: Alu, axis: usize) -> UOp {
-        UOp::new(Op::ScanAxis, self.dtype, [self.clone()], Arg::ReduceAxes(op, smallvec![axis as u8]))
+        UOp::new(Op::ScanAxis, self.dtype, [self.clone()], Arg::ReduceAxes(op, smallvec![self::axis(axis)]))
     }
     /// Rows picked by an index tensor.
     pub fn gather(&self, idx: &UOp, site: u32) -> UOp {
