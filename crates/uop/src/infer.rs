@@ -301,24 +301,13 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
 }
 
 impl UOp {
-    /// Sum of two dims, folded when both are constant and dropping zeros; a size that no int64 holds stays at its end,
-    /// which no tensor has.
+    /// Sum of two dims, see [`UOp::folded`].
     pub fn fold_add(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a.saturating_add(b)),
-            (Some(0), _) => o.clone(),
-            (_, Some(0)) => self.clone(),
-            _ => self + o,
-        }
+        self.folded(Alu::Add, o)
     }
-    /// Product of two dims, folded when both are constant and dropping ones; saturating as [`UOp::fold_add`].
+    /// Product of two dims, see [`UOp::folded`].
     pub fn fold_mul(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a.saturating_mul(b)),
-            (Some(1), _) => o.clone(),
-            (_, Some(1)) => self.clone(),
-            _ => self * o,
-        }
+        self.folded(Alu::Mul, o)
     }
     /// The value of an integer or bool constant.
     #[inline]

@@ -83,6 +83,31 @@ rules! {
     (Add|Mul)(Const() as c, x) as n if x.op != Op::Const => x.bin(n.op.alu()?, c);
 }
 
+/// What an operation on two indices is without a node being made: one of them or a constant. These are the identities of
+/// [`INT`] that need no more than a look, for code that makes indices by the thousand; an index that no int64 holds stays
+/// at its end, which no tensor has.
+#[inline]
+pub fn trivial(op: Alu, x: &UOp, y: &UOp) -> Option<UOp> {
+    match (op, x.as_int(), y.as_int()) {
+        (Alu::Add, Some(a), Some(b)) => Some(UOp::index(a.saturating_add(b))),
+        (Alu::Sub, Some(a), Some(b)) => Some(UOp::index(a.saturating_sub(b))),
+        (Alu::Mul, Some(a), Some(b)) => Some(UOp::index(a.saturating_mul(b))),
+        (Alu::Idiv, Some(a), Some(b)) if b > 0 => Some(UOp::index(a.div_euclid(b))),
+        (Alu::Mod, Some(a), Some(b)) if b > 0 => Some(UOp::index(a.rem_euclid(b))),
+        (Alu::Add, Some(0), _) | (Alu::Mul, Some(1), _) => Some(y.clone()),
+        (Alu::Add | Alu::Sub, _, Some(0)) | (Alu::Mul | Alu::Idiv, _, Some(1)) => Some(x.clone()),
+        (Alu::Mod, _, Some(1)) => Some(UOp::index(0)),
+        _ => None,
+    }
+}
+
+impl UOp {
+    /// The operation on two indices; what is [`trivial`] is no node of its own.
+    pub fn folded(&self, op: Alu, o: &UOp) -> UOp {
+        trivial(op, self, o).unwrap_or_else(|| self.bin(op, o))
+    }
+}
+
 fn lane_of(n: &UOp, stack: &UOp) -> Option<UOp> {
     match n.arg {
         crate::arg::Arg::Lane(i) => stack.src.get(i as usize).cloned(),

@@ -9,6 +9,7 @@
 //! Equal sizes are equal nodes, and what their variables are bound to has no part in the form: the same program with
 //! other values is the same graph, so one plan serves all of them.
 
+use super::identity::trivial;
 use super::simplify;
 use super::sum::{Sum, gcd, order};
 use crate::node::UOp;
@@ -82,35 +83,21 @@ pub fn equal(a: &UOp, b: &UOp) -> bool {
 }
 
 impl UOp {
+    /// In canonical form, which what needs no node has.
     fn sized(&self, op: Alu, o: &UOp) -> UOp {
-        canonical(&self.bin(op, o))
+        trivial(op, self, o).unwrap_or_else(|| canonical(&self.bin(op, o)))
     }
     /// The sum of two sizes.
     pub fn size_add(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a.saturating_add(b)),
-            (Some(0), _) => o.clone(),
-            (_, Some(0)) => self.clone(),
-            _ => self.sized(Alu::Add, o),
-        }
+        self.sized(Alu::Add, o)
     }
     /// The difference of two sizes.
     pub fn size_sub(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a.saturating_sub(b)),
-            (_, Some(0)) => self.clone(),
-            _ if self == o => UOp::index(0),
-            _ => self.sized(Alu::Sub, o),
-        }
+        if self == o { UOp::index(0) } else { self.sized(Alu::Sub, o) }
     }
     /// The product of two sizes.
     pub fn size_mul(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (Some(a), Some(b)) => UOp::index(a.saturating_mul(b)),
-            (Some(1), _) => o.clone(),
-            (_, Some(1)) => self.clone(),
-            _ => self.sized(Alu::Mul, o),
-        }
+        self.sized(Alu::Mul, o)
     }
     /// The lesser of two sizes.
     pub fn size_min(&self, o: &UOp) -> UOp {
@@ -128,19 +115,11 @@ impl UOp {
     }
     /// The quotient of two sizes, rounded down; the divisor is positive.
     pub fn size_div(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (_, Some(1)) => self.clone(),
-            (Some(a), Some(b)) if b > 0 => UOp::index(a.div_euclid(b)),
-            _ => self.sized(Alu::Idiv, o),
-        }
+        self.sized(Alu::Idiv, o)
     }
     /// What is left of that.
     pub fn size_mod(&self, o: &UOp) -> UOp {
-        match (self.as_int(), o.as_int()) {
-            (_, Some(1)) => UOp::index(0),
-            (Some(a), Some(b)) if b > 0 => UOp::index(a.rem_euclid(b)),
-            _ => self.sized(Alu::Mod, o),
-        }
+        self.sized(Alu::Mod, o)
     }
 }
 
