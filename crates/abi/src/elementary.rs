@@ -1,6 +1,38 @@
-//! Functions of doubles that the standard library does not have.
+//! Elementary functions of doubles; those that the standard library does not have are written here.
 
+use crate::Alu;
 use std::f64::consts as c;
+
+/// A function of one number; of what is none, the number.
+pub fn unary(op: Alu, x: f64) -> f64 {
+    match op {
+        Alu::Recip => 1.0 / x,
+        Alu::Sqrt => x.sqrt(),
+        Alu::Rsqrt => 1.0 / x.sqrt(),
+        Alu::Exp2 => x.exp2(),
+        Alu::Log2 => x.log2(),
+        Alu::Exp => x.exp(),
+        Alu::Log => x.ln(),
+        Alu::Sin => x.sin(),
+        Alu::Cos => x.cos(),
+        Alu::Tan => x.tan(),
+        Alu::Asin => x.asin(),
+        Alu::Acos => x.acos(),
+        Alu::Sinh => x.sinh(),
+        Alu::Cosh => x.cosh(),
+        Alu::Tanh => x.tanh(),
+        Alu::Expm1 => x.exp_m1(),
+        Alu::Log1p => x.ln_1p(),
+        Alu::Log10 => x.log10(),
+        Alu::Sigmoid => sigmoid(x),
+        Alu::Erf => erf(x),
+        Alu::Erfc => erfc(x),
+        Alu::Trunc => x.trunc(),
+        Alu::Floor => x.floor(),
+        Alu::Round => x.round_ties_even(),
+        _ => x,
+    }
+}
 
 /// `1 / (1 + exp(-x))`, by the exponential that does not overflow.
 pub fn sigmoid(x: f64) -> f64 {
