@@ -40,7 +40,7 @@ fn no_node_is_left() -> Box<dyn FnOnce()> {
 
 /// Preemptions that are tried, and orders at most.
 const PREEMPTIONS: usize = 3;
-const ORDERS: usize = 1500;
+const ORDERS: usize = 2000;
 
 /// One at a time: the machine is one.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -92,6 +92,21 @@ fn a_remembered_slot_gives_no_other_node() {
             })
         };
         (vec![thread(1, 2), thread(2, 1)], no_node_is_left())
+    });
+}
+
+#[test]
+fn a_node_that_comes_back_in_a_remembered_slot_is_seen_whole() {
+    check(|| {
+        let remembers: Box<dyn FnOnce() + Send> = Box::new(|| {
+            drop((intern(30, None), intern(30, None)));
+            assert_eq!(intern(30, None).value, 30); // without a lock, from what another thread wrote meanwhile
+        });
+        let recycles: Box<dyn FnOnce() + Send> = Box::new(|| {
+            drop(intern(30, None)); // the last handle, in some order: the slot is this thread's
+            assert_eq!(intern(30, None).value, 30);
+        });
+        (vec![remembers, recycles], no_node_is_left())
     });
 }
 
