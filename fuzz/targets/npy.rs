@@ -1,2 +1,6 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| frit_nn::state::fuzz::npy(bytes));
+#[path = "../readers.rs"]
+#[allow(dead_code)]
+mod readers;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| readers::npy(bytes));

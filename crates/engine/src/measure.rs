@@ -86,5 +86,3 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())
 }
-
-pub use frit_uop::bench::intern_hit_ns;

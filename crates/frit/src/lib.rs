@@ -54,8 +54,6 @@
 //! assert!(z.realize().unwrap_err().to_string().starts_with("matmul: "));
 //! ```
 
-pub mod accuracy;
-
 /// Layers, optimisers, state files, data.
 pub use frit_nn as nn;
 pub use frit_tensor::*;

@@ -28,7 +28,6 @@ pub mod symbolic;
 pub mod linear;
 pub mod text;
 pub mod eval;
-pub mod bench;
 
 pub use arg::{Arg, Axes, AxisKind, LoopArg, RangeArg, ScatterMode, Space, Storage};
 pub use frit_abi::{Alu, DType, Scalar};

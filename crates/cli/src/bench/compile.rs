@@ -1,7 +1,7 @@
 //! How long the compiler takes: real models on the NULL device, nothing cached.
 
 use super::models::{BERT_LARGE, GPT2, LLAMA_8B, Mnist, Resnet50, Transformer};
-use super::{Bench, Line};
+use super::{Bench, Line, interning};
 use frit::engine::measure;
 use frit::nn::*;
 use frit::*;
@@ -101,8 +101,12 @@ pub fn benches() -> Vec<Bench> {
         }),
         Bench::new("uop_intern", || {
             let (one, two) =
-                (frit::engine::measure::intern_hit_ns(1), frit::engine::measure::intern_hit_ns(2));
+                (interning::intern_hit_ns(1), interning::intern_hit_ns(2));
             Ok(Line::new(one / 1e6).with("ns", one).with("ns_two_threads", two).with("scaling", one / two))
+        }),
+        Bench::new("uop_simplify", || {
+            let (first, again) = interning::simplify_ns();
+            Ok(Line::new(first / 1e6).with("ns", first).with("ns_again", again))
         }),
         Bench::new("launch_add", || {
             let (a, b) = (Tensor::ones([16]).contiguous(), Tensor::ones([16]).contiguous());

@@ -1,6 +1,7 @@
 //! Benchmarks: one JSON line each, names fixed so that they can be compared with peers in one run.
 
 mod compile;
+mod interning;
 mod files;
 mod models;
 mod ops;

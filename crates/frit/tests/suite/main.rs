@@ -1,7 +1,6 @@
 //! What frit promises, tested through `Tensor` from end to end.
 //!
 //! ```text
-//! accuracy     every function and long reduction within its bound
 //! numerics     extremes, integers, conversions, promotion
 //! goldens      every op against torch's values, forward and gradient, on every device, with random opts
 //! evaluator    the same graphs by the evaluator
@@ -21,7 +20,6 @@
 //! tidy         the repository keeps its own promises
 //! ```
 
-mod accuracy;
 mod assignment;
 mod caches;
 mod derivatives;

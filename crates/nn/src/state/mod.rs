@@ -9,8 +9,6 @@
 //! Under them: `cursor` and [`json`] read bytes and text, `zip` archives.
 
 mod cursor;
-#[doc(hidden)]
-pub mod fuzz;
 pub mod gguf;
 mod json;
 pub mod npy;
@@ -60,7 +58,8 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+#[allow(missing_docs)] // the names say it
+pub enum Format {
     SafeTensors,
     Index,
     Gguf,
@@ -71,7 +70,7 @@ enum Format {
 
 impl Format {
     /// By the first bytes, and for archives by what is in them.
-    fn of(bytes: &[u8]) -> Option<Format> {
+    pub fn of(bytes: &[u8]) -> Option<Format> {
         let starts = |magic: &[u8]| bytes.starts_with(magic);
         if starts(b"GGUF") {
             return Some(Format::Gguf);

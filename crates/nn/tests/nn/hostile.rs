@@ -1,7 +1,10 @@
 //! Every reader over broken files: the corpus of the fuzz targets, truncated, with bytes changed, moved and repeated, in
 //! a fixed random order. Whatever the bytes, a reader returns.
 
-use frit_nn::state::fuzz::READERS;
+#[path = "../../../../fuzz/readers.rs"]
+mod readers;
+
+use readers::READERS;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -24,7 +24,6 @@ use super::cursor::Cursor;
 use super::zip::Archive;
 use super::{StateDict, open};
 use frit_tensor::{Blob, DType, Error, Result};
-pub(super) use pickle::read as read_pickle;
 use pickle::{Object, Pickle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

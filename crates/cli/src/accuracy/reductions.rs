@@ -5,8 +5,8 @@
 //! (however long the sum: Higham and Mary, 2019), and never above `n u`. float16 and bfloat16 accumulate in float32 and
 //! round once more at the end. Errors are given as a part of that bound, so 1 is where it is broken.
 
-use super::{Row, tensor, values};
-use crate::{DType, Result, Scalar, Tensor, keepdim};
+use super::measure::{Row, tensor, values};
+use frit::{DType, Result, Scalar, Tensor, keepdim};
 
 /// How one is computed and what it may be off by.
 #[derive(Clone, Copy)]

@@ -1,10 +1,6 @@
 //! Measuring the two hot paths: interning and rewriting.
 
-use crate::arg::{Arg, AxisKind};
-use crate::node::UOp;
-use crate::op::Op;
-use crate::symbolic;
-use frit_abi::DType;
+use frit_uop::{Arg, AxisKind, DType, Op, UOp, symbolic};
 use std::sync::{Barrier, Mutex, MutexGuard};
 use std::time::Instant;
 

@@ -1,7 +1,15 @@
 //! `frit accuracy`: how exact every function and long reduction is on a device, and whether the bounds hold.
 
+mod measure;
+mod functions;
+mod reductions;
+mod sample;
+mod twofold;
+#[cfg(test)]
+mod tests;
+
 use frit::DType;
-use frit::accuracy::{self, Points, Row};
+use measure::{Points, Row};
 
 /// The help text.
 pub const HELP: &str = "\
@@ -39,7 +47,7 @@ fn parse(words: &[&str]) -> Result<Options, String> {
             "--op" => o.ops.push(value()?.to_owned()),
             "--dtype" => {
                 let name = value()?;
-                let known = accuracy::DTYPES.into_iter().find(|d| d.name() == name);
+                let known = measure::DTYPES.into_iter().find(|d| d.name() == name);
                 o.dtype =
                     Some(known.ok_or(format!("--dtype {name}: not a float type; see frit accuracy --help"))?);
             }
@@ -78,7 +86,7 @@ pub fn run(words: &[&str]) -> Result<(), String> {
             && (options.ops.is_empty() || options.ops.iter().any(|o| name.contains(o.as_str())))
     };
     let (mut rows, mut broken) = (0, 0);
-    let result = accuracy::run(&device, options.points, wanted, |row| {
+    let result = measure::run(&device, options.points, wanted, |row| {
         rows += 1;
         broken += usize::from(!row.holds());
         println!("{}", if options.json { json(row) } else { line(row) });

@@ -1,6 +1,6 @@
 //! Arguments to measure at.
 
-use crate::{DType, Scalar};
+use frit::{DType, Scalar};
 
 /// How many arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! The elementary functions and activations: how a tensor computes each, what it should be, how far off it may be.
 
 use super::twofold::Twofold;
-use crate::Tensor;
+use frit::Tensor;
 
 /// A function of one number, or of two.
 #[derive(Clone, Copy)]

@@ -6,15 +6,11 @@
 //! measured against the standard library's float64, float64 against sums of two doubles. Types of 16 and 8 bits are
 //! computed in float32 and rounded once, so all of theirs is half a unit and what float32 adds: 0.51 is their bound.
 
-pub mod functions;
-pub mod reductions;
-mod sample;
-pub mod twofold;
-
-use crate::{DType, Device, Result, Scalar, Tensor};
-use functions::{Function, Kind};
-pub use sample::Points;
-use twofold::Twofold;
+use super::functions::{self, Function, Kind};
+pub use super::sample::Points;
+use super::twofold::{self, Twofold};
+use super::{reductions, sample};
+use frit::{DType, Device, Result, Scalar, Tensor};
 
 /// What was found for one function or reduction in one type.
 #[derive(Clone, Debug)]

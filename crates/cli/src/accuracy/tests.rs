@@ -1,7 +1,8 @@
 //! The bounds that `frit accuracy` measures by, at fewer arguments; 8 and 16-bit types at all of theirs.
 
+use super::measure::{self, Points, Row};
+use super::{functions, reductions};
 use frit::DType;
-use frit::accuracy::{self, Points, Row, functions, reductions};
 
 fn broken(wanted: impl Fn(&str, DType) -> bool) -> Vec<Row> {
     let mut broken = vec![];
@@ -10,7 +11,7 @@ fn broken(wanted: impl Fn(&str, DType) -> bool) -> Vec<Row> {
             broken.push(row.clone());
         }
     };
-    accuracy::run("CPU", Points::Sampled(4), wanted, each).expect("every row is computed");
+    measure::run("CPU", Points::Sampled(4), wanted, each).expect("every row is computed");
     broken
 }
 
