@@ -4,6 +4,8 @@
 //! (copies, vectors, accumulators, local memory), decide widths, replace what the target lacks, and put everything in
 //! one list. [`PASSES`] is that list of passes, as data.
 
+#![forbid(unsafe_code)]
+
 pub mod access;
 pub mod coalesce;
 pub mod contract;

@@ -12,6 +12,8 @@
 //! attributes change that: `#[module(skip)]` on a field leaves it out, `#[module(crate = path)]` on the struct names
 //! where the trait lives for those who do not depend on the crate `frit`.
 
+#![forbid(unsafe_code)]
+
 mod parse;
 
 use parse::{Field, Struct};

@@ -54,6 +54,8 @@
 //! assert!(z.realize().unwrap_err().to_string().starts_with("matmul: "));
 //! ```
 
+#![forbid(unsafe_code)]
+
 /// Layers, optimisers, state files, data.
 pub use frit_nn as nn;
 pub use frit_tensor::*;

@@ -7,6 +7,8 @@
 //! - [`StateDict`], [`load`] and [`mod@state`]: values by name, in memory and in files of every common format;
 //! - [`data`]: data sets and batches.
 
+#![forbid(unsafe_code)]
+
 // The derive writes `::frit_nn` inside this package.
 extern crate self as frit_nn;
 

@@ -4,6 +4,8 @@
 //! - [`c`]: C for the system's compiler.
 //! - [`x86`]: machine code for x86-64.
 
+#![forbid(unsafe_code)]
+
 pub mod bytecode;
 pub mod c;
 pub mod x86;

@@ -9,6 +9,8 @@
 //!   -> Sink(End(Store(Index(p0, i), Reduce[Add](Mul(Load(Index(p1, i*8+r)), Load(Index(p2, i*8+r))), r)), i))
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod cost;
 mod error;
 mod fold;

@@ -11,6 +11,8 @@
 //! `gradient`, `control` (loops), `assign`, `bitcast`, `blob` (files and
 //! borrowed memory), [`realize`], [`jit`], `display`.
 
+#![forbid(unsafe_code)]
+
 mod activation;
 mod assign;
 pub mod attention;

@@ -58,6 +58,40 @@ fn rooms_depend_on_what_the_architecture_says() {
     }
 }
 
+/// Whether code, not a comment or a text, says `unsafe`.
+fn has_unsafe(source: &str) -> bool {
+    let code = source.lines().map(|l| l.split("//").next().unwrap_or(""));
+    code.into_iter().any(|l| ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe("].iter().any(|u| l.contains(u)))
+}
+
+#[test]
+fn rooms_that_need_nothing_unsafe_forbid_it() {
+    for room in crates() {
+        let src = root().join("crates").join(&room).join("src");
+        let unsafe_files = rust_files(&src).into_iter().filter(|f| has_unsafe(&read(f))).count();
+        let top = ["lib.rs", "main.rs"].into_iter().map(|f| src.join(f)).find(|f| f.exists());
+        let forbids = read(top.expect("a crate has a root")).contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbids, unsafe_files == 0, "{room}: {unsafe_files} files have unsafe code");
+    }
+}
+
+#[test]
+fn every_crate_can_be_published_and_has_the_one_version() {
+    let workspace = read("Cargo.toml");
+    let version = workspace.lines().find_map(|l| l.strip_prefix("version = ")).expect("a version").trim();
+    let own = workspace.lines().filter(|l| l.starts_with("frit") && !l.starts_with("frit-reference"));
+    for line in own {
+        assert!(line.contains(&format!("version = {version},")), "{line}: the version is {version}");
+    }
+    for room in crates() {
+        let manifest = read(format!("crates/{room}/Cargo.toml"));
+        let fields = ["description = ", "version.workspace", "license.workspace", "keywords.workspace", "readme.workspace"];
+        for field in fields {
+            assert!(manifest.contains(field), "crates/{room}/Cargo.toml has no {field}");
+        }
+    }
+}
+
 #[test]
 fn every_environment_flag_is_documented() {
     let docs = read("README.md") + &read("ARCHITECTURE.md");
