@@ -12,11 +12,11 @@
 // The derive writes `::frit_nn` inside this package.
 extern crate self as frit_nn;
 
-pub mod data;
-pub mod layers;
 mod module;
+pub mod layers;
 pub mod optim;
 pub mod state;
+pub mod data;
 
 pub use frit_derive::Module;
 #[doc(no_inline)]

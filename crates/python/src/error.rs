@@ -81,6 +81,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         let _ = MAIN.set((std::thread::current().id(), fork::generation()));
     }
     frit::engine::interrupt::ask(is_interrupted);
-    frit::blame(line);
+    frit::set_caller_hook(line);
     Ok(())
 }

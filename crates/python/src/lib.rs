@@ -6,20 +6,20 @@
 //!
 //! Everything that computes lets go of the interpreter's lock meanwhile.
 
-mod convert;
-mod device;
+mod tensor;
 mod dtype;
-mod error;
-mod flags;
-mod fork;
+mod device;
+mod symbolic;
 mod function;
 mod jit;
-mod live;
-mod memory;
 mod state;
-mod symbolic;
-mod tensor;
+mod flags;
+mod convert;
+mod error;
+mod memory;
+mod live;
 mod waiting;
+mod fork;
 
 use pyo3::prelude::*;
 

@@ -197,11 +197,11 @@ impl PyDim {
         made(Dim::from(0) - &self.0)
     }
     fn __truediv__(&self, o: Arg) -> PyResult<PyTensor> {
-        out(self.0.tensor().over(o.0))
+        out(self.0.tensor().div(o.0))
     }
     fn __rtruediv__(&self, o: Arg) -> PyResult<PyTensor> {
         let divisor = self.0.tensor();
-        out(o.0.beside(&divisor).over(&divisor))
+        out(o.0.beside(&divisor).div(&divisor))
     }
     fn __eq__(&self, o: DimArg) -> PyResult<bool> {
         // sizes that have no value are equal where they are for every value

@@ -35,7 +35,7 @@ impl Tensor {
     #[track_caller]
     pub fn elu(&self, alpha: f64) -> Tensor {
         let _c = call("elu");
-        self.widely(|x| {
+        self.in_f32(|x| {
             let positive = x.gt(0);
             positive.where_(x, positive.where_(0.0, x).expm1() * alpha)
         })
@@ -44,7 +44,7 @@ impl Tensor {
     #[track_caller]
     pub fn celu(&self, alpha: f64) -> Tensor {
         let _c = call("celu");
-        self.widely(|x| {
+        self.in_f32(|x| {
             let positive = x.gt(0);
             positive.where_(x, (positive.where_(0.0, x) / alpha).expm1() * alpha)
         })
@@ -53,7 +53,7 @@ impl Tensor {
     #[track_caller]
     pub fn selu(&self) -> Tensor {
         let _c = call("selu");
-        self.widely(|x| x.elu(1.6732632423543772) * 1.0507009873554805)
+        self.in_f32(|x| x.elu(1.6732632423543772) * 1.0507009873554805)
     }
     /// 1 / (1 + exp(-x)).
     #[track_caller]
@@ -71,7 +71,7 @@ impl Tensor {
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
         let _c = call("softplus");
-        self.widely(|x| {
+        self.in_f32(|x| {
             let negative = x.lt(0);
             let e = negative.where_(x, -x).exp();
             negative.where_(0.0, x) + e.log1p()
@@ -81,7 +81,7 @@ impl Tensor {
     #[track_caller]
     pub fn softsign(&self) -> Tensor {
         let _c = call("softsign");
-        self.widely(|x| {
+        self.in_f32(|x| {
             // so far out it is 1, also of infinity
             let x = x.clamp(-1e30, 1e30);
             &x / (x.abs() + 1.0)
@@ -91,7 +91,7 @@ impl Tensor {
     /// so that neither the value nor the gradient is 0 times infinity.
     #[track_caller]
     fn gated(&self, gate: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
-        self.widely(|x| {
+        self.in_f32(|x| {
             let x = x.maximum(-1000.0);
             &x * gate(&x.minimum(1000.0))
         })
@@ -137,7 +137,7 @@ impl Tensor {
     #[track_caller]
     pub fn hardsigmoid(&self) -> Tensor {
         let _c = call("hardsigmoid");
-        self.widely(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0))
+        self.in_f32(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0))
     }
     /// x * hardsigmoid(x).
     #[track_caller]

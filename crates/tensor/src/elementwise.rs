@@ -15,7 +15,7 @@ pub(crate) fn to_float(x: &UOp) -> UOp {
     x.cast(promote::to_float(x.dtype))
 }
 /// A function computed in at least float32 and rounded once at the end.
-pub(crate) fn widely(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
+pub(crate) fn in_f32(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
     let x = to_float(x);
     if x.dtype.is_small_float() { f(&x.cast(DType::F32)).cast(x.dtype) } else { f(&x) }
 }
@@ -23,7 +23,7 @@ pub(crate) fn widely(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
 impl Tensor {
     /// `f` computed in at least float32 and rounded once at the end.
     #[track_caller]
-    pub(crate) fn widely(&self, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    pub(crate) fn in_f32(&self, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
         match self.dtype() {
             d if d.is_small_float() => f(&self.cast(DType::F32)).cast(d),
             d if d.is_float() => f(self),
@@ -47,11 +47,11 @@ macro_rules! binaries {
 }
 binaries! {
     /// Sum; `a + b`.
-    plus        "add" Add;
+    add         "add" Add;
     /// Difference; `a - b`.
-    minus       "sub" Sub;
+    sub         "sub" Sub;
     /// Product; `a * b`.
-    times       "mul" Mul;
+    mul         "mul" Mul;
     /// The greater; NaN if either is.
     maximum     "maximum" Max;
     /// The lesser; NaN if either is.
@@ -149,11 +149,11 @@ unaries! {
     /// Hyperbolic tangent.
     tanh        |x| to_float(x).un(Alu::Tanh);
     /// Inverse hyperbolic sine.
-    asinh       |x| widely(x, composite::asinh);
+    asinh       |x| in_f32(x, composite::asinh);
     /// Inverse hyperbolic cosine, of x >= 1.
-    acosh       |x| widely(x, composite::acosh);
+    acosh       |x| in_f32(x, composite::acosh);
     /// Inverse hyperbolic tangent, of |x| <= 1.
-    atanh       |x| widely(x, composite::atanh);
+    atanh       |x| in_f32(x, composite::atanh);
     /// The error function.
     erf         |x| to_float(x).un(Alu::Erf);
     /// 1 - erf(x), without cancelling.
@@ -235,7 +235,7 @@ fn powi(x: &UOp, n: u32) -> UOp {
 impl Tensor {
     /// -x; wraps for unsigned types.
     #[track_caller]
-    pub fn negate(&self) -> Tensor {
+    pub fn neg(&self) -> Tensor {
         let _c = call("neg");
         self.map(|x| match x.dtype {
             DType::Bool => fail!("neg", "is not defined for bool; use logical_not"),
@@ -244,7 +244,7 @@ impl Tensor {
     }
     /// True division, in a float type; `a / b`.
     #[track_caller]
-    pub fn over(&self, o: impl Into<Operand>) -> Tensor {
+    pub fn div(&self, o: impl Into<Operand>) -> Tensor {
         let _c = call("div");
         divide(&self.into(), &o.into())
     }
@@ -416,7 +416,7 @@ impl Tensor {
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, w: impl Into<Operand>) -> Tensor {
         let _c = call("lerp");
-        self.plus((end - self).times(w))
+        self.add((end - self).mul(w))
     }
     /// The magnitude of this with the sign of `o` (the sign bit, so of -0.0 too).
     #[track_caller]

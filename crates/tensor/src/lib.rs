@@ -13,54 +13,61 @@
 
 #![forbid(unsafe_code)]
 
-mod activation;
-mod assign;
-pub mod attention;
-mod bitcast;
-mod blob;
-mod bundle;
-mod composite;
-mod control;
-pub mod conv;
-mod counting;
-mod creation;
-pub mod ctc;
-mod diagonal;
-mod display;
-mod elementwise;
+// the handle, and what can go wrong
+pub mod tensor;
 pub mod error;
-pub mod fft;
-pub mod function;
-mod gradient;
-mod gradient_rules;
-pub mod grid_sample;
-pub mod hash;
-pub mod index;
-pub mod interpolate;
-pub mod jit;
-pub mod linalg;
-pub mod loss;
-mod mask;
-mod mode;
-mod movement;
-mod norm;
+pub mod shape;
 pub mod operand;
-pub mod pad;
-mod pool;
+mod watch;
+mod turn;
+mod mode;
+// values to begin with
+mod creation;
 mod random;
-mod ranking;
-pub mod realize;
+mod blob;
+// movement and indexing
+mod movement;
+pub mod pad;
+mod diagonal;
 mod rearrange;
+mod bitcast;
+pub mod index;
+mod mask;
+mod scatter;
+mod view;
+mod assign;
+// arithmetic
+mod elementwise;
+mod composite;
+mod activation;
+// along axes
 mod reduce;
 mod scan;
-mod scatter;
-pub mod shape;
-mod similarity;
 mod sort;
-pub mod tensor;
-mod turn;
-mod view;
-mod watch;
+mod ranking;
+mod counting;
+// linear algebra, windows, signals
+pub mod linalg;
+pub mod conv;
+mod pool;
+pub mod interpolate;
+pub mod grid_sample;
+pub mod fft;
+pub mod hash;
+// networks
+mod norm;
+pub mod attention;
+pub mod loss;
+pub mod ctc;
+mod similarity;
+// programs of tensors
+mod gradient;
+mod control;
+pub mod function;
+pub mod realize;
+pub mod jit;
+mod bundle;
+mod display;
 
 pub use attention::{Attention, Rope};
 pub use conv::Window;
@@ -70,7 +77,7 @@ pub use ctc::Ctc;
 pub use error::{Call, Error, Kind, Result, call};
 pub use fft::{Fft, FftNorm, Stft};
 pub use frit_uop::promote::{Defaults, choose_defaults, defaults, with_defaults};
-pub use frit_uop::site::blame;
+pub use frit_uop::site::set_caller_hook;
 pub use frit_uop::{DType, Scalar};
 pub use function::{Function, function};
 pub use grid_sample::{GridSample, Outside};

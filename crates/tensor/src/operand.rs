@@ -160,8 +160,8 @@ fn allowed(op: &'static str, alu: Alu, d: DType) -> Result<DType> {
 // one impl for everything on the right, so that the result's type never waits for a literal's
 macro_rules! operators {
     ($($tr:ident $m:ident $call:ident),* $(,)?) => {$(
-        impl<T: Into<Operand>> std::ops::$tr<T> for Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: T) -> Tensor { self.$call(o) } }
-        impl<T: Into<Operand>> std::ops::$tr<T> for &Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: T) -> Tensor { self.$call(o) } }
+        impl<T: Into<Operand>> std::ops::$tr<T> for Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: T) -> Tensor { Tensor::$call(&self, o) } }
+        impl<T: Into<Operand>> std::ops::$tr<T> for &Tensor { type Output = Tensor; #[track_caller] fn $m(self, o: T) -> Tensor { Tensor::$call(self, o) } }
         // one float and one integer type on the left, for the same reason
         impl std::ops::$tr<Tensor> for f64 { type Output = Tensor; #[track_caller] fn $m(self, o: Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
         impl std::ops::$tr<&Tensor> for f64 { type Output = Tensor; #[track_caller] fn $m(self, o: &Tensor) -> Tensor { flip::$m(self.into(), o.into()) } }
@@ -170,7 +170,7 @@ macro_rules! operators {
     )*};
 }
 operators!(
-    Add add plus, Sub sub minus, Mul mul times, Div div over, Rem rem modulo,
+    Add add add, Sub sub sub, Mul mul mul, Div div div, Rem rem modulo,
     BitAnd bitand bitwise_and, BitOr bitor bitwise_or, BitXor bitxor bitwise_xor, Shl shl lshift, Shr shr rshift,
 );
 
@@ -201,14 +201,14 @@ impl std::ops::Neg for &Tensor {
     type Output = Tensor;
     #[track_caller]
     fn neg(self) -> Tensor {
-        self.negate()
+        Tensor::neg(self)
     }
 }
 impl std::ops::Neg for Tensor {
     type Output = Tensor;
     #[track_caller]
     fn neg(self) -> Tensor {
-        self.negate()
+        Tensor::neg(&self)
     }
 }
 impl std::ops::Not for &Tensor {

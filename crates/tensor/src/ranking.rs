@@ -163,7 +163,7 @@ impl Tensor {
         let _c = call("median");
         both(Line::of("median", self, axes.into()).map(|l| {
             let nans = l.nans();
-            l.at_rank(&nans.gt(0).where_(nans.negate() + l.n, (l.n - 1) / 2))
+            l.at_rank(&nans.gt(0).where_(nans.neg() + l.n, (l.n - 1) / 2))
         }))
     }
     /// The median along an axis of what is not NaN (of an even count the lower one), and where it is.
@@ -171,7 +171,7 @@ impl Tensor {
     pub fn nanmedian(&self, axes: impl Into<Axes>) -> (Tensor, Tensor) {
         let _c = call("nanmedian");
         both(Line::of("nanmedian", self, axes.into()).map(|l| {
-            let last = l.nans().negate() + (l.n - 1);
+            let last = l.nans().neg() + (l.n - 1);
             l.at_rank(&last.clamp_min(0).floor_div(2))
         }))
     }

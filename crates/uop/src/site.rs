@@ -28,8 +28,8 @@ pub type Caller = fn() -> Option<(String, u32)>;
 
 static CALLER: OnceLock<Caller> = OnceLock::new();
 
-/// For programs in another language: calls are blamed on the line that this says. The first one stays.
-pub fn blame(caller: Caller) {
+/// For programs in another language: errors name the line that this says. The first hook stays.
+pub fn set_caller_hook(caller: Caller) {
     let _ = CALLER.set(caller);
 }
 

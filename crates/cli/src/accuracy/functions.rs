@@ -87,7 +87,7 @@ pub const FUNCTIONS: &[Function] = &[
     one("elu",        |x| x.elu(1.0),     |x| if x > 0.0 { x } else { x.exp_m1() }, None, 1.0, 0.0),
     two("atan2",      |y, x| y.atan2(x),  f64::atan2,             Some(|y, x| y.atan2(x)), 1.0, 1.5),
     two("pow",        |x, y| x.pow(y),    f64::powf,              Some(Twofold::pow),    1.0, 1.0),
-    two("div",        |x, y| x.over(y),   |x, y| x / y,           Some(|x, y| (x.0 / y.0).into()), 0.5, 0.0),
+    two("div",        |x, y| x.div(y),    |x, y| x / y,           Some(|x, y| (x.0 / y.0).into()), 0.5, 0.0),
     two("fmod",       |x, y| x.fmod(y),   |x, y| x % y,           Some(|x, y| (x.0 % y.0).into()), 0.0, 0.0),
 ];
 

@@ -100,8 +100,7 @@ pub fn benches() -> Vec<Bench> {
             compile(|| Ok(vec![model.forward(&x)]))
         }),
         Bench::new("uop_intern", || {
-            let (one, two) =
-                (interning::intern_hit_ns(1), interning::intern_hit_ns(2));
+            let (one, two) = (interning::intern_hit_ns(1), interning::intern_hit_ns(2));
             Ok(Line::new(one / 1e6).with("ns", one).with("ns_two_threads", two).with("scaling", one / two))
         }),
         Bench::new("uop_simplify", || {

@@ -61,7 +61,9 @@ fn rooms_depend_on_what_the_architecture_says() {
 /// Whether code, not a comment or a text, says `unsafe`.
 fn has_unsafe(source: &str) -> bool {
     let code = source.lines().map(|l| l.split("//").next().unwrap_or(""));
-    code.into_iter().any(|l| ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe("].iter().any(|u| l.contains(u)))
+    code.into_iter().any(|l| {
+        ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe("].iter().any(|u| l.contains(u))
+    })
 }
 
 #[test]
@@ -85,7 +87,13 @@ fn every_crate_can_be_published_and_has_the_one_version() {
     }
     for room in crates() {
         let manifest = read(format!("crates/{room}/Cargo.toml"));
-        let fields = ["description = ", "version.workspace", "license.workspace", "keywords.workspace", "readme.workspace"];
+        let fields = [
+            "description = ",
+            "version.workspace",
+            "license.workspace",
+            "keywords.workspace",
+            "readme.workspace",
+        ];
         for field in fields {
             assert!(manifest.contains(field), "crates/{room}/Cargo.toml has no {field}");
         }

@@ -22,9 +22,9 @@ macro_rules! unaries {
 }
 unaries! {
     /// -x.
-    neg          negate;
+    neg          neg;
     /// -x.
-    negative     negate;
+    negative     neg;
     /// Magnitude.
     abs          abs;
     /// Magnitude.
@@ -204,11 +204,11 @@ macro_rules! sided {
 }
 sided! {
     /// Sum.
-    add         plus;
+    add         add;
     /// Difference.
-    sub         minus;
+    sub         sub;
     /// Product.
-    mul         times;
+    mul         mul;
     /// The remainder with the sign of x.
     r#mod       modulo;
     /// This to the power x.
@@ -249,7 +249,7 @@ impl PyTensor {
             false => (self.0.clone(), x.0),
         };
         out(match rounding_mode {
-            None => a.over(b),
+            None => a.div(b),
             Some("trunc") => a.trunc_div(b),
             Some("floor") => a.floor_div(b),
             Some(m) => {
@@ -299,8 +299,8 @@ impl PyTensor {
         let scale = 10f64.powi(decimals.abs());
         out(match decimals {
             0 => self.0.round(),
-            d if d > 0 => self.0.times(scale).round().over(scale),
-            _ => self.0.over(scale).round().times(scale),
+            d if d > 0 => self.0.mul(scale).round().div(scale),
+            _ => self.0.div(scale).round().mul(scale),
         })
     }
     /// Where it is an infinity.
@@ -360,7 +360,7 @@ impl PyTensor {
     fn selu(&self, alpha: Option<f64>, gamma: Option<f64>) -> PyResult<PyTensor> {
         out(match (alpha, gamma) {
             (None, None) => self.0.selu(),
-            (a, g) => self.0.elu(a.unwrap_or(1.67326)).times(g.unwrap_or(1.0507)),
+            (a, g) => self.0.elu(a.unwrap_or(1.67326)).mul(g.unwrap_or(1.0507)),
         })
     }
     /// x times the normal distribution function of x; approximate is "tanh" (as tinygrad's default) or "none".
@@ -379,14 +379,14 @@ impl PyTensor {
     /// log(1 + exp(beta * x)) / beta.
     #[pyo3(signature = (beta=1.0))]
     fn softplus(&self, beta: f64) -> PyResult<PyTensor> {
-        out(if beta == 1.0 { self.0.softplus() } else { self.0.times(beta).softplus().over(beta) })
+        out(if beta == 1.0 { self.0.softplus() } else { self.0.mul(beta).softplus().div(beta) })
     }
     /// alpha * x + beta, between 0 and 1.
     #[pyo3(signature = (alpha=1.0 / 6.0, beta=0.5), text_signature = "($self, alpha=0.16666666666666666, beta=0.5)")]
     fn hardsigmoid(&self, alpha: f64, beta: f64) -> PyResult<PyTensor> {
         out(match (alpha, beta) {
             (a, 0.5) if a == 1.0 / 6.0 => self.0.hardsigmoid(),
-            _ => self.0.times(alpha).plus(beta).clamp(0.0, 1.0),
+            _ => self.0.mul(alpha).add(beta).clamp(0.0, 1.0),
         })
     }
     /// x between two limits.
@@ -443,12 +443,12 @@ impl PyTensor {
     /// The sum of this and others.
     #[pyo3(signature = (*others))]
     fn usum(&self, others: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
-        out(tensors(others)?.iter().fold(self.0.clone(), |a, b| a.plus(b)))
+        out(tensors(others)?.iter().fold(self.0.clone(), |a, b| a.add(b)))
     }
     /// The product of this and others.
     #[pyo3(signature = (*others))]
     fn uprod(&self, others: &Bound<'_, PyTuple>) -> PyResult<PyTensor> {
-        out(tensors(others)?.iter().fold(self.0.clone(), |a, b| a.times(b)))
+        out(tensors(others)?.iter().fold(self.0.clone(), |a, b| a.mul(b)))
     }
     /// A number or tensor as a tensor that changes no types beside this one.
     fn ufix(&self, x: Arg) -> PyResult<PyTensor> {

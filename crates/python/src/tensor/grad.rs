@@ -102,7 +102,7 @@ impl PyTensor {
         })?;
         for (t, g) in targets.iter().zip(grads) {
             let sum = match t.grad() {
-                Some(old) => checked(old.plus(&g))?,
+                Some(old) => checked(old.add(&g))?,
                 None => g,
             };
             t.set_grad(Some(sum));

@@ -169,7 +169,7 @@ impl PyTensor {
         source: TensorArg,
         alpha: Option<Arg>,
     ) -> PyResult<PyTensor> {
-        let source = alpha.map_or(source.0.clone(), |a| source.0.times(a.0));
+        let source = alpha.map_or(source.0.clone(), |a| source.0.mul(a.0));
         out(self.0.index_add(dim, &index.0, &source))
     }
     /// Copies parts of source to the places index names along dim.

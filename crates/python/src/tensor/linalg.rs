@@ -55,8 +55,8 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         let cast = |t: &Tensor| dtype.as_ref().map_or(t.clone(), |d| t.cast(d.0));
         let (x, w) = (cast(&self.0), cast(&weight.0));
-        let y = if w.rank() == 1 { x.times(&w) } else { x.matmul(&w) };
-        out(bias.map_or(y.clone(), |b| y.plus(cast(&b.0))))
+        let y = if w.rank() == 1 { x.mul(&w) } else { x.matmul(&w) };
+        out(bias.map_or(y.clone(), |b| y.add(cast(&b.0))))
     }
     /// Every product of an element of this vector and one of another.
     fn outer(&self, other: TensorArg) -> PyResult<PyTensor> {

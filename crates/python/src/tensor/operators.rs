@@ -31,10 +31,10 @@ macro_rules! operators {
     };
 }
 operators! {
-    __add__      __radd__      __iadd__      |a, b| a.plus(b);
-    __sub__      __rsub__      __isub__      |a, b| a.minus(b);
-    __mul__      __rmul__      __imul__      |a, b| a.times(b);
-    __truediv__  __rtruediv__  __itruediv__  |a, b| a.over(b);
+    __add__      __radd__      __iadd__      |a, b| a.add(b);
+    __sub__      __rsub__      __isub__      |a, b| a.sub(b);
+    __mul__      __rmul__      __imul__      |a, b| a.mul(b);
+    __truediv__  __rtruediv__  __itruediv__  |a, b| a.div(b);
     __floordiv__ __rfloordiv__ __ifloordiv__ |a, b| a.floor_div(b);
     __mod__      __rmod__      __imod__      |a, b| a.modulo(b);
     __and__      __rand__      __iand__      |a, b| a.bitwise_and(b);
@@ -60,7 +60,7 @@ impl PyTensor {
         grad::update(&self.0, |x| x.pow(o.0))
     }
     fn __neg__(&self) -> PyResult<PyTensor> {
-        out(self.0.negate())
+        out(self.0.neg())
     }
     fn __pos__(&self) -> PyResult<PyTensor> {
         out(self.0.clone())

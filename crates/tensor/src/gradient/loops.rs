@@ -6,7 +6,7 @@
 //!                            gradients of captured values added up, or stacked where step i reads row i
 //! ```
 //!
-//! A named loop is a function with a rule of its own: [`crate::gradient_rules`].
+//! A named loop is a function with a rule of its own: [`super::named`].
 
 use super::differentiate;
 use crate::composite::add;
@@ -26,7 +26,7 @@ pub(crate) fn gradients(l: &Loop, of: &[Option<UOp>], wanted: &[bool]) -> Result
     if of.iter().all(|g| g.is_none()) {
         return Ok(vec![None; wanted.len()]);
     }
-    match crate::gradient_rules::rule(&l.arg.name) {
+    match super::named::rule(&l.arg.name) {
         Some(rule) => by_rule(l, rule, of, wanted),
         None => Backward::new(l, of).gradients(wanted),
     }
@@ -35,7 +35,7 @@ pub(crate) fn gradients(l: &Loop, of: &[Option<UOp>], wanted: &[bool]) -> Result
 /// The results of a function are stacked once; its rule does not know.
 fn by_rule(
     l: &Loop,
-    rule: crate::gradient_rules::Rule,
+    rule: super::named::Rule,
     of: &[Option<UOp>],
     wanted: &[bool],
 ) -> Result<Vec<Option<UOp>>> {

@@ -11,6 +11,7 @@
 mod axes;
 mod carry;
 mod loops;
+mod named;
 mod rows;
 mod rules;
 mod windows;

@@ -15,16 +15,16 @@
 //! [`divmod`], [`compare`], [`logic`] for bools and `Where`, [`convert`] for casts, [`gate`] for `Invalid` and memory,
 //! [`given`] for what follows from a condition, [`size`] for sizes with bound variables.
 
-pub mod compare;
-pub mod convert;
-pub mod divmod;
 pub mod fold;
+pub mod identity;
+pub mod sum;
+pub mod divmod;
+pub mod compare;
+pub mod logic;
+pub mod convert;
 pub mod gate;
 pub mod given;
-pub mod identity;
-pub mod logic;
 pub mod size;
-pub mod sum;
 
 use crate::node::UOp;
 use crate::rules::{Matcher, RuleSet};
