@@ -149,7 +149,7 @@ fn finish(op: &'static str, opened: Open, results: &[UOp], name: &str) -> Result
     };
     Ok((0..results.len()).map(out).collect())
 }
-/// `f(inputs)` as one node, whose gradient is the rule of that name in [`super::named`].
+/// `f(inputs)` as one node, whose gradient is the rule of that name in `gradient/named.rs`.
 pub(crate) fn function(
     name: &'static str,
     inputs: &[&Tensor],

@@ -17,6 +17,7 @@
 //! errors       messages word for word
 //! faults       caches and files when things go wrong
 //! memory       loops that would fail if anything were kept
+//! rules        every table of rules has its test
 //! tidy         the repository keeps its own promises
 //! ```
 
@@ -35,6 +36,7 @@ mod memory;
 mod numerics;
 mod ops;
 mod programs;
+mod rules;
 mod support;
 mod symbolic;
 mod threads;

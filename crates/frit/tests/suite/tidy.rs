@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-fn read(path: impl AsRef<Path>) -> String {
+pub fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn rust_files(dir: &Path) -> Vec<PathBuf> {
+pub fn rust_files(dir: &Path) -> Vec<PathBuf> {
     let mut found = vec![];
     for entry in std::fs::read_dir(dir).expect("a readable folder").flatten() {
         let path = entry.path();
@@ -25,7 +25,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn crates() -> Vec<String> {
+pub fn crates() -> Vec<String> {
     let dirs = std::fs::read_dir(root().join("crates")).expect("crates/ is there").flatten();
     let mut names: Vec<String> = dirs.map(|d| d.file_name().to_string_lossy().into_owned()).collect();
     names.sort();

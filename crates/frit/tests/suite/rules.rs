@@ -1,0 +1,91 @@
+//! Every table of rules in the workspace is tested: tables about values by instances that are generated of each pattern
+//! (`uop/tests/rules/every_rule.rs`, which lists the few rules that it cannot make), the others by the tests that are named
+//! here.
+
+use crate::tidy::{crates, read, root, rust_files};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tables that are not generated: room, tables, why, and what tests them.
+const ELSEWHERE: &[(&str, &[&str], &str, &[&str])] = &[
+    (
+        "schedule",
+        &["MOVEMENT", "REDUCTIONS", "MERGES", "EMPTY", "CONSTANTS"],
+        "about tensors, which the generator's scalars do not model",
+        &[
+            "schedule/tests/it/random.rs random_graphs_give_the_same_values",
+            "schedule/tests/it/values.rs constants_fold",
+        ],
+    ),
+    (
+        "codegen",
+        &["BASIC", "SHIFT", "DIVIDE", "THREEFRY"],
+        "they need a target that lacks the operation",
+        &[
+            "codegen/src/decompose/tests.rs fallbacks_for_basic_operations",
+            "codegen/src/decompose/tests.rs integer_division_power_and_shifts_are_the_definition",
+            "codegen/src/decompose/tests.rs threefry_is_the_definition",
+        ],
+    ),
+    (
+        "codegen",
+        &["EXP", "LOG", "TRIG", "HYPERBOLIC", "INVERSE", "ERF", "POW"],
+        "equal within a bound only",
+        &[
+            "codegen/src/decompose/tests.rs functions_are_within_their_bounds_in_float32",
+            "codegen/src/decompose/tests.rs functions_are_within_their_bounds_in_float64",
+            "codegen/src/decompose/tests.rs powers_of_floats",
+        ],
+    ),
+    (
+        "codegen",
+        &["SMALL_FLOAT"],
+        "every value of a small float is tried instead",
+        &[
+            "codegen/src/decompose/tests.rs small_floats_decode_and_encode_exactly",
+            "codegen/src/decompose/tests.rs small_float_arithmetic_rounds_every_operation",
+        ],
+    ),
+    (
+        "tensor",
+        &["ARITHMETIC", "FUNCTIONS", "TENSORS"],
+        "they give gradients, which differences and torch's values check",
+        &["frit/tests/suite/derivatives.rs second_derivatives_agree_with_finite_differences"],
+    ),
+];
+
+/// The tables of a source file, by name.
+fn tables(source: &str) -> Vec<String> {
+    let code: Vec<&str> = source.lines().map(|l| l.trim().trim_start_matches("pub ")).collect();
+    let mut found = vec![];
+    for (i, line) in code.iter().enumerate().filter(|(_, l)| l.starts_with("rules! {")) {
+        let own = line.trim_start_matches("rules! {").trim().trim_start_matches("pub ");
+        let head = if own.is_empty() {
+            code[i + 1..].iter().find(|l| !l.starts_with("///")).unwrap_or(&"")
+        } else {
+            &own
+        };
+        found.push(head.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect());
+    }
+    found
+}
+
+#[test]
+fn every_table_of_rules_is_tested() {
+    let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for room in crates() {
+        for file in rust_files(&root().join("crates").join(&room).join("src")) {
+            written.entry(room.clone()).or_default().extend(tables(&read(&file)));
+        }
+    }
+    let generated: BTreeSet<String> = frit_uop::symbolic::TABLES.iter().map(|t| t.name.into()).collect();
+    let mut tested = BTreeMap::from([("uop".to_string(), generated)]);
+    for (room, names, _, by) in ELSEWHERE {
+        tested.entry(room.to_string()).or_default().extend(names.iter().map(|n| n.to_string()));
+        for test in *by {
+            let (file, name) = test.split_once(' ').expect("a file and a test");
+            assert!(read(format!("crates/{file}")).contains(&format!("fn {name}(")), "{test} is not there");
+        }
+    }
+    written.retain(|_, names| !names.is_empty());
+    assert_eq!(written, tested, "tables that are written (left) and tested (right): see ELSEWHERE");
+}
