@@ -18,6 +18,7 @@
 //! faults       caches and files when things go wrong
 //! memory       loops that would fail if anything were kept
 //! rules        every table of rules has its test
+//! tour         docs/tour.md shows what happens
 //! tidy         the repository keeps its own promises
 //! ```
 
@@ -41,3 +42,4 @@ mod support;
 mod symbolic;
 mod threads;
 mod tidy;
+mod tour;
