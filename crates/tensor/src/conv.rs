@@ -122,7 +122,7 @@ impl Window {
         Window { divisor: Some(divisor), ..self }
     }
     /// Everything for `n` spatial dims; a pool's missing stride is its size.
-    pub(crate) fn spread(&self, op: &'static str, size: &[usize]) -> Result<Spread> {
+    pub(crate) fn per_dim(&self, op: &'static str, size: &[usize]) -> Result<WindowDims> {
         let n = size.len();
         let stride =
             if self.stride.is_empty() { size.to_vec() } else { each(op, "stride", &self.stride, n)? };
@@ -151,7 +151,7 @@ impl Window {
                 total.map(|t| (t / 2, t - t / 2)).collect()
             }
         };
-        Ok(Spread { size: size.to_vec(), stride, dilation, padding })
+        Ok(WindowDims { size: size.to_vec(), stride, dilation, padding })
     }
     /// A convolution's missing stride is 1.
     fn step_by_one(&self) -> Window {
@@ -174,14 +174,14 @@ fn each<T: Copy + std::fmt::Debug>(op: &'static str, name: &str, v: &[T], n: usi
 
 /// A window's walk, one of everything for each spatial dim.
 #[derive(Clone)]
-pub(crate) struct Spread {
+pub(crate) struct WindowDims {
     pub size: Vec<usize>,
     pub stride: Vec<usize>,
     pub dilation: Vec<usize>,
     pub padding: Vec<(usize, usize)>,
 }
 
-impl Spread {
+impl WindowDims {
     pub fn padded(&self, x: &UOp, value: &Operand) -> Result<UOp> {
         let first = x.shape().len() - self.size.len();
         let side = |f: &dyn Fn(&(usize, usize)) -> usize| -> SmallVec<[UOp; 4]> {
@@ -260,8 +260,8 @@ fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
     let dtype = promoted(op, x.dtype, w.dtype)?;
     let acc = accumulate(dtype);
     let size: Vec<usize> = t[2..].iter().map(|d| fixed(op, d).map(|v| v as usize)).collect::<Result<_>>()?;
-    let spread = opts.step_by_one().spread(op, &size)?;
-    let win = spread.windows(op, &spread.padded(&x.cast(acc), &0.into())?)?; // (N, Cin, O…, K…)
+    let window = opts.step_by_one().per_dim(op, &size)?;
+    let win = window.windows(op, &window.padded(&x.cast(acc), &0.into())?)?; // (N, Cin, O…, K…)
     let (o, k) = (&win.shape()[2..2 + n], &win.shape()[2 + n..]);
     let i = UOp::index;
     // (N, G, 1, Cin/G, O…, K…) -> (N, G, 1, O…, Cin/G, K…)
@@ -306,7 +306,7 @@ fn conv_transpose(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<U
         return fail!(op, "takes padding as numbers");
     }
     let size: Vec<usize> = t[2..].iter().map(|d| fixed(op, d).map(|v| v as usize)).collect::<Result<_>>()?;
-    let at = opts.step_by_one().spread(op, &size)?;
+    let at = opts.step_by_one().per_dim(op, &size)?;
     let more = each(op, "output padding", &opts.output_padding, n)?;
     let mut around: Vec<(isize, isize)> = vec![(0, 0); 2];
     let mut wide = x.clone();

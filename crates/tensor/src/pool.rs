@@ -1,7 +1,7 @@
 //! Pooling over any number of spatial dims: windows by movement only, then a maximum, a mean or a norm.
 
 use crate::composite::{div, mul};
-use crate::conv::{Each, Spread, Window};
+use crate::conv::{Each, Window, WindowDims};
 use crate::creation::float_of;
 use crate::error::{Error, Result, call, fail};
 use crate::movement::fixed;
@@ -164,13 +164,13 @@ impl Tensor {
         op: &'static str,
         size: &[usize],
         window: &Window,
-        f: impl FnOnce(&UOp, &Spread) -> Result<UOp>,
+        f: impl FnOnce(&UOp, &WindowDims) -> Result<UOp>,
     ) -> Tensor {
         self.map(|x| {
             if x.shape().len() < size.len() || size.is_empty() {
                 return fail!(op, "a window of {size:?} over shape {}", show_all(x.shape()));
             }
-            let mut at = window.spread(op, size)?;
+            let mut at = window.per_dim(op, size)?;
             if window.ceil {
                 at.ceiled(op, x)?;
             }
@@ -241,12 +241,12 @@ fn lowest(d: DType) -> Operand {
     Operand::Tensor(Tensor::of(Ok(UOp::constant(v, d))))
 }
 
-fn max_windows(x: &UOp, at: &Spread) -> Result<UOp> {
+fn max_windows(x: &UOp, at: &WindowDims) -> Result<UOp> {
     at.windows("max_pool", &at.padded(x, &lowest(x.dtype))?)
 }
 
 /// The dims that windows are in, behind those of `x`.
-fn window_axes(x: &UOp, at: &Spread) -> Vec<usize> {
+fn window_axes(x: &UOp, at: &WindowDims) -> Vec<usize> {
     let rank = x.shape().len();
     (rank..rank + at.size.len()).collect()
 }
@@ -262,8 +262,8 @@ fn places(dims: &[UOp]) -> Result<UOp> {
 
 /// Ones under each window where elements count: those of `x`, padding that was asked for if it does, never what
 /// rounding up has added.
-fn counts(x: &UOp, window: &Window, size: &[usize], at: &Spread) -> Result<UOp> {
-    let asked = window.spread("avg_pool", size)?;
+fn counts(x: &UOp, window: &Window, size: &[usize], at: &WindowDims) -> Result<UOp> {
+    let asked = window.per_dim("avg_pool", size)?;
     let ones = filled(x.shape(), x.const_like(1));
     let mut rest = at.clone();
     if !window.count_pad {

@@ -186,7 +186,7 @@ impl Net {
     }
 }
 
-/// The first `half` slices of the second dim, and what stands opposite them when the others are turned round.
+/// The first `half` slices of the second dim, and what stands opposite them when the others are reversed.
 fn facing(seen: &UOp, half: i64) -> (Vec<UOp>, Vec<UOp>) {
     let at = |i: i64| cut(seen, 1, &UOp::index(i), &UOp::index(1));
     let lower = (0..half).map(at).collect();

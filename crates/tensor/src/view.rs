@@ -71,7 +71,7 @@ fn resizes(step: &UOp) -> bool {
     step.op == Op::Bitcast && step.dtype.size() != step.input().dtype.size()
 }
 
-/// The base as a value, with another one at the places of a view: the view turned round, and a choice by place.
+/// The base as a value, with another one at the places of a view: the inverse of the view, and a choice by place.
 pub(crate) fn replaced(base: &UOp, steps: &[UOp], value: &UOp) -> UOp {
     if steps.is_empty() {
         return value.clone();

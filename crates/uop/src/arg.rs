@@ -28,9 +28,9 @@ pub enum AxisKind {
     Reduce,
     /// Combined by a reduce across the lanes of a block.
     GroupReduce,
-    /// Kept side by side in registers.
+    /// Unrolled into values side by side in registers (unroll and jam).
     Upcast,
-    /// A reduce axis written out in full.
+    /// A reduce axis, unrolled.
     Unroll,
     /// A part that one operation of a matrix unit takes.
     Matrix,

@@ -90,7 +90,7 @@ pub fn simplify_given(x: &UOp, gate: &UOp) -> UOp {
 }
 
 /// Numbers of parameters that no kernel has.
-const STAND_INS: u32 = 1 << 30;
+const PLACEHOLDERS: u32 = 1 << 30;
 
 /// Plain loads that stand for those in the arithmetic of expressions, and the way back.
 fn loads_hidden(of: &[&UOp]) -> (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) {
@@ -103,9 +103,10 @@ fn loads_hidden(of: &[&UOp]) -> (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) {
         }
         let plain = |n: &UOp| n.target().src.get(1).is_none_or(|at| at.op == Op::Const);
         if n.op == Op::Load && n.shape().is_empty() && !plain(&n) {
-            let stand_in = UOp::param(STAND_INS + hide.len() as u32, 1, n.dtype).at(&UOp::index(0)).load();
-            show.insert(stand_in.clone(), n.clone());
-            hide.insert(n, stand_in);
+            let placeholder =
+                UOp::param(PLACEHOLDERS + hide.len() as u32, 1, n.dtype).at(&UOp::index(0)).load();
+            show.insert(placeholder.clone(), n.clone());
+            hide.insert(n, placeholder);
         } else if n.op.is_elementwise() {
             todo.extend(n.src.iter().cloned());
         }
@@ -200,7 +201,7 @@ fn propagate(f: &Fact, facts: &mut Vec<Fact>) {
     }
 }
 
-fn stand_in(f: &Fact, number: usize) -> Option<UOp> {
+fn placeholder(f: &Fact, number: usize) -> Option<UOp> {
     let (min, max) = (i64::try_from(f.lo).ok()?, i64::try_from(f.hi).ok()?);
     if min == max {
         return Some(UOp::constant(Scalar::int(f.lo, f.of.dtype), f.of.dtype));
@@ -215,7 +216,7 @@ fn narrow_all(x: &UOp, facts: &[&Fact]) -> UOp {
         if (f.lo, f.hi) == f.of.bounds {
             continue;
         }
-        if let Some(v) = stand_in(f, i) {
+        if let Some(v) = placeholder(f, i) {
             if v.op == Op::Variable {
                 back.insert(v.clone(), f.of.clone());
             }
@@ -231,7 +232,7 @@ fn narrow_all(x: &UOp, facts: &[&Fact]) -> UOp {
 /// A bounded sum `t + rest`: put `v - rest` for `t`, so that the sum itself becomes the variable `v`.
 fn narrow_sum(x: &UOp, f: &Fact) -> UOp {
     let s = Sum::of(&f.of);
-    let Some(v) = stand_in(f, 0) else { return x.clone() };
+    let Some(v) = placeholder(f, 0) else { return x.clone() };
     let Some((t, k)) = s.terms.iter().find(|(t, k)| k.abs() == 1 && x.any(|n| n == t)) else {
         return x.clone();
     };

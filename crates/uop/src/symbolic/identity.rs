@@ -62,7 +62,7 @@ rules! {
 }
 
 rules! {
-    /// Index arithmetic: no overflow, subtraction and negation as addition, products over sums written out.
+    /// Index arithmetic: no overflow, subtraction and negation as addition, products distributed over sums.
     pub INDEX for index;
     Sub(x, y)                                       => x + y * -1;
     Neg(x)                                          => x * -1;

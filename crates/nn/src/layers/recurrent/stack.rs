@@ -152,7 +152,7 @@ impl<K> Stack<K> {
         if length.as_int() == Some(0) {
             return Err(Error::new(self.op, "a sequence of no places"));
         }
-        // From the end: the sequence turned round, and its results turned back.
+        // From the end: the sequence reversed, and its results reversed back.
         let turned = |t: Tensor| if back { t.flip(0) } else { t };
         let gates = turned(w.gates_of_x(x)); // for all places at once
         let (end, results) = Tensor::scan(length, &begin.each_ref(), |t, state| {
