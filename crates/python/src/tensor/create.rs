@@ -1,6 +1,6 @@
 //! Making tensors: from data, and from sizes.
 
-use super::{PyTensor, Wish, out};
+use super::{GradRequest, PyTensor, out};
 use crate::convert::{Arg, DimArg, SizesArg, TensorArg, count, number, size_list, sizes, tensors, type_name};
 use crate::device::within;
 use crate::dtype::{DTypeArg, default_float, default_int};
@@ -14,13 +14,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
 /// What every function that makes a tensor accepts.
-pub struct Made<'a> {
+pub struct TensorOptions<'a> {
     pub dtype: Option<DTypeArg>,
     pub device: Option<&'a str>,
     pub requires_grad: Option<bool>,
 }
 
-impl Made<'_> {
+impl TensorOptions<'_> {
     /// The type asked for, or this one.
     pub fn dtype_or(&self, d: DType) -> DType {
         self.dtype.as_ref().map_or(d, |d| d.0)
@@ -206,10 +206,10 @@ pub fn of_value(v: &Bound<'_, PyAny>) -> PyResult<Operand> {
     }
 }
 
-fn filled(shape: Vec<frit::Dim>, v: impl Into<Operand>, made: Made) -> PyResult<PyTensor> {
-    let d = made.float();
+fn filled(shape: Vec<frit::Dim>, v: impl Into<Operand>, options: TensorOptions) -> PyResult<PyTensor> {
+    let d = options.float();
     let v = v.into();
-    made.build(|| Tensor::full_dtype(Dims::from(shape), v, d))
+    options.build(|| Tensor::full_dtype(Dims::from(shape), v, d))
 }
 
 #[pymethods]
@@ -222,8 +222,8 @@ impl PyTensor {
         dtype: Option<DTypeArg>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
-        let d = made.dtype.as_ref().map(|d| d.0);
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.dtype.as_ref().map(|d| d.0);
         let make = || match &data {
             Some(x) => of_data(x, d),
             None => checked(Tensor::full_dtype([0], 0, d.unwrap_or_else(default_float))),
@@ -231,7 +231,7 @@ impl PyTensor {
         // moving gives back the same handle where nothing moves: this object has its own
         let t = within(device, make)??;
         let t = t.cast(t.dtype());
-        made.build(|| t)
+        options.build(|| t)
     }
     /// Zeros of a shape: ``Tensor.zeros(2, 3)`` or ``Tensor.zeros((2, 3))``.
     #[staticmethod]
@@ -244,7 +244,7 @@ impl PyTensor {
         buffer: Option<bool>,
     ) -> PyResult<PyTensor> {
         let _ = buffer;
-        filled(size_list(shape)?, 0, Made { dtype, device, requires_grad })
+        filled(size_list(shape)?, 0, TensorOptions { dtype, device, requires_grad })
     }
     /// Ones of a shape.
     #[staticmethod]
@@ -257,7 +257,7 @@ impl PyTensor {
         buffer: Option<bool>,
     ) -> PyResult<PyTensor> {
         let _ = buffer;
-        filled(size_list(shape)?, 1, Made { dtype, device, requires_grad })
+        filled(size_list(shape)?, 1, TensorOptions { dtype, device, requires_grad })
     }
     /// Memory of a shape with no particular content. On ``disk:/path``: the first bytes of that file, as they are.
     #[staticmethod]
@@ -268,12 +268,12 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
-        let (dims, d) = (sizes(shape)?, made.float());
+        let options = TensorOptions { dtype, device, requires_grad };
+        let (dims, d) = (sizes(shape)?, options.float());
         if let Some(path) = device.and_then(path_of) {
             return out(Tensor::on_disk(path, d, dims)).and_then(|t| t.wishing(requires_grad));
         }
-        made.build(|| Tensor::full_dtype(dims, 0, d).contiguous())
+        options.build(|| Tensor::full_dtype(dims, 0, d).contiguous())
     }
     /// One number in a shape; its type is the number's unless given.
     #[staticmethod]
@@ -287,15 +287,15 @@ impl PyTensor {
         buffer: Option<bool>,
     ) -> PyResult<PyTensor> {
         let _ = buffer;
-        let made = Made { dtype, device, requires_grad };
+        let options = TensorOptions { dtype, device, requires_grad };
         let own = checked(fill_value.0.tensor())?.dtype();
         let own = match (&fill_value.0, own) {
             (Operand::Number(..), DType::F32) => default_float(),
             (Operand::Number(..), DType::I32) => default_int(),
             (_, d) => d,
         };
-        let d = made.dtype_or(own);
-        made.build(|| match fill_value.0 {
+        let d = options.dtype_or(own);
+        options.build(|| match fill_value.0 {
             v @ Operand::Number(Scalar::Float(_), _) if !d.is_float() => Tensor::full(shape.0, v).cast(d),
             v => Tensor::full_dtype(shape.0, v, d),
         })
@@ -311,7 +311,7 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
+        let options = TensorOptions { dtype, device, requires_grad };
         let is_symbolic = |o: &&Bound<'_, PyAny>| o.is_instance_of::<PyDim>();
         if [Some(start), stop].into_iter().flatten().any(|o| is_symbolic(&o)) {
             let size = |o: &Bound<'_, PyAny>| o.extract::<DimArg>().map(|d| d.0);
@@ -320,8 +320,8 @@ impl PyTensor {
                 None => (0.into(), size(start)?),
             };
             let step = step.map_or(Ok(1), |s| s.extract::<i64>())?;
-            let d = made.dtype_or(default_int());
-            return made.build(|| Tensor::arange_between(start, stop, step).cast(d));
+            let d = options.dtype_or(default_int());
+            return options.build(|| Tensor::arange_between(start, stop, step).cast(d));
         }
         let number = |o: &Bound<'_, PyAny>| o.extract::<Arg>().map(|v| v.0);
         let step = step.map_or(Ok(Operand::from(1)), number)?;
@@ -330,8 +330,8 @@ impl PyTensor {
             None => (Operand::from(0), number(start)?),
         };
         let wide = [&start, &stop, &step].iter().any(|v| matches!(v, Operand::Number(Scalar::Float(_), _)));
-        let d = made.dtype.as_ref().map(|d| d.0);
-        made.build(|| {
+        let d = options.dtype.as_ref().map(|d| d.0);
+        options.build(|| {
             let t = Tensor::arange_step(start, stop, step);
             match d {
                 Some(d) => t.cast(d),
@@ -354,12 +354,12 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         let n = usize::try_from(steps)
             .map_err(|_| PyValueError::new_err("number of steps must be non-negative"))?;
-        let made = Made { dtype, device, requires_grad };
-        let d = made.float();
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.float();
         if d == DType::Bool {
             return Err(PyRuntimeError::new_err("linspace: not of bools"));
         }
-        made.build(|| Tensor::linspace(start, stop, n).cast(d))
+        options.build(|| Tensor::linspace(start, stop, n).cast(d))
     }
     /// Powers of a base from base**start to base**stop, evenly spaced in the exponent.
     #[staticmethod]
@@ -374,9 +374,9 @@ impl PyTensor {
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
         let steps = count(steps, "steps")?;
-        let made = Made { dtype, device, requires_grad };
-        let d = made.float();
-        made.build(|| Tensor::logspace(start, stop, steps, base).cast(d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.float();
+        options.build(|| Tensor::logspace(start, stop, steps, base).cast(d))
     }
     /// The identity matrix of n rows and m (or n) columns.
     #[staticmethod]
@@ -393,9 +393,9 @@ impl PyTensor {
         if [&n, &m].iter().any(|d| d.as_int().is_some_and(|v| v < 0)) {
             return Err(PyValueError::new_err(format!("eye: {n} rows and {m} columns")));
         }
-        let made = Made { dtype, device, requires_grad };
-        let d = made.float();
-        made.build(|| Tensor::eye([n, m]).cast(d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.float();
+        options.build(|| Tensor::eye([n, m]).cast(d))
     }
     /// Ones on and below diagonal k, zeros above.
     #[staticmethod]
@@ -411,9 +411,9 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
-        let d = made.float();
-        made.build(|| Tensor::tri(r.0, c.0, diagonal.0).cast(d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.float();
+        options.build(|| Tensor::tri(r.0, c.0, diagonal.0).cast(d))
     }
     /// Zeros in this tensor's shape and type.
     #[pyo3(signature = (dtype=None, device=None, requires_grad=None))]
@@ -423,7 +423,7 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        self.like(0.into(), Made { dtype, device, requires_grad })
+        self.like(0.into(), TensorOptions { dtype, device, requires_grad })
     }
     /// Ones in this tensor's shape and type.
     #[pyo3(signature = (dtype=None, device=None, requires_grad=None))]
@@ -433,7 +433,7 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        self.like(1.into(), Made { dtype, device, requires_grad })
+        self.like(1.into(), TensorOptions { dtype, device, requires_grad })
     }
     /// One number in this tensor's shape and type.
     #[pyo3(signature = (fill_value, dtype=None, device=None, requires_grad=None, buffer=None))]
@@ -446,7 +446,7 @@ impl PyTensor {
         buffer: Option<bool>,
     ) -> PyResult<PyTensor> {
         let _ = buffer;
-        self.like(fill_value.0, Made { dtype, device, requires_grad })
+        self.like(fill_value.0, TensorOptions { dtype, device, requires_grad })
     }
     /// Memory of this tensor's shape and type with no particular content.
     #[pyo3(signature = (dtype=None, device=None, requires_grad=None))]
@@ -456,14 +456,14 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
-        let d = made.dtype_or(self.0.dtype());
-        made.build(|| self.0.zeros_like().cast(d).contiguous())
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.dtype_or(self.0.dtype());
+        options.build(|| self.0.zeros_like().cast(d).contiguous())
     }
     /// A number of this tensor's type, in its shape.
     #[pyo3(signature = (b, dtype=None))]
     fn const_like(&self, b: Arg, dtype: Option<DTypeArg>) -> PyResult<PyTensor> {
-        self.like(b.0, Made { dtype, device: None, requires_grad: None })
+        self.like(b.0, TensorOptions { dtype, device: None, requires_grad: None })
     }
     /// Copies of this vector and others, each along a dim of its own.
     #[pyo3(signature = (*args, indexing="ij"))]
@@ -507,8 +507,8 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
-        let d = made.float();
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.float();
         let count = shape.0.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(d.as_int()?).ok()?));
         let bytes = count.and_then(|n| n.checked_mul(d.size()));
         let Some(len) = bytes.filter(|&len| ptr != 0 || len == 0) else {
@@ -517,7 +517,7 @@ impl PyTensor {
                 shape.0
             )));
         };
-        made.build(|| Tensor::from_blob(d, &frit::Blob::volatile(Address(ptr, len)), shape.0))
+        options.build(|| Tensor::from_blob(d, &frit::Blob::volatile(Address(ptr, len)), shape.0))
     }
     /// The array itself, shared without a copy: what others write to it later shows through.
     #[staticmethod]
@@ -552,21 +552,21 @@ impl AsRef<[u8]> for Address {
 }
 
 impl PyTensor {
-    fn like(&self, v: Operand, made: Made) -> PyResult<PyTensor> {
-        let d = made.dtype_or(self.0.dtype());
-        made.build(|| Tensor::full_dtype(self.0.shape(), v, d))
+    fn like(&self, v: Operand, options: TensorOptions) -> PyResult<PyTensor> {
+        let d = options.dtype_or(self.0.dtype());
+        options.build(|| Tensor::full_dtype(self.0.shape(), v, d))
     }
     /// The same object, with what the program says about its gradient.
     pub fn wishing(self, requires_grad: Option<bool>) -> PyResult<PyTensor> {
         let PyTensor(t, wish) = self;
-        let wish = requires_grad.map_or(wish, |on| Wish { none: (!on).into() });
-        let made = PyTensor(t, wish);
+        let wish = requires_grad.map_or(wish, |on| GradRequest { none: (!on).into() });
+        let options = PyTensor(t, wish);
         match requires_grad {
-            Some(true) => made.mark(true)?,
-            Some(false) => crate::live::exclude(&made.0),
+            Some(true) => options.mark(true)?,
+            Some(false) => crate::live::exclude(&options.0),
             None => {}
         }
-        Ok(made)
+        Ok(options)
     }
 }
 

@@ -41,11 +41,11 @@ use std::sync::atomic::AtomicBool;
 /// >>> (x * 2 + 1).sum(axis=1).tolist()
 /// [8.0, 16.0]
 #[pyclass(name = "Tensor", module = "frit", frozen, subclass, weakref)]
-pub struct PyTensor(pub Tensor, Wish);
+pub struct PyTensor(pub Tensor, GradRequest);
 
 /// What the program said about gradients of a tensor, beyond what the tensor itself knows: that it wants none.
 #[derive(Default)]
-struct Wish {
+struct GradRequest {
     none: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ struct Wish {
 pub fn out(t: Tensor) -> PyResult<PyTensor> {
     let t = checked(t)?;
     live::remember(&t);
-    Ok(PyTensor(t, Wish::default()))
+    Ok(PyTensor(t, GradRequest::default()))
 }
 /// Several results.
 pub fn outs(ts: Vec<Tensor>) -> PyResult<Vec<PyTensor>> {

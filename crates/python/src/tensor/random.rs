@@ -1,6 +1,6 @@
 //! Random numbers, and whether the program trains.
 
-use super::create::Made;
+use super::create::TensorOptions;
 use super::{PyTensor, out};
 use crate::convert::{Arg, SizesArg, count, size_list, sizes, truth};
 use crate::dtype::DTypeArg;
@@ -73,9 +73,9 @@ fn drawn(
     f: impl FnOnce(Dims) -> Tensor,
 ) -> PyResult<PyTensor> {
     let (dtype, device, requires_grad) = options(op, kwargs)?;
-    let made = Made { dtype, device: device.as_deref(), requires_grad };
-    let (d, dims) = (made.float(), sizes(shape)?);
-    made.build(|| f(dims).cast(d))
+    let options = TensorOptions { dtype, device: device.as_deref(), requires_grad };
+    let (d, dims) = (options.float(), sizes(shape)?);
+    options.build(|| f(dims).cast(d))
 }
 
 fn number(v: &Operand) -> PyResult<i64> {
@@ -105,12 +105,12 @@ impl PyTensor {
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
-        let made = Made { dtype, device, requires_grad };
-        let (d, dims) = (made.float(), sizes(shape)?);
+        let options = TensorOptions { dtype, device, requires_grad };
+        let (d, dims) = (options.float(), sizes(shape)?);
         if !d.is_float() {
             return Err(PyValueError::new_err(format!("rand: {d} is not a float type")));
         }
-        made.build(|| Tensor::rand_dtype(dims, d))
+        options.build(|| Tensor::rand_dtype(dims, d))
     }
     /// Normally distributed, mean 0 and variance 1.
     #[staticmethod]
@@ -123,9 +123,9 @@ impl PyTensor {
         #[pyo3(from_py_with = truth)] contiguous: bool,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
-        let made = Made { dtype, device, requires_grad };
-        let (d, dims) = (made.float(), sizes(shape)?);
-        made.build(|| Tensor::randn_dtype(dims, d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let (d, dims) = (options.float(), sizes(shape)?);
+        options.build(|| Tensor::randn_dtype(dims, d))
     }
     /// Integers from low to before high; torch's ``randint(low, high, (sizes))`` is understood too.
     #[staticmethod]
@@ -138,8 +138,8 @@ impl PyTensor {
         device: Option<&str>,
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
-        let made = Made { dtype, device, requires_grad };
-        let d = made.dtype_or(DType::I32);
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.dtype_or(DType::I32);
         if !d.is_int() {
             return Err(PyTypeError::new_err(format!("randint: {d} is not an integer type")));
         }
@@ -157,7 +157,7 @@ impl PyTensor {
                 (bound(&low, 0)?, bound(&high, 10)?, size_list(shape)?)
             }
         };
-        made.build(|| Tensor::randint(lo, hi, dims).cast(d))
+        options.build(|| Tensor::randint(lo, hi, dims).cast(d))
     }
     /// Normally distributed.
     #[staticmethod]
@@ -223,9 +223,9 @@ impl PyTensor {
         requires_grad: Option<bool>,
     ) -> PyResult<PyTensor> {
         let n = count(n, "randperm: n")?;
-        let made = Made { dtype, device, requires_grad };
-        let d = made.dtype_or(DType::I32);
-        made.build(|| Tensor::randperm(n).cast(d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.dtype_or(DType::I32);
+        options.build(|| Tensor::randperm(n).cast(d))
     }
     /// Evenly distributed between 0 and 1, in this tensor's shape and type.
     #[pyo3(signature = (dtype=None, device=None, requires_grad=None, contiguous=true))]
@@ -237,9 +237,9 @@ impl PyTensor {
         #[pyo3(from_py_with = truth)] contiguous: bool,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
-        let made = Made { dtype, device, requires_grad };
-        let d = made.dtype_or(self.0.dtype());
-        made.build(|| Tensor::rand_dtype(self.0.shape(), d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.dtype_or(self.0.dtype());
+        options.build(|| Tensor::rand_dtype(self.0.shape(), d))
     }
     /// Normally distributed, in this tensor's shape and type.
     #[pyo3(signature = (dtype=None, device=None, requires_grad=None, contiguous=true))]
@@ -251,9 +251,9 @@ impl PyTensor {
         #[pyo3(from_py_with = truth)] contiguous: bool,
     ) -> PyResult<PyTensor> {
         let _ = contiguous;
-        let made = Made { dtype, device, requires_grad };
-        let d = made.dtype_or(self.0.dtype());
-        made.build(|| Tensor::randn_dtype(self.0.shape(), d))
+        let options = TensorOptions { dtype, device, requires_grad };
+        let d = options.dtype_or(self.0.dtype());
+        options.build(|| Tensor::randn_dtype(self.0.shape(), d))
     }
     /// Integers from low to before high, in this tensor's shape.
     #[pyo3(signature = (low, high=None, dtype=None))]
