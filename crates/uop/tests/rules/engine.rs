@@ -2,7 +2,7 @@
 
 use frit_uop::rewrite::{self, rewrite, rewrite_top_down};
 use frit_uop::rules::Matcher;
-use frit_uop::{AxisKind, DType, Op, UOp, rules};
+use frit_uop::{Alu, AxisKind, DType, Op, UOp, rules};
 
 rules! { IDENTITY for int;
     Add[x, 0]                       => x;
@@ -32,6 +32,18 @@ rules! { PEEL;
     Not(x)                          => UOp::new(Op::Neg, x.dtype, [x.clone()], frit_uop::Arg::None);
 }
 
+rules! { CLASSES;
+    (Unary|Cast)(Neg(x))            => x;
+    (Comparison)(x, =x) as n        => UOp::boolean(n.op == Op::Eq);
+}
+/// What a node costs, from a table that gives no nodes.
+type Cost = u32;
+rules! { COSTS(scale: u32) -> Cost;
+    (Binary|Comparison)(_, _) as n  => n.op.weight() * *scale;
+    Where(..)                       => None;
+    (Unary)(_) as n                 => Some(n.op.weight() * *scale);
+}
+
 fn x() -> UOp {
     UOp::variable("x", 0, 9)
 }
@@ -45,9 +57,9 @@ fn sources_match_in_either_order_and_constants_bind() {
     assert_eq!(run(&((UOp::index(2) * x()) * 3)), x() * 6);
     assert_eq!(run(&(x() + UOp::index(4) * x())), x() * 5);
     let y = UOp::variable("y", 0, 9);
-    let m = x().bin(frit_uop::Alu::Max, &y);
-    assert_eq!(run(&(&m + x().un(frit_uop::Alu::Neg))), m);
-    let kept = &m + y.un(frit_uop::Alu::Neg);
+    let m = x().bin(Alu::Max, &y);
+    assert_eq!(run(&(&m + x().un(Alu::Neg))), m);
+    let kept = &m + y.un(Alu::Neg);
     assert_eq!(run(&kept), kept);
 }
 #[test]
@@ -74,7 +86,7 @@ fn replacements_are_rewritten_and_deep_graphs_do_not_recurse() {
 fn a_loop_is_reported_by_name_and_gives_the_input_back() {
     let n = (x() - UOp::variable("z", 0, 3)) * 2;
     for (table, text) in [(&ENDLESS, "Sub"), (&WRAPS, "Exp")] {
-        let n = if text == "Exp" { x().un(frit_uop::Alu::Exp) } else { n.clone() };
+        let n = if text == "Exp" { x().un(Alu::Exp) } else { n.clone() };
         assert_eq!(rewrite(&n, &Matcher::new(&[table], &[]), &mut ()), n);
         let e = rewrite::take_error().expect("a loop");
         assert!(e.to_string().contains(text) && e.to_string().contains(table.name), "{e}");
@@ -106,8 +118,21 @@ fn applications_are_recorded_only_when_asked() {
 fn top_down_sees_sources_before_they_change() {
     // bottom-up the inner Not becomes Neg first and both vanish; top-down the outer one is tried while it is a Not
     let r = UOp::range(&UOp::index(8), 0, AxisKind::Loop);
-    let n = r.un(frit_uop::Alu::Not).un(frit_uop::Alu::Neg);
+    let n = r.un(Alu::Not).un(Alu::Neg);
     let m = Matcher::new(&[&PEEL], &[]);
     assert_eq!(rewrite(&n, &m, &mut ()), r);
-    assert_eq!(rewrite_top_down(&n, &m, &mut ()), r.un(frit_uop::Alu::Neg).un(frit_uop::Alu::Neg));
+    assert_eq!(rewrite_top_down(&n, &m, &mut ()), r.un(Alu::Neg).un(Alu::Neg));
+}
+#[test]
+fn rules_match_classes_of_ops_and_may_give_something_else_than_nodes() {
+    let (m, y) = (Matcher::new(&[&CLASSES], &[]), UOp::variable("y", 0, 9));
+    assert_eq!(m.apply(&x().un(Alu::Neg).un(Alu::Floor), &mut ()), Some(x()));
+    assert_eq!(m.apply(&x().un(Alu::Neg).cast(DType::I32), &mut ()), Some(x()));
+    assert_eq!(m.apply(&x().lt(&x()), &mut ()), Some(UOp::boolean(false)));
+    assert_eq!(m.apply(&x().lt(&y), &mut ()), None);
+    assert_eq!(m.apply(&(x() + x()), &mut ()), None);
+    let costs: Matcher<u32, Cost> = Matcher::new(&[], &[&COSTS]);
+    assert_eq!(costs.find(&x().bin(Alu::Idiv, &y), &mut 2), Some(8));
+    assert_eq!(costs.find(&x().un(Alu::Exp), &mut 1), Some(16));
+    assert_eq!(costs.find(&x().lt(&y).select(&x(), &y), &mut 1), None);
 }
