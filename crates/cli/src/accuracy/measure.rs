@@ -8,7 +8,7 @@
 
 use super::functions::{self, Function, Kind};
 pub use super::sample::Points;
-use super::twofold::{self, Twofold};
+use super::twofold::Twofold;
 use super::{reductions, sample};
 use frit::{DType, Device, Result, Scalar, Tensor};
 
@@ -110,7 +110,7 @@ pub fn run(
 
 impl Row {
     /// One more result.
-    fn count(&mut self, error: f64, at: &[f64]) {
+    pub(super) fn count(&mut self, error: f64, at: &[f64]) {
         self.points += 1;
         self.mean += error;
         if error > self.max || error.is_nan() {
@@ -141,7 +141,7 @@ fn error(got: f64, near: f64, exact: impl FnOnce() -> Option<Twofold>, dtype: DT
 }
 
 /// Memory of a type with these values.
-fn tensor(values: &[f64], dtype: DType) -> Tensor {
+pub(super) fn tensor(values: &[f64], dtype: DType) -> Tensor {
     let size = dtype.size();
     let mut bytes = Vec::with_capacity(values.len() * size);
     for &v in values {
@@ -151,7 +151,7 @@ fn tensor(values: &[f64], dtype: DType) -> Tensor {
 }
 
 /// The elements of a tensor as doubles.
-fn values(x: &Tensor) -> Result<Vec<f64>> {
+pub(super) fn values(x: &Tensor) -> Result<Vec<f64>> {
     let (dtype, bytes) = (x.dtype(), x.to_bytes()?);
     let element = |b: &[u8]| {
         let mut word = [0; 8];

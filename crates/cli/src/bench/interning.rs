@@ -80,7 +80,7 @@ pub fn simplify_ns() -> (f64, f64) {
         let weight = ((&oc * 64 + &ic) * 3 + &ky) * 3 + &kx;
         let weight = UOp::param(1, (64 + k as usize) * 64 * 9, DType::F32).at(&weight).load();
         let out = UOp::param(2, (64 + k as usize) * 28 * 28, DType::F32).at(&((&oc * 28 + &y) * 28 + &x));
-        let value = (image * weight).reduce(frit_abi::Alu::Add, [ic, ky, kx]);
+        let value = (image * weight).reduce(frit_uop::Alu::Add, [ic, ky, kx]);
         let end = [out.store(&value), oc, y, x];
         UOp::sink([UOp::new(Op::End, DType::Void, end, Arg::None)])
     };

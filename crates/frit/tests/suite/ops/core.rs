@@ -14,7 +14,7 @@ macro_rules! methods {
 
 fn unary(op: &str, x: &Tensor) -> Option<Tensor> {
     methods! { op, x, (),
-        "neg" negate, "abs" abs, "sign" sign, "floor" floor, "ceil" ceil, "trunc" trunc, "round" round,
+        "neg" neg, "abs" abs, "sign" sign, "floor" floor, "ceil" ceil, "trunc" trunc, "round" round,
         "sqrt" sqrt, "rsqrt" rsqrt, "reciprocal" reciprocal, "square" square, "exp" exp, "exp2" exp2,
         "expm1" expm1, "log" log, "log2" log2, "log10" log10, "log1p" log1p, "sin" sin, "cos" cos, "tan" tan,
         "asin" asin, "acos" acos, "atan" atan, "sinh" sinh, "cosh" cosh, "tanh" tanh, "asinh" asinh,
@@ -28,7 +28,7 @@ fn unary(op: &str, x: &Tensor) -> Option<Tensor> {
 
 fn binary(op: &str, x: &Tensor, y: &Tensor) -> Option<Tensor> {
     methods! { op, x, (y),
-        "add" plus, "sub" minus, "mul" times, "div" over, "floor_div" floor_div, "modulo" modulo, "fmod" fmod,
+        "add" add, "sub" sub, "mul" mul, "div" div, "floor_div" floor_div, "modulo" modulo, "fmod" fmod,
         "pow" pow, "maximum" maximum, "minimum" minimum, "atan2" atan2, "copysign" copysign,
         "logaddexp" logaddexp, "eq" eq, "ne" ne, "lt" lt, "le" le, "gt" gt, "ge" ge,
         "logical_and" logical_and, "logical_or" logical_or, "logical_xor" logical_xor,
