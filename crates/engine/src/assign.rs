@@ -73,11 +73,13 @@ pub fn make_in_place(
     let below = order.iter().filter(|n| n.op == Op::After).map(|n| version_of(&n.src[0]));
     seen.extend(below.filter(|v| asked.contains(v)).cloned());
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    // of two that are made of one version, the first is made in its place
+    let mut stored: FxHashSet<UOp> = FxHashSet::default();
     for n in order {
         let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
         let version = n.src.first().map(version_of);
         let is_copied = |v: &UOp| seen.contains(v) || Buffer::of(v).is_some_and(|b| !b.memory.is_writable());
-        if n.op == Op::After && version.is_some_and(is_copied) {
+        if n.op == Op::After && version.is_some_and(|v| is_copied(v) || !stored.insert(v.clone())) {
             new = on_a_copy(&n, &new)?;
         }
         done.insert(n, new);
