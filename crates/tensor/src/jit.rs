@@ -296,7 +296,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         };
         let stored = |i: usize| program.written_inputs().contains(&i);
         let link = |i: usize| Link { held: None, written: stored(i), moved: None };
-        let inputs = (0..signature.len()).map(link).collect();
+        let inputs: Vec<Link> = (0..signature.len()).map(link).collect();
         let results = (0..output.tensors()).map(|i| Came { from: From::Output(i), view: None }).collect();
         let draws: Vec<u64> = words.collect();
         let counts = [form.tensors(), output.tensors(), draws.len()];
@@ -310,6 +310,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             program,
             output,
             results,
+            rows: None,
             inputs,
             outside: vec![],
             shared: vec![],
@@ -410,11 +411,16 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
 
 /// Inputs that are views of parts of other memory. While the function runs they are memory of their own, so that all
 /// parts of one size are inputs of one kind; what it assigned to them is written back.
-struct Parted(Vec<(Tensor, View, u64)>);
+struct Parted {
+    parts: Vec<(Tensor, View, u64)>,
+    /// Whether each input is rows one after the other: what a reshape of it is depends on that.
+    rows: Vec<bool>,
+}
 
 impl Parted {
     fn of(tensors: &[Tensor]) -> Result<Parted> {
-        let mut parts = Parted(vec![]);
+        let rows = tensors.iter().map(|t| t.as_view().is_none_or(|v| v.is_rows())).collect();
+        let mut parted = Parted { parts: vec![], rows };
         for t in tensors {
             let value = t.uop()?;
             let (mut n, mut part) = (&value, false);
@@ -431,29 +437,31 @@ impl Parted {
                 _ if is_whole => {}
                 Some(view) => {
                     t.set_uop(Ok(copied(&value)?));
-                    parts.0.push((t.clone(), view, t.changes()));
+                    t.stand_for(Some(&view));
+                    parted.parts.push((t.clone(), view, t.changes()));
                 }
                 None => t.set_uop(Ok(copied(&value)?)),
             }
         }
-        Ok(parts)
+        Ok(parted)
     }
     /// The number of the tensor that one of them is a part of.
     fn base(&self, t: &Tensor) -> Option<u64> {
-        self.0.iter().find(|(part, ..)| part.is_same(t)).map(|(_, view, _)| view.base.born())
+        self.parts.iter().find(|(part, ..)| part.is_same(t)).map(|(_, view, _)| view.base.born())
     }
     /// Whether one of them looks at a tensor that others look at too.
     fn is_entangled(&self, others: &[Tensor]) -> bool {
-        self.0.iter().any(|(t, view, _)| {
+        self.parts.iter().any(|(t, view, _)| {
             let shares = |o: &Tensor| !o.is_same(t) && o.owner().is_same(&view.base);
             let also = |(o, v, _): &(Tensor, View, u64)| !o.is_same(t) && v.base.is_same(&view.base);
-            others.iter().any(shares) || self.0.iter().any(also)
+            others.iter().any(shares) || self.parts.iter().any(also)
         })
     }
     /// Be views again, and write back what was assigned, and what was `stored` to without a word.
     fn back(mut self, stored: &[Tensor]) -> Result<()> {
-        for (t, view, changes) in std::mem::take(&mut self.0) {
+        for (t, view, changes) in std::mem::take(&mut self.parts) {
             let now = t.uop();
+            t.stand_for(None);
             let assigned = t.changes() != changes || stored.iter().any(|s| s.is_same(&t));
             t.set_view(view);
             if assigned {
@@ -467,7 +475,8 @@ impl Parted {
 impl Drop for Parted {
     /// After a failure: they are what they were.
     fn drop(&mut self) {
-        for (t, view, _) in std::mem::take(&mut self.0) {
+        for (t, view, _) in std::mem::take(&mut self.parts) {
+            t.stand_for(None);
             t.set_view(view);
         }
     }
@@ -521,7 +530,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             let base = view.base.born();
             seen.contains(&base) || assigned.contains(&base)
         };
-        if entry.tries == 0 || entry.entangled || parts.0.iter().any(seen_whole) {
+        if entry.tries == 0 || entry.entangled || parts.parts.iter().any(seen_whole) {
             let first = entry.tries == 0;
             entry.tries = entry.tries.max(1);
             drop(parts);
@@ -546,7 +555,9 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             stored.sort_by_key(Tensor::address);
             stored.dedup_by_key(|t| t.address());
             let turns: Vec<_> = stored.iter().map(Tensor::take_turn).collect();
-            match ready.look(&tensors, sizes)? {
+            let fits = ready.rows.as_ref().is_none_or(|rows| *rows == parts.rows);
+            let verdict = if fits { ready.look(&tensors, sizes)? } else { Verdict::Plainly };
+            match verdict {
                 Verdict::Replay => {
                     let outputs = ready.replay(&tensors, sizes)?;
                     drop(turns);
@@ -673,6 +684,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                     program,
                     output,
                     results: came,
+                    rows: Some(parts.rows.clone()),
                     inputs,
                     outside,
                     shared,

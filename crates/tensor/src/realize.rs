@@ -102,6 +102,12 @@ pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
 pub(crate) fn settled(node: &UOp) -> Option<UOp> {
     frit_engine::buffer::settled(node)
 }
+/// A view of something that was computed meanwhile, as a view of the memory that is in.
+pub(crate) fn now_in_memory(view: &UOp) -> Option<UOp> {
+    let version = frit_engine::assign::version_of(view);
+    let memory = version.realized()?.clone();
+    Some(view.substitute(&FxHashMap::from_iter([(version.clone(), memory)])))
+}
 /// For a value in memory, in order: that memory's versions, and how it is seen, without the memory.
 pub(crate) fn memory_view(node: &UOp) -> Option<(Arc<Versions>, UOp)> {
     let base = frit_engine::buffer::contiguous_base(node)?;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, call, fail};
 use crate::shape::{self, Shape, show_all, sized};
 use crate::turn::{Taken, Turn};
-use crate::view::View;
+use crate::view::{Strides, View};
 use crate::watch;
 use frit_abi::sync::{Mutex, RwLock};
 use frit_uop::promote;
@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     born: AtomicU64,
     requires_grad: AtomicBool,
     grad: Mutex<Option<Tensor>>,
+    /// Of a copy that stands for a part of another tensor: how the part lies there.
+    part: Mutex<Option<Strides>>,
 }
 
 enum Value {
@@ -82,6 +84,7 @@ impl Tensor {
             born: AtomicU64::new(BORN.fetch_add(1, Ordering::Relaxed)),
             requires_grad: AtomicBool::new(false),
             grad: Mutex::new(None),
+            part: Mutex::new(None),
         }))
     }
     /// A tensor of a graph node, for rooms that build nodes themselves. A node that is no tensor value fails.
@@ -154,7 +157,10 @@ impl Tensor {
     pub(crate) fn swap_uop(&self, old: &UOp, new: UOp) {
         let mut value = self.0.value.write().unwrap_or_else(|e| e.into_inner());
         if new != *old && matches!(&*value, Value::Own(Ok(n)) if n == old) {
-            self.0.shared.store(false, Ordering::Relaxed);
+            // a version that was another tensor's is still in that one's memory
+            if !is_memory(old) {
+                self.0.shared.store(false, Ordering::Relaxed);
+            }
             let old = std::mem::replace(&mut *value, Value::Own(Ok(new)));
             self.0.changes.fetch_add(1, Ordering::Release);
             drop(value);
@@ -173,6 +179,13 @@ impl Tensor {
     pub(crate) fn set_view(&self, view: View) {
         *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = Value::View(view);
         self.0.changes.fetch_add(1, Ordering::Release);
+    }
+    /// From now on a copy of what `view` sees, to whoever asks how its elements lie; or no longer.
+    pub(crate) fn stand_for(&self, view: Option<&View>) {
+        *self.0.part.lock().unwrap_or_else(|e| e.into_inner()) = view.map(View::strides);
+    }
+    pub(crate) fn strides_of_part(&self) -> Option<Strides> {
+        self.0.part.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
     /// How often the value was swapped: what was found out about it holds while this is the same.
     pub(crate) fn changes(&self) -> u64 {

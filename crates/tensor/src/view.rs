@@ -117,7 +117,8 @@ pub(crate) fn written(op: &'static str, base: &UOp, place: bool, steps: &[UOp], 
 }
 
 /// How far apart neighbours along each dim lie; `None` where that is not known.
-struct Strides {
+#[derive(Clone)]
+pub(crate) struct Strides {
     dims: Vec<UOp>,
     by: Vec<Option<UOp>>,
 }
@@ -209,16 +210,19 @@ impl View {
     /// views do. Decided from sizes alone: what is not memory yet counts as rows one after the other.
     pub(crate) fn is_strided(&self) -> bool {
         let Some((last, before)) = self.steps.split_last() else { return true };
-        let mut at = Strides::of_rows(self.hole.shape());
-        for step in before {
-            at = at.through(step);
-        }
+        let at = before.iter().fold(self.strides_of_base(), Strides::through);
         last.op != Op::Reshape || at.reshaped(last.shape()).is_some()
     }
     /// Whether it is rows one after the other, as memory of its own would be: then no one can tell it from that.
     pub(crate) fn is_rows(&self) -> bool {
-        let at = self.steps.iter().fold(Strides::of_rows(self.hole.shape()), Strides::through);
+        let at = self.strides();
         at.by == Strides::of_rows(&at.dims).by
+    }
+    pub(crate) fn strides(&self) -> Strides {
+        self.steps.iter().fold(self.strides_of_base(), Strides::through)
+    }
+    fn strides_of_base(&self) -> Strides {
+        self.base.strides_of_part().unwrap_or_else(|| Strides::of_rows(self.hole.shape()))
     }
     /// What is seen now.
     pub(crate) fn node(&self) -> Result<UOp> {

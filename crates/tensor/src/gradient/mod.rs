@@ -20,7 +20,7 @@ pub(crate) use carry::movement_back;
 
 use crate::composite::{add, one};
 use crate::error::{Result, call, fail};
-use crate::realize::{cut_history, is_overwritten, settled};
+use crate::realize::{cut_history, is_overwritten, now_in_memory};
 use crate::reduce::{reduce_node, zeros_like};
 use crate::shape::show_all;
 use crate::tensor::{Tensor, expand_to, filled};
@@ -124,7 +124,7 @@ impl Way {
 pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let order = toposort_outside(&roots.iter().map(|r| r.0.clone()).collect::<Vec<_>>());
     // a target may have been computed since: then it is memory now
-    let is_now = |n: &UOp, t: &UOp| t == n || n.realized() == Some(t) || settled(n).as_ref() == Some(t);
+    let is_now = |n: &UOp, t: &UOp| t == n || n.realized() == Some(t) || now_in_memory(n).as_ref() == Some(t);
     let is_target = |n: &UOp| targets.iter().any(|t| is_now(n, t));
     let mut kinds: FxHashMap<UOp, Kind> = FxHashMap::default();
     let mut leads: FxHashMap<UOp, bool> = FxHashMap::default();

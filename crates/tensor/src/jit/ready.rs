@@ -20,6 +20,8 @@ pub(super) struct Ready {
     pub(super) program: Program,
     pub(super) output: Form,
     pub(super) results: Vec<Came>,
+    /// Which inputs were rows one after the other; `None` where the results are no views, whatever they were.
+    pub(super) rows: Option<Vec<bool>>,
     /// What becomes of the memory of each input.
     pub(super) inputs: Vec<Link>,
     pub(super) outside: Vec<Known>,
@@ -213,7 +215,7 @@ impl Ready {
                 let Some(m) = known.memory.as_ref() else { continue };
                 let was = self.shared.contains(&(i, k));
                 let is = Arc::ptr_eq(&m.versions, &mine);
-                let matters = was || m.link.held.is_some();
+                let matters = was || m.link.held.is_some() || m.link.moved.is_some();
                 if was != is && matters {
                     return Ok(true);
                 }

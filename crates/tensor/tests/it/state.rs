@@ -460,3 +460,33 @@ fn parts_of_varying_size_are_inputs_of_one_kind() {
         assert_eq!(jit.call(part).unwrap().item::<f32>().unwrap(), want);
     }
 }
+
+#[test]
+fn two_versions_made_of_one_are_in_two_places() {
+    let x = memory([1.0f32]);
+    x.assign(1.0);
+    let same = x.reshape(()).sum(..).reshape([1]).float(); // no more than x itself
+    Tensor::realize_all(&[&same, &x]).unwrap();
+    x.assign(0.0);
+    same.assign(5.0);
+    Tensor::realize_all(&[&same, &x]).unwrap();
+    assert_eq!((floats(&same), floats(&x)), (vec![5.0], vec![0.0]));
+}
+
+#[test]
+fn a_reshape_of_a_part_is_in_a_jit_what_it_is_outside() {
+    let jit = Jit::new(|x: Tensor| {
+        let flat = x.reshape([4]);
+        flat.assign(0.0); // writes x where its rows lie one after the other
+        Ok(())
+    });
+    for _ in 0..4 {
+        let x = memory([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]);
+        let columns = x.at((..2, ..2));
+        jit.call(columns.clone()).unwrap();
+        assert_eq!(floats(&columns), [1.0, 2.0, 4.0, 5.0]);
+        let rows = memory([[1.0f32, 2.0], [4.0, 5.0]]);
+        jit.call(rows.clone()).unwrap();
+        assert_eq!(floats(&rows), [0.0; 4]);
+    }
+}
