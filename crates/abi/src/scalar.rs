@@ -124,6 +124,11 @@ impl Scalar {
             },
         }
     }
+    /// The value of the same bits in another type; `None` for a NaN that would lose some of them.
+    pub fn bitcast(self, from: DType, to: DType) -> Option<Scalar> {
+        let bits = self.to_bits(from);
+        Some(Scalar::from_bits(bits, to)).filter(|v| to == DType::Bool || v.to_bits(to) == bits)
+    }
     /// Zero of a type.
     pub fn zero(dtype: DType) -> Scalar {
         Scalar::int(0, dtype)

@@ -204,7 +204,7 @@ fn fold_uniform(n: &UOp) -> Option<UOp> {
         let of: Vec<Scalar> = values.iter().flatten().filter_map(|v| v.as_scalar()).collect();
         let folded = match (n.op, n.op.alu()) {
             (Op::Cast, _) => of[0].cast(n.dtype),
-            (Op::Bitcast, _) => Scalar::from_bits(of[0].to_bits(n.src[0].dtype), n.dtype),
+            (Op::Bitcast, _) => of[0].bitcast(n.src[0].dtype, n.dtype)?,
             (Op::Where, Some(a)) => Scalar::alu(a, n.dtype, &of),
             (_, Some(a)) => Scalar::alu(a, n.src[0].dtype, &of),
             _ => return None,

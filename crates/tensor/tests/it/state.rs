@@ -462,6 +462,14 @@ fn parts_of_varying_size_are_inputs_of_one_kind() {
 }
 
 #[test]
+fn bits_of_a_nan_are_kept() {
+    let x = Tensor::full_dtype([2], 0, DType::BF16);
+    let bits = x.bitcast(DType::U16);
+    bits.assign(Tensor::full_dtype([2], 0xfffd, DType::U16));
+    assert_eq!(bits.to_vec::<u16>().unwrap(), [0xfffd; 2]);
+}
+
+#[test]
 fn two_versions_made_of_one_are_in_two_places() {
     let x = memory([1.0f32]);
     x.assign(1.0);

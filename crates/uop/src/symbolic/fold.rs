@@ -37,9 +37,7 @@ pub fn value(n: &UOp, operand: impl Fn(&UOp) -> Option<Scalar>) -> Option<Scalar
     let from = n.src.first()?.dtype;
     match n.op {
         Op::Cast => Some(operand(n.input())?.cast(n.dtype)),
-        Op::Bitcast if from.size() == n.dtype.size() => {
-            Some(Scalar::from_bits(operand(n.input())?.to_bits(from), n.dtype))
-        }
+        Op::Bitcast if from.size() == n.dtype.size() => operand(n.input())?.bitcast(from, n.dtype),
         op => {
             let operands: SmallVec<[Scalar; 3]> = n.src.iter().map(&operand).collect::<Option<_>>()?;
             let alu = op.alu().filter(|a| a.arity() == operands.len())?;
