@@ -123,9 +123,17 @@ impl Way {
 /// `None` where nothing depends on one.
 pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let order = toposort_outside(&roots.iter().map(|r| r.0.clone()).collect::<Vec<_>>());
-    // a target may have been computed since: then it is memory now
-    let is_now = |n: &UOp, t: &UOp| t == n || n.realized() == Some(t) || now_in_memory(n).as_ref() == Some(t);
-    let is_target = |n: &UOp| targets.iter().any(|t| is_now(n, t));
+    let wanted: FxHashSet<&UOp> = targets.iter().collect();
+    let mut meant: FxHashMap<UOp, SmallVec<[&UOp; 1]>> = FxHashMap::default();
+    for n in &order {
+        // a target may have been computed since: then it is memory now
+        let forms = [Some(n.clone()), n.realized().cloned(), now_in_memory(n)];
+        if let Some(t) = forms.into_iter().flatten().find(|t| wanted.contains(t)) {
+            meant.entry(t).or_default().push(n);
+        }
+    }
+    let meaning: FxHashSet<&UOp> = meant.values().flatten().copied().collect();
+    let is_target = |n: &UOp| meaning.contains(n);
     let mut kinds: FxHashMap<UOp, Kind> = FxHashMap::default();
     let mut leads: FxHashMap<UOp, bool> = FxHashMap::default();
     for n in &order {
@@ -168,7 +176,7 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
     let of = |t: &UOp| {
         let mut total: Option<UOp> = None;
         let mut connected = false;
-        for n in order.iter().filter(|n| is_now(n, t)) {
+        for &n in meant.get(t).into_iter().flatten() {
             connected |= way.touched.contains(n);
             if let Some(g) = way.grads.get(n) {
                 total = Some(total.map_or(g.sum(), |t| add(&t, &g.sum())));
