@@ -6,7 +6,7 @@ use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
 use frit_abi::target::Isa;
 use frit_abi::{Kernel, LaunchDims, Param, Target};
 use frit_codegen::{Opt, Opts};
-use frit_runtime::Loaded;
+use frit_runtime::Executable;
 use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
 use frit_uop::verify::verify_scheduled;
@@ -61,7 +61,7 @@ pub struct Compiled {
     /// What it was made from.
     pub ast: UOp,
     /// On the device.
-    pub loaded: Arc<dyn Loaded>,
+    pub executable: Arc<dyn Executable>,
     /// Variables in the order of its arguments.
     pub vars: Vec<Arc<str>>,
     /// Extents of the hardware ids: blocks, then lanes.
@@ -73,7 +73,7 @@ pub struct Compiled {
 
 impl Compiled {
     /// A kernel as it was lowered and loaded.
-    pub(crate) fn new(ast: UOp, linear: &Linear, loaded: Arc<dyn Loaded>) -> Compiled {
+    pub(crate) fn new(ast: UOp, linear: &Linear, executable: Arc<dyn Executable>) -> Compiled {
         let special = |prefix: &str, i: usize| {
             let name = format!("{prefix}{i}");
             let found = linear.specials.iter().find(|s| matches!(&s.arg, Arg::Name(n) if **n == *name));
@@ -86,7 +86,7 @@ impl Compiled {
         Compiled {
             name: linear.name.clone(),
             ast,
-            loaded,
+            executable,
             vars: vars.collect(),
             grid: ["gidx", "lidx"].map(|p| std::array::from_fn(|i| special(p, i))),
             thread: linear.thread.as_ref().map(|r| r.src[0].clone()),
@@ -96,7 +96,7 @@ impl Compiled {
     }
     /// Which arguments it stores to.
     pub fn stored(&self) -> impl Iterator<Item = bool> {
-        self.loaded.params().iter().filter_map(|p| match p {
+        self.executable.params().iter().filter_map(|p| match p {
             Param::Buffer { written, .. } => Some(*written),
             Param::Var { .. } => None,
         })
@@ -265,7 +265,7 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
         let compiled = Arc::new(Compiled::new(ast.clone(), linear, loaded?));
         if config::debug()? >= 6 {
-            let text = compiled.loaded.disassembly().unwrap_or_else(|e| e.to_string());
+            let text = compiled.executable.disassembly().unwrap_or_else(|e| e.to_string());
             eprintln!("machine code of {}:\n{text}", compiled.name);
         }
         lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());

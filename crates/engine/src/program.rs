@@ -356,7 +356,7 @@ impl Launch {
         bindings: &Bindings,
     ) -> Result<Bound, Error> {
         let (vars, dims) = self.numbers(bindings)?;
-        let params = self.kernel.loaded.params().iter().filter_map(|p| match p {
+        let params = self.kernel.executable.params().iter().filter_map(|p| match p {
             frit_abi::Param::Buffer { dtype, len, .. } => Some(len * dtype.size()),
             frit_abi::Param::Var { .. } => None,
         });
@@ -366,7 +366,7 @@ impl Launch {
             Place::Input(_) | Place::Output(_) => dev.alloc(bytes),
         };
         let bufs = self.args.iter().zip(params).map(memory).collect::<Result<Vec<_>, _>>()?;
-        Ok(Bound::new(self.kernel.loaded.clone(), bufs, vars, dims)?)
+        Ok(Bound::new(self.kernel.executable.clone(), bufs, vars, dims)?)
     }
 }
 

@@ -124,7 +124,7 @@ impl Memory<'_> {
 
     /// The arguments of a launch, each of which its memory is large enough for.
     fn uses(&self, l: &Launch) -> Result<Vec<Use>, String> {
-        let buffers = l.kernel.loaded.params().iter().filter_map(|p| match p {
+        let buffers = l.kernel.executable.params().iter().filter_map(|p| match p {
             Param::Buffer { dtype, len, written } => Some((*dtype, *len, *written)),
             Param::Var { .. } => None,
         });

@@ -74,11 +74,11 @@ impl<'a> Ready<'a> {
             stats::count_launch(bytes, flops);
             (total.flops, total.bytes) = (total.flops + flops, total.bytes + bytes);
             if debug >= 2 {
-                let time = call.kernel.loaded.time(&bufs, &vars, dims)?;
+                let time = call.kernel.executable.time(&bufs, &vars, dims)?;
                 total.time += time;
                 report(&call.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
             } else {
-                call.kernel.loaded.launch(&bufs, &vars, dims)?;
+                call.kernel.executable.launch(&bufs, &vars, dims)?;
             }
             capture::launched(&call.kernel, &call.args, buffers, bindings, recorded);
         }

@@ -1,12 +1,12 @@
 //! A kernel together with its arguments, checked once: launching it again costs little more than the kernel.
 
-use crate::{Error, Loaded, Memory, check_args};
+use crate::{Error, Executable, Memory, check_args};
 use frit_abi::LaunchDims;
 use std::sync::Arc;
 
 /// A launch that can be repeated, with other memory or other numbers if need be.
 pub struct Bound {
-    loaded: Arc<dyn Loaded>,
+    executable: Arc<dyn Executable>,
     bufs: Vec<Memory>,
     /// Where each buffer starts: what a kernel is called with.
     addresses: Vec<u64>,
@@ -15,14 +15,14 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// A launch of `loaded` on these arguments, which must fit its parameters.
+    /// A launch of `executable` on these arguments, which must fit its parameters.
     pub fn new(
-        loaded: Arc<dyn Loaded>,
+        executable: Arc<dyn Executable>,
         bufs: Vec<Memory>,
         vars: Vec<i64>,
         dims: LaunchDims,
     ) -> Result<Bound, Error> {
-        let mut bound = Bound { loaded, bufs, addresses: vec![], vars, dims };
+        let mut bound = Bound { executable, bufs, addresses: vec![], vars, dims };
         bound.check()?;
         bound.addresses = bound.bufs.iter().map(Memory::address).collect();
         Ok(bound)
@@ -30,7 +30,7 @@ impl Bound {
     /// Let the kernel use other memory for a buffer.
     pub fn set_buffer(&mut self, arg: usize, memory: &Memory) -> Result<(), Error> {
         let wrong = || Error::Launch {
-            kernel: self.loaded.name().into(),
+            kernel: self.executable.name().into(),
             message: format!("it has no buffer {arg}"),
         };
         let old = self.bufs.get(arg).ok_or_else(wrong)?;
@@ -52,7 +52,7 @@ impl Bound {
     pub fn set_vars(&mut self, vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
         if vars.len() != self.vars.len() {
             let message = format!("it takes {} variables, was given {}", self.vars.len(), vars.len());
-            return Err(Error::Launch { kernel: self.loaded.name().into(), message });
+            return Err(Error::Launch { kernel: self.executable.name().into(), message });
         }
         self.vars.copy_from_slice(vars);
         self.dims = dims;
@@ -60,11 +60,11 @@ impl Bound {
     }
     /// Run it.
     pub fn launch(&self) -> Result<(), Error> {
-        self.loaded.launch_bound(self)
+        self.executable.launch_bound(self)
     }
     /// The kernel.
-    pub fn loaded(&self) -> &Arc<dyn Loaded> {
-        &self.loaded
+    pub fn executable(&self) -> &Arc<dyn Executable> {
+        &self.executable
     }
     /// Its buffers, in order.
     pub fn buffers(&self) -> &[Memory] {
@@ -85,6 +85,6 @@ impl Bound {
 
     fn check(&self) -> Result<(), Error> {
         let bufs: Vec<&Memory> = self.bufs.iter().collect();
-        check_args(self.loaded.name(), self.loaded.params(), &bufs, &self.vars)
+        check_args(self.executable.name(), self.executable.params(), &bufs, &self.vars)
     }
 }

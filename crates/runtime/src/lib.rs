@@ -2,7 +2,7 @@
 //!
 //! Reading order:
 //!
-//! - [`Device`] and [`Loaded`], below: what every device does.
+//! - [`Device`] and [`Executable`], below: what every device does.
 //! - [`bound`]: a launch that is repeated. [`memory`]: a region of device memory, [`blob`]: bytes that someone else owns, [`registry`]: devices by name, [`error`]: what can go wrong.
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing. [`disk`]: files as memory.
 //! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
@@ -17,6 +17,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod allocator;
 pub mod blob;
 pub mod bound;
 pub mod cache;
@@ -62,9 +63,9 @@ pub trait Device: Send + Sync {
     /// Give cached free memory back to the system.
     fn trim(&self) {}
     /// Compile a kernel, unless it is cached, and make it ready to launch.
-    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Loaded>, Error>;
+    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Executable>, Error>;
     /// [`Device::load`] for many kernels, in the same order; devices may compile them together and in parallel.
-    fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Loaded>, Error>> {
+    fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Executable>, Error>> {
         kernels.iter().map(|k| self.load(k)).collect()
     }
     /// Whether it can be used in a process that was forked from the one that opened it.
@@ -76,7 +77,7 @@ pub trait Device: Send + Sync {
 }
 
 /// A kernel on its device, ready to launch. Launches from several threads at once are allowed.
-pub trait Loaded: Send + Sync {
+pub trait Executable: Send + Sync {
     /// Run it: `bufs` and `vars` in the order of the kernel's parameters. Arguments are checked against them.
     ///
     /// On a device with a queue this returns before the kernel has run. The caller orders launches and copies that
@@ -86,7 +87,7 @@ pub trait Loaded: Send + Sync {
     fn name(&self) -> &str;
     /// What it takes.
     fn params(&self) -> &[Param];
-    /// [`Loaded::launch`] with arguments that were checked before.
+    /// [`Executable::launch`] with arguments that were checked before.
     fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
         self.launch(&bound.buffers().iter().collect::<Vec<_>>(), bound.vars(), bound.dims())
     }

@@ -150,7 +150,7 @@ mod tests {
             fn memory_stats(&self) -> crate::MemoryStats {
                 self.0.memory_stats()
             }
-            fn load(&self, kernel: &frit_abi::Kernel) -> Result<Arc<dyn crate::Loaded>, Error> {
+            fn load(&self, kernel: &frit_abi::Kernel) -> Result<Arc<dyn crate::Executable>, Error> {
                 self.0.load(kernel)
             }
             fn synchronize(&self) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use frit_runtime::cpu::elf::Object;
 use frit_runtime::cpu::pool::Pool;
 use frit_runtime::cpu::{Config, Cpu};
 use frit_runtime::env::CacheSetting;
-use frit_runtime::{Device, Error, Loaded, Memory};
+use frit_runtime::{Device, Error, Executable, Memory};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -604,7 +604,7 @@ fn a_forked_process_computes() {
 #[test]
 fn many_threads_launch_at_once() {
     let cpu = cpu(2);
-    let k: Arc<dyn Loaded> = cpu.load(&add("add", 5000)).unwrap();
+    let k: Arc<dyn Executable> = cpu.load(&add("add", 5000)).unwrap();
     std::thread::scope(|s| {
         for t in 0..6 {
             let (cpu, k) = (&cpu, k.clone());

@@ -55,7 +55,7 @@ pub fn tune(
     let mut saved = crate::program_file::load(path)?;
     for (step, l) in saved.program.steps.iter().zip(&saved.program.parts.launches) {
         let made_up = |p: &Place| matches!(p, Place::Input(_));
-        let params = l.kernel.loaded.params().iter().filter(|p| matches!(p, Param::Buffer { .. }));
+        let params = l.kernel.executable.params().iter().filter(|p| matches!(p, Param::Buffer { .. }));
         for ((place, param), memory) in l.args.iter().zip(params).zip(step.buffers()) {
             if made_up(place) {
                 trial::fill(std::slice::from_ref(param), std::slice::from_ref(memory), 1)?;
@@ -95,7 +95,7 @@ pub fn tune_program(
 fn rebind(program: &Program, at: usize, kernel: &Arc<Compiled>) -> Result<Bound, Error> {
     let Args { memory, bindings } = args(program, at);
     let vars = kernel.vars.iter().map(|v| bindings.get(v).copied().unwrap_or(0)).collect();
-    Ok(Bound::new(kernel.loaded.clone(), memory, vars, kernel.dims(&bindings)?)?)
+    Ok(Bound::new(kernel.executable.clone(), memory, vars, kernel.dims(&bindings)?)?)
 }
 
 /// What a launch is given.
@@ -260,7 +260,7 @@ impl Kept {
     fn of(program: &Program) -> Result<Kept, Error> {
         let mut kept: Vec<(Memory, Vec<u8>)> = vec![];
         for (step, l) in program.steps.iter().zip(&program.parts.launches) {
-            let written = l.kernel.loaded.params().iter().filter_map(|p| match p {
+            let written = l.kernel.executable.params().iter().filter_map(|p| match p {
                 Param::Buffer { written, .. } => Some(*written),
                 Param::Var { .. } => None,
             });

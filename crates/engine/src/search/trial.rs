@@ -232,11 +232,11 @@ impl<'a> Trial<'a> {
         let vars: Vec<i64> = kernel.vars.iter().map(|v| self.bindings.get(v).copied().unwrap_or(0)).collect();
         let dims = kernel.dims(&self.bindings)?;
         if let Some(memory) = &self.memory {
-            return Ok(Bound::new(kernel.loaded.clone(), memory.clone(), vars, dims)?);
+            return Ok(Bound::new(kernel.executable.clone(), memory.clone(), vars, dims)?);
         }
-        let params = kernel.loaded.params();
+        let params = kernel.executable.params();
         let memory = memory(self.dev, params)?;
-        let bound = Bound::new(kernel.loaded.clone(), memory.clone(), vars, dims)?;
+        let bound = Bound::new(kernel.executable.clone(), memory.clone(), vars, dims)?;
         for apart in PLACES {
             fill(params, &memory, apart)?;
             if self.time(&bound, 1).is_some() {
@@ -255,11 +255,11 @@ impl<'a> Trial<'a> {
             let linear = linear.map_err(|e| why(e.to_string()))?;
             let kernel = (self.render)(&linear, self.dev.target()).map_err(|e| why(e.to_string()))?;
             let compiled = Compiled::new(self.ast.clone(), &linear, self.dev.load(&kernel)?);
-            let params = compiled.loaded.params();
+            let params = compiled.executable.params();
             let memory = memory(self.dev, params)?;
             fill(params, &memory, 1)?;
             let vars = compiled.vars.iter().map(|v| self.bindings.get(v).copied().unwrap_or(0)).collect();
-            Bound::new(compiled.loaded.clone(), memory.clone(), vars, compiled.dims(&self.bindings)?)?
+            Bound::new(compiled.executable.clone(), memory.clone(), vars, compiled.dims(&self.bindings)?)?
                 .launch()?;
             self.dev.synchronize()?;
             let mut results = vec![];

@@ -1,6 +1,5 @@
 //! The CPU: machine code, or C source -> compiler -> object -> image, in executable pages, launched on a pool of threads.
 
-pub mod allocator;
 pub mod compiler;
 pub mod device;
 pub mod disassemble;
@@ -9,6 +8,7 @@ pub mod image;
 pub mod libcalls;
 pub mod native;
 pub mod pool;
+pub mod program;
 mod rounding;
 pub mod scratch;
 pub mod target;

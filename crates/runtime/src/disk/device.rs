@@ -1,6 +1,6 @@
 //! The DISK device.
 
-use crate::{Device, Error, Loaded, Memory, MemoryStats, cpu};
+use crate::{Device, Error, Executable, Memory, MemoryStats, cpu};
 use frit_abi::{Kernel, Target};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Device for Disk {
     fn memory_stats(&self) -> MemoryStats {
         MemoryStats::default()
     }
-    fn load(&self, _kernel: &Kernel) -> Result<Arc<dyn Loaded>, Error> {
+    fn load(&self, _kernel: &Kernel) -> Result<Arc<dyn Executable>, Error> {
         Err(Error::Device("DISK only holds bytes: move it with to(...)".into()))
     }
     fn synchronize(&self) -> Result<(), Error> {

@@ -17,6 +17,7 @@ mod decode;
 pub mod device;
 mod matrix;
 mod memory;
+mod program;
 mod random;
 mod walk;
 

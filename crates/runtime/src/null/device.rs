@@ -1,9 +1,10 @@
 //! The NULL device.
 
-use super::allocator::Allocator;
+use super::memory::Allocator;
+use super::program::NullKernel;
 use crate::cpu;
-use crate::{Device, Error, Loaded, Memory, MemoryStats};
-use frit_abi::{Kernel, LaunchDims, Param, Target};
+use crate::{Device, Error, Executable, Memory, MemoryStats};
+use frit_abi::{Kernel, Target};
 use std::sync::Arc;
 
 /// Counts memory and checks arguments; nothing is stored, compiled or computed. Reading gives zeros.
@@ -41,28 +42,10 @@ impl Device for Null {
     fn memory_stats(&self) -> MemoryStats {
         self.allocator.stats()
     }
-    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Loaded>, Error> {
-        Ok(Arc::new(Nothing { name: kernel.name.clone(), params: kernel.params.clone() }))
+    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Executable>, Error> {
+        Ok(Arc::new(NullKernel::new(kernel)))
     }
     fn synchronize(&self) -> Result<(), Error> {
         Ok(())
-    }
-}
-
-/// A kernel that checks its arguments.
-struct Nothing {
-    name: String,
-    params: Vec<Param>,
-}
-
-impl Loaded for Nothing {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn params(&self) -> &[Param] {
-        &self.params
-    }
-    fn launch(&self, bufs: &[&Memory], vars: &[i64], _dims: LaunchDims) -> Result<(), Error> {
-        crate::check_args(&self.name, &self.params, bufs, vars)
     }
 }
