@@ -37,7 +37,7 @@ pub struct Kind {
 }
 
 /// A program for the interpreter.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     /// Name of the kernel, for messages.
     pub name: String,

@@ -36,8 +36,17 @@ pub enum Code {
     /// Machine code that refers to nothing outside itself; the entry is its first byte. On x86-64 it follows the System V
     /// calling convention, whatever the operating system's is.
     Native(std::sync::Arc<[u8]>),
-    /// Nothing: the NULL device runs no code, the text is kept for measuring.
-    Null(String),
+}
+
+/// What programs are written in: a renderer writes it, a device's loader takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Language {
+    /// C for the system's compiler: [`Code::C`].
+    C,
+    /// The interpreter's bytecode: [`Code::Bytecode`].
+    Bytecode,
+    /// Machine code of x86-64: [`Code::Native`].
+    X86,
 }
 
 /// One parameter of a kernel.

@@ -7,6 +7,7 @@ pub mod dtype;
 pub mod elementary;
 pub mod fork;
 pub mod kernel;
+pub mod machines;
 pub mod matrix;
 pub mod scalar;
 pub mod small_float;
@@ -15,7 +16,7 @@ pub mod target;
 
 pub use alu::Alu;
 pub use dtype::DType;
-pub use kernel::{Code, Kernel, LaunchDims, Param};
+pub use kernel::{Code, Kernel, Language, LaunchDims, Param};
 pub use matrix::MatrixUnit;
 pub use scalar::Scalar;
 pub use target::Target;

@@ -2,13 +2,15 @@
 
 use crate::alu::AluSet;
 use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MatrixUnit};
-use crate::{Alu, DType};
+use crate::{Alu, DType, Language};
 
 /// Everything codegen and render need to know of a machine. Part of every kernel cache's key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// A short name for keys and messages: `c-x86-64-avx512`, `interp`, `interp-gpu`.
     pub name: String,
+    /// What its programs are written in.
+    pub language: Language,
     /// CPU-like machines: how many threads share the thread axis. 1 on machines with a grid.
     pub threads: usize,
     /// Bytes in the widest vector that arithmetic works on; 0 where arithmetic is scalar.
@@ -139,6 +141,7 @@ impl Target {
         const LATER: AluSet = AluSet::of(&[Alu::MulAcc, Alu::Trunc, Alu::Floor, Alu::Round]);
         Target {
             name: format!("x86-64-{}", isa.name()),
+            language: Language::X86,
             threads,
             vector_bytes,
             vector_access_bytes: vector_bytes,
@@ -161,6 +164,7 @@ impl Target {
         let all = crate::dtype::ALL;
         Target {
             name: "interp".into(),
+            language: Language::Bytecode,
             threads: 2,
             vector_bytes: 16,
             vector_access_bytes: 16,

@@ -166,7 +166,7 @@ fn main() {
                 println!("    {o:?}");
             }
         }
-        let kernel = match frit_render::c::render(&linear, target) {
+        let kernel = match frit_render::render(&linear, target) {
             Ok(k) => k,
             Err(e) => {
                 println!("{name}: {e}");

@@ -1,7 +1,7 @@
 //! How long compiling takes: for the `compile_*` benchmarks.
 
 use crate::normalise::normalise;
-use crate::plan::{Choice, compile, renderer};
+use crate::plan::{Choice, compile};
 use crate::realize::{device_of, stored};
 use crate::{Error, config};
 use frit_schedule::Schedule;
@@ -58,7 +58,7 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
         let linear = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
         let linear = linear.map_err(|e| error(e.to_string()))?;
         let lowered = thread_time();
-        renderer(&device, target)(&linear, target).map_err(|e| error(e.to_string()))?;
+        frit_render::render(&linear, target).map_err(|e| error(e.to_string()))?;
         times.lower += lowered - start;
         let rendered = thread_time() - lowered;
         times.render += rendered;
@@ -80,9 +80,8 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let schedule = schedule(outputs)?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
-    let done = crate::plan::in_parallel(&asts, |ast| {
-        compile(ast, dev.target(), renderer(&device, dev.target()), &Choice::Heuristic).map(drop)
-    });
+    let done =
+        crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), &Choice::Heuristic).map(drop));
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())
 }

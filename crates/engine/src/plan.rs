@@ -3,7 +3,6 @@
 use crate::normalise::{Bindings, eval_index};
 use crate::{Error, config, interrupt, search, stats};
 use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
-use frit_abi::target::Isa;
 use frit_abi::{Kernel, LaunchDims, Param, Target};
 use frit_codegen::{Opt, Opts};
 use frit_runtime::Executable;
@@ -247,7 +246,6 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
             None => missing.push(ast.clone()),
         }
     }
-    let render = renderer(device, dev.target());
     let choices = choices(&missing, device, dev.target())?;
     let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
     let is_cut = AtomicBool::new(false);
@@ -257,7 +255,7 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
             is_cut.store(true, Relaxed);
             return Err(Error::Interrupted);
         }
-        compile(ast, dev.target(), render, choice)
+        compile(ast, dev.target(), choice)
     });
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
@@ -312,25 +310,8 @@ fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choic
     Ok(all)
 }
 
-/// Program to source or bytecode.
-pub type Renderer = fn(&Linear, &Target) -> Result<Kernel, frit_render::Error>;
-
-/// The renderer of a device.
-pub fn renderer(device: &str, target: &Target) -> Renderer {
-    match target.isa {
-        _ if device.starts_with("INTERP") => frit_render::bytecode::render,
-        Isa::Portable => frit_render::c::render,
-        _ => frit_render::x86::render,
-    }
-}
-
 /// Lower and render one kernel.
-pub fn compile(
-    ast: &UOp,
-    target: &Target,
-    render: Renderer,
-    choice: &Choice,
-) -> Result<(Linear, Kernel), Error> {
+pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, Kernel), Error> {
     let debug = config::debug()?;
     let error = |message: String| Error::Compile { kernel: kernel_name(ast).into(), message };
     let random = match choice {
@@ -356,12 +337,12 @@ pub fn compile(
             eprintln!("  {step:?}");
         }
     }
-    let kernel = render(&linear, target).map_err(|e| error(e.to_string()))?;
+    let kernel = frit_render::render(&linear, target).map_err(|e| error(e.to_string()))?;
     if debug >= 4 {
         match &kernel.code {
             frit_abi::Code::C(source) => eprintln!("{source}"),
             frit_abi::Code::Bytecode(program) => eprintln!("{program}"),
-            frit_abi::Code::Native(_) | frit_abi::Code::Null(_) => {}
+            frit_abi::Code::Native(_) => {}
         }
     }
     Ok((linear, kernel))

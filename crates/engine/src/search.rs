@@ -19,7 +19,7 @@ mod trial;
 pub use found::{remember, remembered};
 pub use programs::{TunedProgram, tune, tune_program};
 
-use crate::plan::{in_parallel, renderer};
+use crate::plan::in_parallel;
 use crate::{Error, config, interrupt};
 use frit_codegen::{Opt, Opts};
 use frit_uop::UOp;
@@ -88,7 +88,7 @@ fn search_on(ast: &UOp, device: &Arc<str>, effort: &Effort, launch: Option<Args>
     let (_, heuristic) =
         frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, &mut |_, _| {}).map_err(failed)?;
     let untouched = frit_codegen::plan(ast, dev.target(), &[]).map_err(failed)?;
-    let mut trial = Trial::new(ast, &*dev, renderer(device, dev.target()), begun + effort.time, launch);
+    let mut trial = Trial::new(ast, &*dev, begun + effort.time, launch);
     let mut best: Vec<Candidate> = vec![trial.candidate(&heuristic)?];
     let mut seen: FxHashSet<Vec<Opt>> = FxHashSet::default();
     seen.insert(heuristic.clone());

@@ -10,7 +10,7 @@ pub mod bytecode;
 pub mod c;
 pub mod x86;
 
-use frit_abi::{DType, Param};
+use frit_abi::{DType, Kernel, Language, Param, Target};
 use frit_uop::{Arg, Linear, Op, UOp};
 
 /// Why a linear program cannot be written for a target.
@@ -58,6 +58,24 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Writes a program in one language.
+pub type Renderer = fn(&Linear, &Target) -> Result<Kernel, Error>;
+
+/// Who writes which language.
+pub const RENDERERS: [(Language, Renderer); 3] =
+    [(Language::X86, x86::render), (Language::C, c::render), (Language::Bytecode, bytecode::render)];
+
+/// The program in the language of its target.
+pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
+    match RENDERERS.iter().find(|(language, _)| *language == target.language) {
+        Some((_, write)) => write(linear, target),
+        None => Err(Error::Limit {
+            kernel: linear.name.to_string(),
+            message: format!("nothing writes {:?}", target.language),
+        }),
+    }
+}
 
 /// A kernel's parameters: buffers, then variables.
 fn params(linear: &Linear) -> Vec<Param> {

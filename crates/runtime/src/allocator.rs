@@ -30,7 +30,7 @@ pub struct Allocator {
 }
 
 struct Shared {
-    device: &'static str,
+    device: Arc<str>,
     free: Mutex<FreeLists>,
     cache_limit: usize,
     in_use: AtomicUsize,
@@ -62,9 +62,9 @@ unsafe impl Sync for Region {}
 
 impl Allocator {
     /// An allocator for `device` that keeps at most `cache_limit` free bytes.
-    pub fn new(device: &'static str, cache_limit: usize) -> Allocator {
+    pub fn new(device: &str, cache_limit: usize) -> Allocator {
         let shared = Shared {
-            device,
+            device: device.into(),
             free: Mutex::default(),
             cache_limit,
             in_use: AtomicUsize::new(0),
@@ -75,14 +75,14 @@ impl Allocator {
         Allocator { shared: Arc::new(shared) }
     }
     /// One that keeps at most a quarter of the machine's memory.
-    pub fn for_machine(device: &'static str) -> Allocator {
+    pub fn for_machine(device: &str) -> Allocator {
         Allocator::new(device, sys::physical_memory().map_or(1 << 30, |m| (m / 4).max(256 << 20)))
     }
     /// `bytes` of memory, 64-byte aligned; arbitrary bytes.
     pub fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
         let shared = &self.shared;
         let full = || Error::OutOfMemory {
-            device: shared.device.into(),
+            device: shared.device.to_string(),
             bytes,
             in_use: shared.in_use.load(Relaxed),
         };

@@ -10,7 +10,7 @@ struct Kind {
     name: &'static str,
     about: &'static str,
     /// What may follow `NAME:`; the first is the default. Opens the device with one of them.
-    suffixes: &'static [&'static str],
+    suffixes: fn() -> Vec<&'static str>,
     /// How many there are, told apart by their number after `NAME:`.
     count: u16,
     open: fn(&str) -> Result<Arc<dyn Device>, Error>,
@@ -21,28 +21,28 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "CPU",
         about: "this machine's cores; CPU:1, CPU:2, ... the same with memory of their own; CPU:C through a compiler, CPU:SSE2, CPU:AVX2, CPU:AVX512, CPU:AMX with no more than that",
-        suffixes: &["0", "C", "SSE2", "AVX2", "AVX512", "AMX"],
+        suffixes: || vec!["0", "C", "SSE2", "AVX2", "AVX512", "AMX"],
         count: 256,
         open: cpu::open_as,
     },
     Kind {
         name: "INTERP",
-        about: "checks every step, slow; as a CPU or a GPU",
-        suffixes: &["CPU", "GPU"],
+        about: "checks every step, slow; as a CPU or, with INTERP:GPU, a GPU",
+        suffixes: interp::target::names,
         count: 0,
         open: interp::open,
     },
     Kind {
         name: "NULL",
-        about: "compiles, runs nothing",
-        suffixes: &["0"],
-        count: 1,
-        open: |_| null::open(),
+        about: "compiles, runs nothing; NULL:AVX2, NULL:GPU, NULL:SM90, ... for a machine that need not be here",
+        suffixes: null::target::names,
+        count: 0,
+        open: null::open,
     },
     Kind {
         name: disk::NAME,
         about: "a file as memory, DISK:/path: holds bytes, runs nothing",
-        suffixes: &[""],
+        suffixes: || vec![""],
         count: 0,
         open: |_| disk::open(),
     },
@@ -120,11 +120,12 @@ fn parse(name: &str) -> Result<(&'static Kind, String), Error> {
             known.join(", ")
         )));
     };
-    let found = suffix.map_or(kind.suffixes.first(), |s| kind.suffixes.iter().find(|k| **k == s));
+    let suffixes = (kind.suffixes)();
+    let found = suffix.map_or(suffixes.first(), |s| suffixes.iter().find(|k| **k == s));
     let number = || suffix?.parse::<u16>().ok().filter(|n| *n < kind.count).map(|n| n.to_string());
     let found = found.map(|s| s.to_string()).or_else(number);
     found.map(|s| (kind, s)).ok_or_else(|| {
-        let known: Vec<_> = kind.suffixes.iter().map(|s| format!("{}:{s}", kind.name)).collect();
+        let known: Vec<_> = suffixes.iter().map(|s| format!("{}:{s}", kind.name)).collect();
         let (name, kind) = (shown(name), kind.name);
         Error::Device(format!("there is no device {name}: expected {kind} or {}", known.join(", ")))
     })
@@ -180,6 +181,13 @@ mod tests {
         assert!(Arc::ptr_eq(&device("CPU").unwrap(), &device("CPU:0").unwrap()));
     }
     #[test]
+    fn null_poses_as_any_machine_and_interp_as_those_with_bytecode() {
+        let of = |name: &str| device(name).map(|d| (d.name().to_string(), d.target().name.clone()));
+        assert_eq!(of("null:sse2"), Ok(("NULL:SSE2".into(), "x86-64-sse2".into())));
+        assert_eq!(of("NULL:GPU").unwrap().1, of("INTERP:GPU").unwrap().1);
+        assert!(of("INTERP:SM90").is_ok() && of("INTERP:AVX2").is_err());
+    }
+    #[test]
     fn names_are_parsed_in_any_case_and_unknown_ones_list_the_known() {
         for name in ["CPU", "cpu", "Cpu:0", " CPU "] {
             assert_eq!(parse(name).map(|(k, s)| (k.name, s)), Ok(("CPU", "0".to_string())));
@@ -188,6 +196,11 @@ mod tests {
         assert!(["TPU", "CPU", "NULL"].iter().all(|word| message.contains(word)), "{message}");
         let message = device("cpu:700").err().unwrap().to_string();
         assert!(message.contains("cpu:700") && message.contains("CPU:0"), "{message}");
+        let message = device("null:z80").err().unwrap().to_string();
+        assert!(
+            ["null:z80", "NULL:0", "NULL:AVX2", "NULL:SM90"].iter().all(|w| message.contains(w)),
+            "{message}"
+        );
         for name in ["", ":", "CPU:", "CPU:0:1", "CPU:-1"] {
             assert!(parse(name).is_err(), "{name}");
         }

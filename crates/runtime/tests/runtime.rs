@@ -240,7 +240,7 @@ fn many_kernels_load_together_with_equal_names_and_shared_helpers() {
     let mut kernels: Vec<Kernel> = (0..25).map(make).collect();
     kernels.push(make(3));
     kernels.push(kernel("wrong", 1, 1, 0, "this is not C;"));
-    kernels.push(Kernel { code: Code::Null("".into()), ..kernels[0].clone() });
+    kernels.push(Kernel { code: Code::Bytecode(Default::default()), ..kernels[0].clone() });
     // Without a guard the definitions clash in one text; they still load.
     kernels.extend((0..3).map(|i| {
         let mut k = make(i);
@@ -625,7 +625,7 @@ fn the_null_device_counts_and_runs_nothing() {
     let before = null.memory_stats().in_use;
     let big = null.alloc(1 << 50).unwrap();
     assert_eq!(null.memory_stats().in_use - before, 1 << 50);
-    let k = null.load(&Kernel { code: Code::Null("anything".into()), ..add("add", 16) }).unwrap();
+    let k = null.load(&Kernel { code: Code::C("anything".into()), ..add("add", 16) }).unwrap();
     k.launch(&[&big, &big, &big], &[], dims(16)).unwrap();
     assert!(k.launch(&[], &[], dims(16)).is_err());
     assert_eq!(null.target(), frit_runtime::device("CPU").unwrap().target());

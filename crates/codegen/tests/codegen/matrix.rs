@@ -217,11 +217,9 @@ fn bits_of(target: &Target, opts: &[Opt], size: [i64; 3], inputs: [&[u8]; 2]) ->
     let sink =
         UOp::sink([UOp::param(0, (m * n) as usize, DType::F32).at(&(&i * n + &j)).store(&x).end([i, j])]);
     let linear = lower(&sink, target, Opts::List(opts)).unwrap();
-    let native = target.isa != frit_abi::target::Isa::Portable;
-    let (device, kernel) = match native {
-        true => (cpu("CPU:AMX").unwrap(), frit_render::x86::render(&linear, target).unwrap()),
-        false => (cpu("INTERP").unwrap(), frit_render::bytecode::render(&linear, target).unwrap()),
-    };
+    let is_interpreted = target.language == frit_abi::Language::Bytecode;
+    let device = cpu(if is_interpreted { "INTERP" } else { "CPU:AMX" }).unwrap();
+    let kernel = frit_render::render(&linear, target).unwrap();
     let loaded = device.load(&kernel).unwrap();
     let memories = [(m * n * 4) as usize, inputs[0].len(), inputs[1].len()].map(|n| device.alloc(n).unwrap());
     memories[1].copy_in(0, inputs[0]).unwrap();

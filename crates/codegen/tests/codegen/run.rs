@@ -2,8 +2,7 @@
 
 use crate::evaluate::{Buffers, evaluate};
 use crate::kernels::Case;
-use frit_abi::target::Isa;
-use frit_abi::{Code, LaunchDims, Target};
+use frit_abi::{Code, Language, LaunchDims, Target};
 use frit_codegen::{Opt, Opts, lower};
 use frit_runtime::Device;
 use frit_runtime::interp::Interp;
@@ -92,18 +91,13 @@ fn expected(case: &Case, inputs: &Buffers, vars: &HashMap<String, i64>) -> Rc<Bu
 pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
     let linear = lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
     frit_codegen::verify::verify(&linear, target).map_err(|e| e.to_string())?;
-    let (in_c, native) = (target.name.starts_with("c-"), target.isa != Isa::Portable);
     let device: Arc<dyn Device> = match &target.grid {
-        _ if in_c || native => cpu("CPU:C").expect("a CPU"),
+        _ if target.language != Language::Bytecode => cpu("CPU:C").expect("a CPU"),
         Some(_) => Arc::new(Interp::gpu(1)),
         None => Arc::new(Interp::cpu(1)),
     };
-    let render = match (in_c, native) {
-        (true, _) => frit_render::c::render,
-        (_, true) => frit_render::x86::render,
-        _ => frit_render::bytecode::render,
-    };
-    let kernel = render(&linear, target).map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
+    let kernel =
+        frit_render::render(&linear, target).map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
     let source = |l: &Linear| match &kernel.code {
         Code::C(text) => text.clone(),
         _ => show(l),

@@ -4,7 +4,7 @@ use super::judge::{median, winner};
 use super::trial::{self, Args};
 use super::{Effort, Tuned, duration, remember, remembered, search_on};
 use crate::normalise::Bindings;
-use crate::plan::{Choice, Compiled, compile, renderer};
+use crate::plan::{Choice, Compiled, compile};
 use crate::program::{Place, Program};
 use crate::{Error, interrupt};
 use frit_abi::Param;
@@ -249,7 +249,7 @@ impl<'a> Tuning<'a> {
 
 fn build(ast: &UOp, device: &Arc<str>, choice: &Choice) -> Result<Arc<Compiled>, Error> {
     let dev = frit_runtime::device(device)?;
-    let (linear, kernel) = compile(ast, dev.target(), renderer(device, dev.target()), choice)?;
+    let (linear, kernel) = compile(ast, dev.target(), choice)?;
     Ok(Arc::new(Compiled::new(ast.clone(), &linear, dev.load(&kernel)?)))
 }
 

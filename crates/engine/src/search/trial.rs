@@ -3,7 +3,7 @@
 use super::judge;
 use super::moves::work;
 use crate::normalise::Bindings;
-use crate::plan::{Compiled, Renderer, in_parallel};
+use crate::plan::{Compiled, in_parallel};
 use crate::{Error, interrupt, stats};
 use frit_abi::{DType, Param, Scalar};
 use frit_codegen::{Opt, Opts};
@@ -47,7 +47,6 @@ pub struct Args {
 pub struct Trial<'a> {
     pub ast: &'a UOp,
     pub dev: &'a dyn Device,
-    render: Renderer,
     bindings: Bindings,
     memory: Option<Vec<Memory>>,
     /// Programs that were tried already, by hash: other lists of opts may come to the same.
@@ -63,13 +62,7 @@ pub struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     /// With the arguments of a launch, or some that are made up.
-    pub fn new(
-        ast: &'a UOp,
-        dev: &'a dyn Device,
-        render: Renderer,
-        until: Instant,
-        args: Option<Args>,
-    ) -> Trial<'a> {
+    pub fn new(ast: &'a UOp, dev: &'a dyn Device, until: Instant, args: Option<Args>) -> Trial<'a> {
         // variables at their largest: that is when it matters most
         let largest = |n: UOp| match &n.arg {
             Arg::Var { name, max, .. } if n.op == Op::Variable => Some((name.clone(), *max)),
@@ -80,7 +73,7 @@ impl<'a> Trial<'a> {
             None => (None, ast.toposort().into_iter().filter_map(largest).collect()),
         };
         let (seen, least, best) = (FxHashSet::default(), f64::INFINITY, f64::INFINITY);
-        Trial { ast, dev, render, bindings, memory, seen, least, best, until, tried: 0 }
+        Trial { ast, dev, bindings, memory, seen, least, best, until, tried: 0 }
     }
 
     /// Whether there is time left.
@@ -156,7 +149,7 @@ impl<'a> Trial<'a> {
             if work > self.least * TOO_MUCH || self.seen.contains(&hash(&linear)) {
                 return None;
             }
-            let kernel = (self.render)(&linear, target).ok()?;
+            let kernel = frit_render::render(&linear, target).ok()?;
             Some((opts.clone(), linear, kernel, work))
         };
         let mut lowered: Vec<_> = in_parallel(lists, lower).into_iter().flatten().collect();
@@ -253,7 +246,7 @@ impl<'a> Trial<'a> {
             let why = |e: String| Error::Compile { kernel: "?".into(), message: e };
             let linear = frit_codegen::lower(self.ast, self.dev.target(), Opts::List(opts));
             let linear = linear.map_err(|e| why(e.to_string()))?;
-            let kernel = (self.render)(&linear, self.dev.target()).map_err(|e| why(e.to_string()))?;
+            let kernel = frit_render::render(&linear, self.dev.target()).map_err(|e| why(e.to_string()))?;
             let compiled = Compiled::new(self.ast.clone(), &linear, self.dev.load(&kernel)?);
             let params = compiled.executable.params();
             let memory = memory(self.dev, params)?;

@@ -3,7 +3,7 @@
 use crate::env::Units;
 use frit_abi::matrix::{AMX_BF16, AMX_INT8};
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet, Isa};
-use frit_abi::{DType, MatrixUnit, Target};
+use frit_abi::{DType, Language, MatrixUnit, Target};
 
 /// The target of kernels on this machine with a pool of `threads`: machine code, or C where `isa` is `Portable`.
 pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
@@ -21,7 +21,8 @@ pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
     }
     let (isa, vector_bytes, registers) = compiled();
     Target {
-        name: format!("c-{}", isa),
+        name: format!("c-{isa}"),
+        language: Language::C,
         threads,
         vector_bytes,
         vector_access_bytes: vector_bytes,

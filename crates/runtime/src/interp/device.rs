@@ -1,6 +1,7 @@
 //! The INTERP devices.
 
 use super::program::InterpKernel;
+use super::target;
 use crate::allocator::Allocator;
 use crate::{Blob, Device, Error, Executable, Memory, MemoryStats};
 use frit_abi::{Code, Kernel, Target};
@@ -11,16 +12,16 @@ const CACHE_LIMIT: usize = 256 << 20;
 
 /// A machine that walks bytecode and checks every step. Launches run to their end before they return.
 pub struct Interp {
-    name: &'static str,
+    name: String,
     target: Target,
     allocator: Allocator,
     seed: u64,
 }
 
-/// The device for the registry: as a GPU if the suffix says so, else as a CPU.
+/// The device for the registry, posing as one of [`target::names`].
 pub fn open(suffix: &str) -> Result<Arc<dyn Device>, Error> {
-    let seed = crate::env::interp_seed()?;
-    Ok(Arc::new(if suffix == "GPU" { Interp::gpu(seed) } else { Interp::cpu(seed) }))
+    let name = if suffix == target::CPU { "INTERP".into() } else { format!("INTERP:{suffix}") };
+    Ok(Arc::new(Interp::new(&name, target::of(suffix)?, crate::env::interp_seed()?)))
 }
 
 impl Interp {
@@ -32,14 +33,14 @@ impl Interp {
     pub fn gpu(seed: u64) -> Interp {
         Interp::new("INTERP:GPU", Target::interp_gpu(), seed)
     }
-    fn new(name: &'static str, target: Target, seed: u64) -> Interp {
-        Interp { name, target, allocator: Allocator::new(name, CACHE_LIMIT), seed }
+    fn new(name: &str, target: Target, seed: u64) -> Interp {
+        Interp { name: name.into(), target, allocator: Allocator::new(name, CACHE_LIMIT), seed }
     }
 }
 
 impl Device for Interp {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
     fn target(&self) -> &Target {
         &self.target

@@ -19,6 +19,7 @@ mod matrix;
 mod memory;
 mod program;
 mod random;
+pub mod target;
 mod walk;
 
 pub use device::{Interp, open};

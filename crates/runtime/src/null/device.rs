@@ -2,36 +2,27 @@
 
 use super::memory::Allocator;
 use super::program::NullKernel;
-use crate::cpu;
+use super::target;
 use crate::{Device, Error, Executable, Memory, MemoryStats};
 use frit_abi::{Kernel, Target};
 use std::sync::Arc;
 
 /// Counts memory and checks arguments; nothing is stored, compiled or computed. Reading gives zeros.
 pub struct Null {
+    name: String,
     target: Target,
     allocator: Allocator,
 }
 
-/// The device for the registry: it poses as this machine's CPU.
-pub fn open() -> Result<Arc<dyn Device>, Error> {
-    Ok(Arc::new(Null::new(cpu::target::detect(
-        crate::env::threads()?,
-        crate::env::isa(cpu::target::machine())?,
-        crate::env::units()?,
-    ))))
-}
-
-impl Null {
-    /// One that poses as `target`.
-    pub fn new(target: Target) -> Null {
-        Null { target, allocator: Allocator::default() }
-    }
+/// The device for the registry, posing as one of [`target::names`].
+pub fn open(suffix: &str) -> Result<Arc<dyn Device>, Error> {
+    let name = if suffix == target::HERE { "NULL".into() } else { format!("NULL:{suffix}") };
+    Ok(Arc::new(Null { name, target: target::of(suffix)?, allocator: Allocator::default() }))
 }
 
 impl Device for Null {
     fn name(&self) -> &str {
-        "NULL"
+        &self.name
     }
     fn target(&self) -> &Target {
         &self.target
