@@ -337,13 +337,15 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, K
             eprintln!("  {step:?}");
         }
     }
-    let kernel = frit_render::render(&linear, target).map_err(|e| error(e.to_string()))?;
-    if debug >= 4 {
-        match &kernel.code {
-            frit_abi::Code::C(source) => eprintln!("{source}"),
-            frit_abi::Code::Bytecode(program) => eprintln!("{program}"),
-            frit_abi::Code::Native(_) => {}
+    let mut source = String::new();
+    let kernel = frit_render::render_and_watch(&linear, target, &mut |_, program| {
+        if debug >= 4 {
+            source = program.to_string();
         }
+    });
+    let kernel = kernel.map_err(|e| error(e.to_string()))?;
+    if debug >= 4 {
+        eprintln!("source of {}:\n{source}", linear.name);
     }
     Ok((linear, kernel))
 }

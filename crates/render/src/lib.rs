@@ -1,17 +1,23 @@
-//! Linear program -> source text or machine code. One file per language; none knows a device by name.
+//! Linear program -> source text or machine code. One folder per language; none knows a device by name.
 //!
 //! - [`bytecode`]: the interpreter's program, one instruction per step.
-//! - [`c`]: C for the system's compiler.
+//! - [`c`]: C for the system's compiler, and what is like it.
 //! - [`x86`]: machine code for x86-64.
+//!
+//! Each walks the steps of the program once, in files of the same names: `types` (what a type is in the language),
+//! `values` (what computes), `memory` (loads and stores), `control` (loops, barriers, which step goes where). What all
+//! of them ask is in [`walk`].
 
 #![forbid(unsafe_code)]
 
 pub mod bytecode;
 pub mod c;
+mod walk;
 pub mod x86;
 
-use frit_abi::{DType, Kernel, Language, Param, Target};
-use frit_uop::{Arg, Linear, Op, UOp};
+use frit_abi::{DType, Kernel, Language, Target};
+use frit_uop::{Linear, Op};
+use std::fmt::Display;
 
 /// Why a linear program cannot be written for a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,35 +65,31 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Shown the program as text after each pass of a writer, with the pass's name.
+pub type Watch<'a> = dyn FnMut(&'static str, &dyn Display) + 'a;
+
 /// Writes a program in one language.
-pub type Renderer = fn(&Linear, &Target) -> Result<Kernel, Error>;
+pub type Renderer = fn(&Linear, &Target, &mut Watch) -> Result<Kernel, Error>;
 
 /// Who writes which language.
-pub const RENDERERS: [(Language, Renderer); 3] =
-    [(Language::X86, x86::render), (Language::C, c::render), (Language::Bytecode, bytecode::render)];
+pub const RENDERERS: [(Language, Renderer); 3] = [
+    (Language::X86, x86::render_and_watch),
+    (Language::C, c::render_and_watch),
+    (Language::Bytecode, bytecode::render_and_watch),
+];
 
 /// The program in the language of its target.
 pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
+    render_and_watch(linear, target, &mut |_, _| {})
+}
+
+/// [`render`], showing what it is on the way.
+pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> Result<Kernel, Error> {
     match RENDERERS.iter().find(|(language, _)| *language == target.language) {
-        Some((_, write)) => write(linear, target),
+        Some((_, write)) => write(linear, target, watch),
         None => Err(Error::Limit {
             kernel: linear.name.to_string(),
             message: format!("nothing writes {:?}", target.language),
         }),
     }
-}
-
-/// A kernel's parameters: buffers, then variables.
-fn params(linear: &Linear) -> Vec<Param> {
-    let buffers = linear.params.iter().zip(&linear.written).map(|(p, &written)| {
-        let len = if let Arg::Param { len, .. } = p.arg { len } else { 0 };
-        Param::Buffer { dtype: p.dtype, len, written }
-    });
-    let vars = linear.vars.iter().map(|v| Param::Var { name: var_name(v).into() });
-    buffers.chain(vars).collect()
-}
-
-/// The name of a `Variable`.
-fn var_name(v: &UOp) -> &str {
-    if let Arg::Var { name, .. } = &v.arg { name } else { "" }
 }

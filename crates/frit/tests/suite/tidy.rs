@@ -147,3 +147,31 @@ fn passes_are_named_after_their_files() {
         assert!(text.contains("PASSES"), "{room} lists its passes as data");
     }
 }
+
+#[test]
+fn passes_of_the_x86_writer_are_named_after_their_files() {
+    let dir = root().join("crates/render/src/x86");
+    let list = read("crates/render/src/x86/mod.rs");
+    let rows = list.split("PASSES: ").nth(1).and_then(|l| l.split("];").next()).expect("a list of passes");
+    let names: Vec<&str> = rows.split("(\"").skip(1).filter_map(|r| r.split('"').next()).collect();
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        let is_there = dir.join(format!("{name}.rs")).exists() || dir.join(name).join("mod.rs").exists();
+        assert!(is_there && rows.contains(&format!("{name}::{name}")), "the pass {name} is not its file");
+    }
+}
+
+#[test]
+fn back_ends_have_the_same_files() {
+    let has = |path: &str| assert!(root().join("crates").join(path).exists(), "{path} is not there");
+    for language in ["c", "bytecode", "x86/select"] {
+        for file in ["mod", "types", "values", "memory", "control"] {
+            has(&format!("render/src/{language}/{file}.rs"));
+        }
+    }
+    for device in ["cpu", "interp", "null"] {
+        for file in ["mod", "device", "target", "program"] {
+            has(&format!("runtime/src/{device}/{file}.rs"));
+        }
+    }
+}

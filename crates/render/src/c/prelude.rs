@@ -3,64 +3,14 @@
 //! Nothing is included and nothing is called that is not inlined, so the object needs no library. What one compiler
 //! has and another has not is settled by the preprocessor inside these functions; the body is the same for all.
 
+use super::dialect::Dialect;
+use super::types::{int_literal, mask, scalar};
 use frit_abi::DType;
 use std::collections::{BTreeSet, HashSet};
 
-/// The name of an element type in the source.
-pub fn scalar(d: DType) -> &'static str {
-    use DType::*;
-    match d {
-        Void => "void",
-        Bool => "b8",
-        I8 => "i8",
-        I16 => "i16",
-        I32 => "i32",
-        I64 | Index => "i64",
-        U8 => "u8",
-        U16 => "u16",
-        U32 => "u32",
-        U64 => "u64",
-        F8E4M3 => "f8e4m3",
-        F8E5M2 => "f8e5m2",
-        F8E4M3Fnuz => "f8e4m3fnuz",
-        F8E5M2Fnuz => "f8e5m2fnuz",
-        F16 => "f16",
-        BF16 => "bf16",
-        F32 => "f32",
-        F64 => "f64",
-    }
-}
-
-/// What C knows the element as: small floats are their bits.
-fn machine(d: DType) -> &'static str {
-    use DType::*;
-    match d {
-        I8 => "signed char",
-        I16 => "short",
-        I32 => "int",
-        I64 | Index => "long long",
-        U16 | F16 | BF16 => "unsigned short",
-        U32 => "unsigned int",
-        U64 => "unsigned long long",
-        F32 => "float",
-        F64 => "double",
-        _ => "unsigned char",
-    }
-}
-
-/// The signed integer as wide as `d`: what a lane of a vector of truth values is (0 or -1).
-pub fn mask(d: DType) -> DType {
-    match d.size() {
-        1 => DType::I8,
-        2 => DType::I16,
-        4 => DType::I32,
-        _ => DType::I64,
-    }
-}
-
 /// Collects what the body uses.
-#[derive(Default)]
-pub struct Prelude {
+pub struct Prelude<'a> {
+    dialect: &'a Dialect,
     scalars: BTreeSet<DType>,
     vectors: BTreeSet<(DType, usize)>,
     unaligned: BTreeSet<(DType, usize)>,
@@ -68,12 +18,20 @@ pub struct Prelude {
     seen: HashSet<String>,
 }
 
-impl Prelude {
+impl<'a> Prelude<'a> {
+    /// An empty one.
+    pub fn new(dialect: &'a Dialect) -> Prelude<'a> {
+        let (vectors, unaligned) = Default::default();
+        let (scalars, functions, seen) = Default::default();
+        Prelude { dialect, scalars, vectors, unaligned, functions, seen }
+    }
     /// The head as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for &d in &self.scalars {
-            out += &format!("typedef {} {};\n", machine(d), scalar(d));
+            if let Some(name) = (self.dialect.element)(d) {
+                out += &format!("typedef {name} {};\n", scalar(d));
+            }
         }
         if !self.vectors.is_empty() {
             // every function here is inlined: how vectors would be passed does not matter
@@ -91,7 +49,7 @@ impl Prelude {
             );
         }
         if !self.functions.is_empty() {
-            out += "#define INLINE static inline __attribute__((always_inline))\n";
+            out += &format!("#define INLINE {}\n", self.dialect.inline);
         }
         for (name, text) in &self.functions {
             // several kernels may be compiled as one text
@@ -215,10 +173,10 @@ impl Prelude {
     }
     /// `a * b + c` rounded once.
     pub fn fma(&mut self, d: DType, n: usize) -> String {
-        let (v, f) = (self.ty(d, n), if d == DType::F32 { "f" } else { "" });
-        if n == 1 {
-            return format!("__builtin_fma{f}");
+        if let Some(own) = (self.dialect.function)("fma", d).filter(|_| n == 1) {
+            return own.into();
         }
+        let (v, f) = (self.ty(d, n), if d == DType::F32 { "f" } else { "" });
         let name = format!("fma_{v}");
         let kind = if d == DType::F32 { "ps" } else { "pd" };
         let native = match n * d.size() {
@@ -243,6 +201,9 @@ impl Prelude {
     }
     /// `sqrt`, `floor`, `trunc` or `round` (to even), inline.
     pub fn rounding(&mut self, what: &str, d: DType, n: usize) -> String {
+        if let Some(own) = (self.dialect.function)(what, d).filter(|_| n == 1) {
+            return own.into();
+        }
         let v = self.ty(d, n);
         let name = format!("{what}_{v}");
         let (kind, one) = if d == DType::F32 { ("ps", "ss") } else { ("pd", "sd") };
@@ -383,29 +344,5 @@ fn masked(d: DType, n: usize) -> Option<(usize, usize, &'static str, &'static st
         (DType::F64, 64) => Some((8, 512, "upd", "__builtin_ia32_cvtq2mask512")),
         (DType::I32, 64) => Some((16, 512, "dqusi", "__builtin_ia32_cvtd2mask512")),
         _ => None,
-    }
-}
-
-/// An integer constant of a type.
-pub fn int_literal(v: i128, d: DType) -> String {
-    match d {
-        DType::I64 | DType::Index if v == i64::MIN as i128 => "(-9223372036854775807ll - 1)".into(),
-        DType::I32 if v == i32::MIN as i128 => "(-2147483647 - 1)".into(),
-        DType::I64 | DType::Index => format!("{v}ll"),
-        DType::U32 => format!("{v}u"),
-        DType::U64 => format!("{v}ull"),
-        _ => v.to_string(),
-    }
-}
-
-/// A float constant: the shortest decimal that reads back as the same value.
-pub fn float_literal(v: f64, d: DType) -> String {
-    let f = if d == DType::F32 { "f" } else { "" };
-    let sign = if v < 0.0 { "-" } else { "" };
-    match (v.is_nan(), v.is_infinite(), d) {
-        (true, ..) => format!("__builtin_nan{f}(\"\")"),
-        (_, true, _) => format!("{sign}__builtin_inf{f}()"),
-        (.., DType::F32) => format!("{:?}f", v as f32),
-        _ => format!("{v:?}"),
     }
 }

@@ -4,25 +4,15 @@
 //! prologue (saved registers, an aligned frame) | code | constants
 //! ```
 
-use super::ir::{Base, Class, Cond, Imm, Inst, Kind, Opd, Program, Reg, Size};
+use super::Job;
+use super::program::{ARGS, Base, Class, Cond, GENERAL, Imm, Inst, Kind, Opd, Program, Reg, Size};
 use super::regalloc::Assignment;
+use crate::Error;
+use crate::walk::Walk;
 use frit_abi::sync::LazyLock;
 use frit_abi::target::Isa;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 
-/// General registers by number, in the order they are given out: the ones a callee may change come first.
-pub const GENERAL: [Register; 15] = {
-    use Register::*;
-    [RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11, RBX, RBP, R12, R13, R14, R15]
-};
-/// Where the kernel's arguments are, as numbers of [`GENERAL`].
-pub const ARGS: [u8; 6] = [4, 3, 2, 1, 5, 6];
-/// `rax`, `rcx`, `rdx` as numbers of [`GENERAL`].
-pub const RAX: u8 = 0;
-/// See [`RAX`].
-pub const RCX: u8 = 1;
-/// See [`RAX`].
-pub const RDX: u8 = 2;
 /// The first of [`GENERAL`] that a callee must keep.
 const SAVED: u8 = 9;
 /// Loops start at multiples of this.
@@ -34,7 +24,13 @@ const FAR: u64 = 1 << 24;
 static TABLES: LazyLock<()> = LazyLock::new(|| drop(Encoder::new(64)));
 
 /// The kernel's bytes, its entry first.
-pub fn encode(program: &Program, assignment: &Assignment, isa: Isa) -> Result<Vec<u8>, String> {
+pub fn encode(job: &mut Job) -> Result<(), Error> {
+    let bytes = bytes(&job.program, &job.assignment, job.target.isa);
+    job.bytes = bytes.map_err(|m| job.malformed(m))?;
+    Ok(())
+}
+
+fn bytes(program: &Program, assignment: &Assignment, isa: Isa) -> Result<Vec<u8>, String> {
     let () = *TABLES;
     let mut e = Writer {
         program,

@@ -1,9 +1,10 @@
 //! Linear program -> x86-64 machine code, straight to bytes.
 //!
 //! ```text
-//! select    steps     -> instructions over virtual registers, constants apart, loop invariants before their loops
-//! regalloc            -> the machine's registers, spills in the frame
-//! encode              -> bytes: code, then the constants it refers to
+//! select     steps -> instructions over virtual registers, constants apart, loop invariants hoisted
+//! dead_code        -> without those whose result no one reads
+//! regalloc         -> the machine's registers, spills in the frame
+//! encode           -> bytes: code, then the constants it refers to
 //! ```
 //!
 //! The entry point follows the CPU convention of `abi::kernel` in the System V calling convention. The code refers to
@@ -17,42 +18,66 @@
 //! than the machine's is several registers, its parts. A vector of truth values is a mask register with AVX-512, with
 //! zeros beyond its lanes; elsewhere a vector of integers, 0 or -1, as wide as what was compared to make it.
 //!
-//! **Tiles** of AMX are values of more lanes than a vector has; [`tile`] has their instructions.
+//! **Tiles** of AMX are values of more lanes than a vector has; `select/tile.rs` has their instructions.
 //!
 //! **Small floats** are their bits, except that float16 converts from and to float32 in hardware.
 
-mod address;
-mod build;
-mod cast;
+mod dead_code;
 mod encode;
-mod ir;
-mod memory;
+mod program;
 mod regalloc;
-mod scalar;
 mod select;
-mod shape;
-mod shuffle;
-mod strided;
 mod table;
-mod tile;
-mod truth;
-mod uses;
-mod vector;
+mod text;
 
-use crate::Error;
+use crate::walk::{Walk, params};
+use crate::{Error, Watch};
 use frit_abi::{Code, Kernel, Target};
 use frit_uop::Linear;
+use program::Program;
+use regalloc::Assignment;
+
+/// A kernel on its way to machine code: what the passes read and write.
+pub struct Job<'a> {
+    linear: &'a Linear,
+    target: &'a Target,
+    program: Program,
+    /// Bytes of scratch that a thread needs.
+    scratch: usize,
+    assignment: Assignment,
+    bytes: Vec<u8>,
+}
+
+impl Walk for Job<'_> {
+    fn program(&self) -> (&Linear, &Target) {
+        (self.linear, self.target)
+    }
+}
+
+/// One pass: its name, which is its file's, and what it does.
+pub type Pass = (&'static str, fn(&mut Job) -> Result<(), Error>);
+
+/// Every pass from linear program to bytes, in order.
+pub const PASSES: [Pass; 4] = [
+    ("select", select::select),
+    ("dead_code", dead_code::dead_code),
+    ("regalloc", regalloc::regalloc),
+    ("encode", encode::encode),
+];
 
 /// The program as machine code.
 pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
-    let (mut program, scratch) = select::select(linear, target)?;
-    let failed = |message: String| Error::Malformed { kernel: linear.name.to_string(), message };
-    let assignment = regalloc::allocate(&mut program, target.isa).map_err(failed)?;
-    let bytes = encode::encode(&program, &assignment, target.isa).map_err(failed)?;
-    Ok(Kernel {
-        name: linear.name.to_string(),
-        code: Code::Native(bytes.into()),
-        params: crate::params(linear),
-        scratch,
-    })
+    render_and_watch(linear, target, &mut |_, _| {})
+}
+
+/// [`render`], showing the program after every pass to `watch`: its registers are virtual until `regalloc`.
+pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> Result<Kernel, Error> {
+    let (program, assignment) = (Program::default(), Assignment::default());
+    let mut job = Job { linear, target, program, scratch: 0, assignment, bytes: vec![] };
+    for (name, run) in PASSES {
+        run(&mut job)?;
+        watch(name, &job);
+    }
+    let (name, params, scratch) = (linear.name.to_string(), params(linear), job.scratch);
+    Ok(Kernel { name, code: Code::Native(job.bytes.into()), params, scratch })
 }

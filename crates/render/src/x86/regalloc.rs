@@ -1,18 +1,24 @@
 //! Virtual registers -> the machine's, by linear scan.
 //!
-//! A register lives from its first write to its last use; one that lives across the start of a loop and is used inside
-//! lives to the loop's end. Where too many live at once, the one that is used least for how long it lives goes to the
-//! frame (a constant is made again at each use instead), its uses become registers of their own that live for one
-//! instruction, and allocation starts over.
+//! A live range goes from a register's first write to its last use; one that crosses the start of a loop and is used
+//! inside goes to the loop's end. Where the pressure is too high, the register with the fewest uses for the length of its
+//! live range is spilled to the frame (a constant is rematerialised at each use instead), its uses become registers of
+//! their own that live for one instruction, and allocation starts over.
 
-use super::encode::{ARGS, RAX, RCX, RDX};
-use super::ir::{Base, Class, Def, Fold, Imm, Inst, Kind, Mem, ONCE, Opd, Program, Reg, Size};
+use super::Job;
+use super::program::{
+    ARGS, Base, Class, Def, Fold, Imm, Inst, Kind, Mem, ONCE, Opd, Program, RAX, RCX, RDX, Reg, Size,
+    TILE_ROW_BYTES,
+};
 use super::table;
+use crate::Error;
+use crate::walk::Walk;
 use frit_abi::target::Isa;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// Which register of its file each virtual register has.
+#[derive(Default)]
 pub struct Assignment {
     numbers: Vec<u8>,
     /// General registers in use, a bit each.
@@ -26,47 +32,28 @@ impl Assignment {
     pub fn number(&self, r: Reg) -> u8 {
         self.numbers[r.0 as usize]
     }
+    /// The same where it has one.
+    pub fn get(&self, r: Reg) -> Option<u8> {
+        self.numbers.get(r.0 as usize).copied().filter(|n| *n != NONE)
+    }
 }
 
 /// Rounds of spilling before giving up; three are more than any kernel has needed.
 const ROUNDS: usize = 12;
 const NONE: u8 = u8::MAX;
 
-/// Drop what no one uses, then give every register a place; code that moves registers to and from the frame is put in.
-pub fn allocate(program: &mut Program, isa: Isa) -> Result<Assignment, String> {
-    drop_unused(program);
+/// Give every register a place; code that moves registers to and from the frame is put in.
+pub fn regalloc(job: &mut Job) -> Result<(), Error> {
     for _ in 0..ROUNDS {
-        let lives = Lives::of(program);
-        match lives.scan(program, isa) {
-            Ok(assignment) => return Ok(assignment),
-            Err(spilled) => spill(program, &spilled, isa),
+        match Lives::of(&job.program).scan(&job.program, job.target.isa) {
+            Ok(assignment) => {
+                job.assignment = assignment;
+                return Ok(());
+            }
+            Err(spilled) => spill(&mut job.program, &spilled, job.target.isa),
         }
     }
-    Err("its values do not fit the registers".into())
-}
-
-/// Remove instructions whose result is never read.
-fn drop_unused(program: &mut Program) {
-    let mut reads = vec![0u32; program.regs.len()];
-    // what modifies a register reads it, for no one else
-    let mut own = vec![0u32; program.regs.len()];
-    for inst in &program.insts {
-        inst.each(|r, is_read| reads[r.0 as usize] += is_read as u32);
-        if let (Def::Modify, Some(d)) = (inst.def, inst.defines()) {
-            own[d.0 as usize] += 1;
-        }
-    }
-    let mut keep = vec![true; program.insts.len()];
-    for (i, inst) in program.insts.iter().enumerate().rev() {
-        let Some(d) = inst.defines().filter(|_| inst.is_pure()) else { continue };
-        if reads[d.0 as usize] == own[d.0 as usize] {
-            keep[i] = false;
-            own[d.0 as usize] -= (inst.def == Def::Modify) as u32;
-            inst.each(|r, is_read| reads[r.0 as usize] -= is_read as u32);
-        }
-    }
-    let mut at = 0..keep.len();
-    program.insts.retain(|_| at.next().is_some_and(|i| keep[i]));
+    Err(job.malformed("its values do not fit the registers"))
 }
 
 /// From where to where each register lives, and how much it is used. An instruction reads at twice its number and
@@ -223,7 +210,7 @@ impl Lives {
             return f32::INFINITY;
         }
         // what is made again is most often an operand of the instruction that wants it
-        let cheap = if info.remake.is_some() { 0.05 } else { 1.0 };
+        let cheap = if info.rematerialise.is_some() { 0.05 } else { 1.0 };
         let left = self.run[self.to[k] as usize / 2 + 1] - self.run[now as usize / 2];
         cheap * self.weight[k] / left as f32
     }
@@ -262,7 +249,7 @@ fn loops(insts: &[Inst]) -> Vec<(u32, u32)> {
 
 /// Put registers in the frame: every use gets a register of its own that is loaded before, or stored after.
 fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
-    let mut homes: FxHashMap<Reg, Home> = FxHashMap::default();
+    let mut homes: FxHashMap<Reg, Spill> = FxHashMap::default();
     for &r in spilled {
         program.regs[r.0 as usize].is_spilled = true;
     }
@@ -273,11 +260,11 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
             inst.each(|x, is_read| all &= !(is_read && program.regs[x.0 as usize].is_spilled));
             all
         };
-        let home = match program.regs[r.0 as usize].remake.clone().filter(|inst| there(inst)) {
-            Some(inst) => Home::Made(*inst),
+        let home = match program.regs[r.0 as usize].rematerialise.clone().filter(|inst| there(inst)) {
+            Some(inst) => Spill::Rematerialise(*inst),
             None => {
                 let bytes = program.regs[r.0 as usize].size.bytes().max(8);
-                Home::Frame(program.slot(bytes))
+                Spill::Frame(program.slot(bytes))
             }
         };
         homes.insert(r, home);
@@ -303,7 +290,7 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
         for (r, is_read) in touched {
             let is_written = inst.defines() == Some(r);
             let home = &homes[&r];
-            if let (Home::Made(_), true) = (home, is_written) {
+            if let (Spill::Rematerialise(_), true) = (home, is_written) {
                 gone = true; // it is made where it is used
                 break;
             }
@@ -318,17 +305,17 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
             rename(&mut inst, r, t);
             // the rows of a tile are as far apart as a register says
             let mut place = None;
-            if let (Class::Tile, Home::Frame(m)) = (info.class, home) {
+            if let (Class::Tile, Spill::Frame(m)) = (info.class, home) {
                 let stride = program.reg(Class::Int, Size::Q);
                 program.regs[stride.0 as usize].pinned = true;
                 new.push(stride_of(stride));
-                place = Some(Home::Frame(Mem { index: Some((stride, ONCE)), ..*m }));
+                place = Some(Spill::Frame(Mem { index: Some((stride, ONCE)), ..*m }));
             }
             let home = place.as_ref().unwrap_or(home);
             if is_read {
                 new.push(home.load(t, info.class, info.size));
             }
-            if let (true, Home::Frame(m)) = (is_written, home) {
+            if let (true, Spill::Frame(m)) = (is_written, home) {
                 after.push(store(t, info.class, info.size, *m));
             }
         }
@@ -341,17 +328,17 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
 }
 
 /// Where a spilled value is.
-enum Home {
+enum Spill {
     Frame(Mem),
-    Made(Inst),
+    Rematerialise(Inst),
 }
 
-impl Home {
+impl Spill {
     /// As an operand in memory of an instruction that takes this, if it is one.
     fn as_operand(&self, fold: Fold, isa: Isa) -> Option<Opd> {
         let splats = isa == Isa::Avx512;
-        let Home::Made(i) = self else {
-            let Home::Frame(m) = self else { return None };
+        let Spill::Rematerialise(i) = self else {
+            let Spill::Frame(m) = self else { return None };
             return (fold != Fold::No).then_some(Opd::Mem(*m));
         };
         match (i.kind, &i.ops[..], fold) {
@@ -370,14 +357,14 @@ impl Home {
     }
     fn load(&self, t: Reg, class: Class, size: Size) -> Inst {
         match self {
-            Home::Made(i) => {
+            Spill::Rematerialise(i) => {
                 let mut i = i.clone();
                 if let Some(Opd::Reg(r, _)) = i.ops.first_mut() {
                     *r = t;
                 }
                 i
             }
-            Home::Frame(m) => {
+            Spill::Frame(m) => {
                 let kind = match class {
                     Class::Int => Kind::Plain(iced_x86::Code::Mov_r64_rm64),
                     Class::Mask => Kind::Plain(iced_x86::Code::VEX_Kmovq_kr_km64),
@@ -394,7 +381,7 @@ impl Home {
 
 /// The distance of a tile's rows in the frame.
 fn stride_of(to: Reg) -> Inst {
-    let ops = [Opd::Reg(to, Size::D), Opd::Imm(super::tile::ROW_BYTES, Imm::Word)].into_iter().collect();
+    let ops = [Opd::Reg(to, Size::D), Opd::Imm(TILE_ROW_BYTES, Imm::Word)].into_iter().collect();
     let kind = Kind::Plain(iced_x86::Code::Mov_r32_imm32);
     Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No }
 }

@@ -3,7 +3,7 @@
 //! iced lists the forms of one instruction side by side, the narrowest vector first, so a row needs only the first of
 //! each kind. A test decodes every form of every row back to the row's name.
 
-use super::ir::Size;
+use super::program::Size;
 use frit_abi::target::Isa;
 use iced_x86::Code;
 

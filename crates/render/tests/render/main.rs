@@ -3,6 +3,7 @@
 mod build;
 mod bytecode;
 mod c;
+mod c_dialect;
 mod c_memory;
 mod faults;
 mod shuffle;

@@ -388,3 +388,27 @@ fn a_checked_miss_is_an_error_with_its_site() {
         }
     }
 }
+
+#[test]
+fn the_program_of_virtual_registers_can_be_read() {
+    let f = DType::F32;
+    let (out, a, r) = (UOp::param(0, 64, f), UOp::param(1, 64, f), range(4, 0));
+    let at = &r * &int(16);
+    let x = a.at_lanes(&at, 16).load();
+    let y = &x * &x;
+    let steps = looped(&r, run(&[&at, &x, &y, &out.at_lanes(&at, 16).store(&y)]));
+    let target = Target::native(Isa::Avx512, 1, [32 << 10, 1 << 20, 0]);
+    let mut seen = vec![];
+    let kernel = x86::render_and_watch(&linear(steps), &target, &mut |pass, program| {
+        seen.push((pass, program.to_string()));
+    });
+    kernel.unwrap();
+    assert_eq!(seen.iter().map(|s| s.0).collect::<Vec<_>>(), ["select", "dead_code", "regalloc", "encode"]);
+    let lines: Vec<&str> = seen[1].1.lines().collect();
+    let loop_at = lines.iter().position(|l| l.trim_end().ends_with("L0:")).expect("a loop");
+    let body = &lines[loop_at + 1..];
+    assert!(body.iter().any(|l| l.starts_with("    v") && l.contains(" = vmulps v")), "{}", seen[1].1);
+    assert!(body.iter().any(|l| l.trim() == "jl L0"), "{}", seen[1].1);
+    // once registers are given out, each says which it has
+    assert!(seen[2].1.contains('|') && !seen[1].1.contains('|'));
+}

@@ -1,8 +1,10 @@
 //! Who uses what where, found in one walk before selection.
 
-use super::select::{is_real, register, sized};
+use super::sized;
 use super::strided::rows;
 use super::tile::is_tile;
+use super::types::is_real;
+use crate::walk::register;
 use frit_abi::Target;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, Linear, Op, Step, UOp};
@@ -22,9 +24,9 @@ struct Use {
     /// A load that its only user makes.
     is_folded: bool,
     /// A scalar load that is only used in every lane of a vector.
-    is_spread: bool,
+    is_broadcast: bool,
     /// A load whose memory stays as it is up to its last use.
-    is_lasting: bool,
+    is_reloadable: bool,
 }
 
 /// The answers.
@@ -220,25 +222,25 @@ impl Uses {
                 _ => false,
             };
             let here = users.iter().all(|u| self.block[*u] == self.block[at] && is_last(u));
-            let is_lasting = here && !is_written(at, last);
+            let is_reloadable = here && !is_written(at, last);
             let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
-            let spread = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
-            let is_spread = n.lanes() == 1
+            let broadcast = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
+            let is_broadcast = n.lanes() == 1
                 && matches!(n.dtype.size(), 4 | 8)
                 && target.isa != Isa::Sse2
                 && !users.is_empty()
-                && users.iter().all(|i| user(i).is_some_and(spread));
+                && users.iter().all(|i| user(i).is_some_and(broadcast));
             let is_folded = match users[..] {
                 [only] => user(&only).is_some_and(|u| {
                     let free = self.block[at] == self.block[only] && !is_written(at, only);
                     // of two operands in memory, one is loaded first
                     let other = u.src.iter().any(|s| s != n && self.is_folded(s));
-                    free && takes(u, n, is_spread, target) && !other
+                    free && takes(u, n, is_broadcast, target) && !other
                 }),
                 _ => false,
             };
             if let Some(of) = self.of.get_mut(n) {
-                (of.is_lasting, of.is_spread, of.is_folded) = (is_lasting, is_spread, is_folded);
+                (of.is_reloadable, of.is_broadcast, of.is_folded) = (is_reloadable, is_broadcast, is_folded);
             }
         }
     }
@@ -260,12 +262,12 @@ impl Uses {
         self.of.get(n).is_some_and(|u| u.is_folded)
     }
     /// Whether what a load gave could be loaded again at every use.
-    pub fn is_lasting(&self, n: &UOp) -> bool {
-        self.of.get(n).is_some_and(|u| u.is_lasting)
+    pub fn is_reloadable(&self, n: &UOp) -> bool {
+        self.of.get(n).is_some_and(|u| u.is_reloadable)
     }
     /// Whether a scalar load is only used in every lane.
-    pub fn is_spread(&self, n: &UOp) -> bool {
-        self.of.get(n).is_some_and(|u| u.is_spread)
+    pub fn is_broadcast(&self, n: &UOp) -> bool {
+        self.of.get(n).is_some_and(|u| u.is_broadcast)
     }
     /// Whether a value is used by a step for the last time, in the block it was computed in.
     pub fn dies_at(&self, n: &UOp, step: usize) -> bool {
@@ -276,9 +278,9 @@ impl Uses {
 }
 
 /// Whether the instruction of `user` takes what `n` loads from memory.
-fn takes(user: &UOp, n: &UOp, is_spread: bool, target: &Target) -> bool {
+fn takes(user: &UOp, n: &UOp, is_broadcast: bool, target: &Target) -> bool {
     let whole = match (n.lanes(), target.isa) {
-        (1, Isa::Avx512) if is_spread => true,
+        (1, Isa::Avx512) if is_broadcast => true,
         (1, _) => is_real(n.dtype) && user.lanes() == 1,
         (_, Isa::Sse2) => false,
         (w, _) => w * n.dtype.size() >= 16 && user.lanes() == w,

@@ -1,13 +1,15 @@
 //! Truth: comparisons, masks and their logic, and choosing by them.
 
+use super::Select;
 use super::address::is_signed;
 use super::build::{byte, r};
-use super::ir::{Def, Kind, Reg, Size};
+use super::lanes::all_lanes;
 use super::scalar::{predicate, sign_bit};
-use super::select::{Select, Val, is_real};
-use super::shape::all_lanes;
-use super::table::{self as t, Row};
+use super::types::{Val, is_real};
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Def, Kind, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::target::Isa;
 use frit_abi::{Alu, DType};
 use frit_uop::UOp;

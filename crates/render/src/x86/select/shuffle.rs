@@ -4,11 +4,13 @@
 //! exchanged, two lanes of each within chunks, any lanes of two registers, bytes of every chunk; without any of these,
 //! lane by lane through the frame.
 
+use super::Select;
 use super::build::{byte, r};
-use super::ir::{Def, Kind, Reg, Size};
-use super::select::{Select, Val};
-use super::table::{self as t, exchange};
+use super::types::Val;
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Def, Kind, Reg, Size};
+use crate::x86::table::{self as t, exchange};
 use frit_abi::DType;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, UOp};

@@ -4,10 +4,13 @@
 //! kernel's first instruction configures and its last one gives back. A tile is loaded from rows any distance apart; an
 //! accumulator starts as zero, is added to in its place, and is stored.
 
+use super::Select;
 use super::build::r;
-use super::ir::{Base, Class, Def, Kind, Mem, ONCE, Opd, Reg, Size};
-use super::select::{Select, Val, memory};
+use super::types::Val;
 use crate::Error;
+use crate::walk::Walk;
+use crate::walk::memory;
+use crate::x86::program::{Base, Class, Def, Kind, Mem, ONCE, Opd, Reg, Size, TILE_ROW_BYTES};
 use frit_abi::matrix::Home;
 use frit_abi::{DType, MatrixUnit};
 use frit_uop::{Arg, Op, Step, UOp};
@@ -16,8 +19,6 @@ use smallvec::smallvec;
 
 /// Rows of a tile register, and bytes of a row.
 pub const ROWS: usize = 16;
-/// See [`ROWS`].
-pub const ROW_BYTES: i64 = 64;
 
 /// Whether a value of so many lanes is a tile.
 pub fn is_tile(lanes: usize) -> bool {
@@ -29,7 +30,7 @@ fn configuration() -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0] = 1;
     for t in 0..8 {
-        bytes[16 + 2 * t] = ROW_BYTES as u8;
+        bytes[16 + 2 * t] = TILE_ROW_BYTES as u8;
         bytes[48 + t] = ROWS as u8;
     }
     bytes
@@ -78,7 +79,7 @@ impl Select<'_> {
     }
     /// A variable that is a tile.
     pub fn tile_variable(&mut self, d: &UOp, lanes: usize) -> Result<Val, Error> {
-        if lanes * d.dtype.size() != ROWS * ROW_BYTES as usize {
+        if lanes * d.dtype.size() != ROWS * TILE_ROW_BYTES as usize {
             return Err(self.malformed(format!("{d:?} is no tile")));
         }
         Ok(Val::one(self.tile(), d.dtype, lanes))
@@ -90,7 +91,7 @@ impl Select<'_> {
             return Err(self.malformed(format!("{address:?} is no address of a tile")));
         };
         let bytes = address.dtype.size() as i64;
-        let row = stride.checked_mul(bytes).filter(|_| lanes as i64 * bytes == ROW_BYTES);
+        let row = stride.checked_mul(bytes).filter(|_| lanes as i64 * bytes == TILE_ROW_BYTES);
         let Some(row) = row.filter(|_| rows as usize == ROWS) else {
             return Err(self.malformed(format!("the tile at {address:?} does not fit a register")));
         };
@@ -107,8 +108,8 @@ impl Select<'_> {
         let m = self.tile_address(&n.src[0])?;
         let dst = self.tile();
         self.tile_from(dst, m);
-        if self.uses.is_lasting(n) {
-            self.program.regs[dst.0 as usize].remake =
+        if self.uses.is_reloadable(n) {
+            self.program.regs[dst.0 as usize].rematerialise =
                 self.blocks[self.at].insts.last().cloned().map(Box::new);
         }
         Ok(Val::one(dst, n.dtype, n.lanes()))
@@ -134,8 +135,9 @@ impl Select<'_> {
     /// Tiles are not copied from register to register: through the frame.
     pub fn copy_tile(&mut self, to: Reg, from: Reg) {
         if to != from {
-            let stride = self.int_const(ROW_BYTES);
-            let slot = Mem { index: Some((stride, ONCE)), ..self.program.slot(ROWS * ROW_BYTES as usize) };
+            let stride = self.int_const(TILE_ROW_BYTES);
+            let slot =
+                Mem { index: Some((stride, ONCE)), ..self.program.slot(ROWS * TILE_ROW_BYTES as usize) };
             self.tile_to(slot, from);
             self.tile_from(to, slot);
         }

@@ -1,13 +1,15 @@
 //! Elementwise operations on vectors.
 
+use super::Select;
 use super::address::is_signed;
 use super::build::{byte, r};
-use super::ir::{Def, Fold, Kind, Opd, Reg, Size};
+use super::mask::mask_elem;
 use super::scalar::{float_row, sign_bit};
-use super::select::{Select, Val, is_real};
-use super::table::{self as t, Row};
-use super::truth::mask_elem;
+use super::types::{Val, is_real};
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Def, Fold, Kind, Opd, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::target::Isa;
 use frit_abi::{Alu, DType};
 use frit_uop::{Op, UOp};
@@ -151,7 +153,7 @@ impl Select<'_> {
             }
             Alu::Sqrt => self.v1(if wide { t::SQRTPD } else { t::SQRTPS }, size, r(a, size)),
             Alu::Recip => {
-                let one = self.spread(&UOp::float(1.0, d), d, size)?;
+                let one = self.broadcast(&UOp::float(1.0, d), d, size)?;
                 self.v2(if wide { t::DIVPD } else { t::DIVPS }, size, one, a)
             }
             Alu::Trunc | Alu::Floor | Alu::Round => self.round(n, alu, d, size, a)?,

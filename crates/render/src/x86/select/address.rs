@@ -5,10 +5,13 @@
 //! p[k*512 + 3], in the loop over k      ->  [a + 12]         with a = p before the loop, a += 2048 in each round
 //! ```
 
+use super::Select;
 use super::build::r;
-use super::ir::{Base, Def, Kind, Mem, ONCE, Opd, Reg, Size};
-use super::select::{Key, Select, memory};
+use super::control::Key;
 use crate::Error;
+use crate::walk::Walk;
+use crate::walk::memory;
+use crate::x86::program::{Base, Def, Kind, Mem, ONCE, Opd, Reg, Size};
 use frit_abi::DType;
 use frit_uop::{Op, UOp};
 use iced_x86::Code;
@@ -189,7 +192,7 @@ impl Select<'_> {
     fn add_term(&mut self, base: Reg, n: &UOp, c: i64, depth: usize) -> Result<Reg, Error> {
         let block = &self.blocks[depth];
         if block.is_innermost && block.range.as_ref().is_some_and(|r| r.1 == *n) {
-            return self.moving(base, c, depth);
+            return self.induction_pointer(base, c, depth);
         }
         let key = Key::Sum(base, n.clone(), c);
         if let Some(reg) = self.known(&key) {
@@ -219,8 +222,8 @@ impl Select<'_> {
     }
 
     /// An address that moves by `c` bytes in each round of an innermost loop.
-    fn moving(&mut self, base: Reg, c: i64, depth: usize) -> Result<Reg, Error> {
-        let key = Key::Moving(base, c);
+    fn induction_pointer(&mut self, base: Reg, c: i64, depth: usize) -> Result<Reg, Error> {
+        let key = Key::InductionPointer(base, c);
         if let Some(&reg) = self.blocks[depth].known.get(&key) {
             return Ok(reg);
         }
@@ -233,7 +236,7 @@ impl Select<'_> {
                 y
             }
         });
-        self.blocks[depth].moving.push((reg, c));
+        self.blocks[depth].induction_pointers.push((reg, c));
         self.blocks[depth].known.insert(key, reg);
         Ok(reg)
     }

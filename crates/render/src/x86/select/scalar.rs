@@ -1,11 +1,13 @@
 //! Elementwise operations on scalars: integers and truth values in general registers, floats in vector registers.
 
+use super::Select;
 use super::address::is_signed;
 use super::build::{Arith, r};
-use super::ir::{Def, Fold, Imm, Kind, Opd, Reg, Size};
-use super::select::{Select, Val, int_size, is_real};
-use super::table::{self as t, Row};
+use super::types::{Val, int_size, is_real};
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Def, Fold, Imm, Kind, Opd, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::target::Isa;
 use frit_abi::{Alu, DType};
 use frit_uop::{Op, UOp};

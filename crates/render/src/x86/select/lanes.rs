@@ -1,10 +1,13 @@
 //! Lanes: one scalar in all of them, many scalars side by side, one taken out, vectors cut and joined.
 
+use super::Select;
 use super::build::{byte, r};
-use super::ir::{Def, Kind, Mem, Reg, Size};
-use super::select::{Key, Select, Val, int_size, is_real};
-use super::table::{self as t, halves};
+use super::control::Key;
+use super::types::{Val, int_size, is_real};
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Def, Kind, Mem, Reg, Size};
+use crate::x86::table::{self as t, halves};
 use frit_abi::DType;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, Op, UOp};
@@ -20,15 +23,15 @@ impl Select<'_> {
         }
         let per = self.part_lanes(elem, lanes);
         if n.dtype == DType::Bool && self.isa == Isa::Avx512 {
-            return self.spread_mask(n, lanes);
+            return self.broadcast_mask(n, lanes);
         }
         let size = Size::of_bytes(per * elem.size());
-        let reg = self.spread(n, elem, size)?;
+        let reg = self.broadcast(n, elem, size)?;
         Ok(Val { parts: smallvec![reg; lanes / per], elem, lanes })
     }
 
     /// A scalar in every lane.
-    pub fn spread(&mut self, n: &UOp, elem: DType, size: Size) -> Result<Reg, Error> {
+    pub fn broadcast(&mut self, n: &UOp, elem: DType, size: Size) -> Result<Reg, Error> {
         if let Some(c) = n.as_scalar() {
             let bits = match n.dtype {
                 DType::Bool if elem != DType::Bool => 0u64.wrapping_sub(c.as_bool() as u64),
@@ -47,7 +50,7 @@ impl Select<'_> {
                 DType::Bool if elem != DType::Bool => s.negated(x),
                 _ => x,
             };
-            s.spread_reg(x, elem, size)
+            s.broadcast_reg(x, elem, size)
         });
         self.blocks[depth].known.insert(key, reg);
         Ok(reg)
@@ -58,7 +61,7 @@ impl Select<'_> {
         y
     }
     /// A scalar register in every lane.
-    pub fn spread_reg(&mut self, x: Reg, elem: DType, size: Size) -> Reg {
+    pub fn broadcast_reg(&mut self, x: Reg, elem: DType, size: Size) -> Reg {
         let first = match (is_real(elem), elem.size()) {
             (true, _) => x,
             (_, 8) => self.int_to_lane(x, Size::Q),
@@ -86,7 +89,7 @@ impl Select<'_> {
         }
     }
     /// A scalar truth value as a mask register.
-    fn spread_mask(&mut self, n: &UOp, lanes: usize) -> Result<Val, Error> {
+    fn broadcast_mask(&mut self, n: &UOp, lanes: usize) -> Result<Val, Error> {
         if let Some(c) = n.as_scalar() {
             let bits = if c.as_bool() { all_lanes(lanes) } else { 0 };
             return Ok(Val::one(self.mask_const(bits), DType::Bool, lanes));
@@ -158,7 +161,7 @@ impl Select<'_> {
     fn stack_part(&mut self, src: &[UOp], elem: DType) -> Result<Reg, Error> {
         let bytes = src.len() * elem.size();
         if src.iter().all(|s| s == &src[0]) {
-            return self.spread(&src[0], elem, Size::of_bytes(bytes));
+            return self.broadcast(&src[0], elem, Size::of_bytes(bytes));
         }
         if src.iter().all(|s| s.op == Op::Const) {
             let mut all = vec![];
@@ -222,7 +225,7 @@ impl Select<'_> {
     }
     fn stack_mask(&mut self, n: &UOp, lanes: usize) -> Result<Val, Error> {
         if n.src.iter().all(|s| s == &n.src[0]) {
-            return self.spread_mask(&n.src[0], lanes);
+            return self.broadcast_mask(&n.src[0], lanes);
         }
         let mut constant = 0u64;
         let mut bits: Option<Reg> = None;

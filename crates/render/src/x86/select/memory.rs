@@ -3,13 +3,17 @@
 //! A lane whose gate is false touches no memory: a scalar gate is a branch, a vector of gates a mask where the machine
 //! has masked moves of that width, and a branch for each lane elsewhere.
 
+use super::Select;
 use super::build::r;
-use super::ir::{Base, Class, Cond, Def, Kind, Mem, Opd, Reg, Size};
-use super::select::{Key, Select, Val, is_real, register};
+use super::control::Key;
 use super::strided::rows;
-use super::table::{self as t, Row};
 use super::tile::is_tile;
+use super::types::{Val, is_real};
 use crate::Error;
+use crate::walk::Walk;
+use crate::walk::register;
+use crate::x86::program::{Base, Class, Cond, Def, Kind, Mem, Opd, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::DType;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, UOp};
@@ -48,7 +52,7 @@ impl Select<'_> {
         if n.src.len() > 1 {
             return self.load_gated(n, m).map(Some);
         }
-        if self.uses.is_spread(n) {
+        if self.uses.is_broadcast(n) {
             if self.uses.is_folded(n) {
                 self.deferred.insert(n.clone(), smallvec![Opd::Splat(m)]);
                 return Ok(None);
@@ -93,8 +97,8 @@ impl Select<'_> {
     }
     /// The register just loaded need not be kept where registers are few: its memory is.
     fn can_be_loaded_again(&mut self, n: &UOp, reg: Reg) {
-        if self.uses.is_lasting(n) && self.isa != Isa::Sse2 {
-            self.program.regs[reg.0 as usize].remake =
+        if self.uses.is_reloadable(n) && self.isa != Isa::Sse2 {
+            self.program.regs[reg.0 as usize].rematerialise =
                 self.blocks[self.at].insts.last().cloned().map(Box::new);
         }
     }
@@ -136,7 +140,7 @@ impl Select<'_> {
             self.jump(Cond::NotEqual, skip);
         } else if v.elem == DType::Bool {
             let bits = self.mask_bits(v.parts[0]);
-            let all = self.int_const(super::shape::all_lanes(v.lanes) as i64);
+            let all = self.int_const(super::lanes::all_lanes(v.lanes) as i64);
             self.compare(bits, all, Size::Q);
             self.jump(Cond::Equal, skip);
         } else {
@@ -273,7 +277,7 @@ impl Select<'_> {
             inst.mask = Some((mask, alt.is_none()));
             return Ok(dst);
         }
-        let g = self.mask_as(gate, super::truth::mask_elem(elem))?.parts[k];
+        let g = self.mask_as(gate, super::mask::mask_elem(elem))?.parts[k];
         let row = if elem.size() == 8 { t::PMASKMOVQ } else { t::PMASKMOVD };
         let dst = self.vec(size);
         self.emit(Kind::Row(row, size), Def::Write, smallvec![r(dst, size), r(g, size), Opd::Mem(m)]);
@@ -432,7 +436,7 @@ impl Select<'_> {
                 }
             }
             Isa::Avx2 if elem.size() >= 4 && bytes >= 16 => {
-                let g = self.mask_as(gate, super::truth::mask_elem(elem))?;
+                let g = self.mask_as(gate, super::mask::mask_elem(elem))?;
                 let row = if elem.size() == 8 { t::PMASKMOVQ_TO } else { t::PMASKMOVD_TO };
                 for (k, &x) in v.parts.iter().enumerate() {
                     let ops = smallvec![Opd::Mem(at(k)), r(g.parts[k], size), r(x, size)];

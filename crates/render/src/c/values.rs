@@ -1,70 +1,12 @@
-//! Elementwise operations as C expressions.
+//! What computes, as expressions.
 
 use super::Writer;
-use super::prelude::{float_literal, int_literal, mask, scalar};
+use super::dialect::Entry;
+use super::types::{Val, int_literal, mask, scalar};
 use crate::Error;
+use crate::walk::Walk;
 use frit_abi::{Alu, DType};
 use frit_uop::{Arg, Op, UOp};
-
-/// A value as C text.
-#[derive(Clone, Debug)]
-pub struct Val {
-    /// One expression, or several where the value is wider than a machine vector.
-    pub parts: Vec<String>,
-    /// What C's elements are: the value's type, or a signed integer for a vector of truth values.
-    pub elem: DType,
-    /// Lanes of all parts together.
-    pub lanes: usize,
-    /// The expressions are names, calls or literals, which need no parentheses.
-    pub atomic: bool,
-}
-
-impl Val {
-    /// A scalar that needs no parentheses.
-    pub fn scalar(text: String, elem: DType) -> Val {
-        Val { parts: vec![text], elem, lanes: 1, atomic: true }
-    }
-    /// Expressions with an operator outside.
-    pub fn compound(parts: Vec<String>, elem: DType, lanes: usize) -> Val {
-        Val { parts, elem, lanes, atomic: false }
-    }
-    /// Lanes of one part.
-    pub fn per_part(&self) -> usize {
-        self.lanes / self.parts.len()
-    }
-    /// Part `k`, in parentheses if it needs them.
-    pub fn atom(&self, k: usize) -> String {
-        let p = &self.parts[if self.lanes == 1 { 0 } else { k }];
-        if self.atomic || is_call(p) { p.clone() } else { format!("({p})") }
-    }
-    /// Lane `k` as a scalar.
-    pub fn lane(&self, k: usize) -> String {
-        match self.lanes {
-            1 => self.atom(0),
-            _ => format!("{}[{}]", self.atom(k / self.per_part()), k % self.per_part()),
-        }
-    }
-}
-
-/// Whether the text is one call or name: an operator outside parentheses would need them.
-fn is_call(text: &str) -> bool {
-    let mut depth = 0;
-    for (i, c) in text.char_indices() {
-        match c {
-            '(' | '[' => {
-                // a cast at the start
-                if i == 0 {
-                    return false;
-                }
-                depth += 1;
-            }
-            ')' | ']' => depth -= 1,
-            c if depth == 0 && !(c.is_ascii_alphanumeric() || c == '_') => return false,
-            _ => {}
-        }
-    }
-    true
-}
 
 impl Writer<'_> {
     /// A source as it is.
@@ -76,7 +18,7 @@ impl Writer<'_> {
             Op::Const => {
                 let Some(s) = n.as_scalar() else { return Err(self.malformed(format!("{n:?}"))) };
                 let text = match n.dtype {
-                    DType::F32 | DType::F64 => float_literal(s.as_f64(), n.dtype),
+                    DType::F32 | DType::F64 => self.dialect.float(s.as_f64(), n.dtype),
                     d if d.is_small_float() => format!("{:#x}", s.to_bits(d)),
                     // a literal of an index width is an int where it fits, which reads better
                     DType::I64 | DType::Index if i32::try_from(s.as_i128()).is_ok() => {
@@ -87,8 +29,21 @@ impl Writer<'_> {
                 Ok(Val::scalar(text, n.dtype))
             }
             Op::After => self.operand(&n.src[0]),
+            Op::Special => self.hardware_id(n),
             _ => Err(self.malformed(format!("{n:?} is used before it is computed"))),
         }
+    }
+    fn hardware_id(&mut self, n: &UOp) -> Result<Val, Error> {
+        let (Arg::Name(name), Entry::Grid(grid)) = (&n.arg, &self.dialect.entry) else {
+            return Err(self.unsupported(n));
+        };
+        let dim = name.get(4..).and_then(|d| d.parse().ok());
+        let id = match (name.get(..4), dim) {
+            (Some("gidx"), Some(dim)) => grid.ids[0](dim),
+            (Some("lidx"), Some(dim)) => grid.ids[1](dim),
+            _ => return Err(self.malformed(format!("there is no hardware id {name}"))),
+        };
+        Ok(Val::scalar(format!("({}){id}", self.prelude.ty(n.dtype, 1)), n.dtype))
     }
     /// A source as vector (or scalar) of `lanes` lanes of the C element type `elem`.
     pub fn operand_as(&mut self, n: &UOp, elem: DType, lanes: usize) -> Result<Val, Error> {
@@ -325,7 +280,7 @@ impl Writer<'_> {
         Ok(match alu {
             Alu::Neg => (format!("-{}", if a.starts_with('-') { format!("({a})") } else { a }), false),
             Alu::Not if !float => (format!("~{a}"), false),
-            Alu::Recip if float => (format!("{} / {a}", float_literal(1.0, d)), false),
+            Alu::Recip if float => (format!("{} / {a}", self.dialect.float(1.0, d)), false),
             Alu::Sqrt if float => call(p.rounding("sqrt", d, per)),
             Alu::Trunc if float => call(p.rounding("trunc", d, per)),
             Alu::Floor if float => call(p.rounding("floor", d, per)),
@@ -386,7 +341,7 @@ impl Writer<'_> {
             let per = m.per_part();
             let t = self.prelude.ty(to, per);
             let all = self.prelude.all(to, per);
-            let one = if to.is_float() { float_literal(1.0, to) } else { "1".into() };
+            let one = if to.is_float() { self.dialect.float(1.0, to) } else { "1".into() };
             let mt = self.prelude.ty(m.elem, per);
             let parts =
                 (0..m.parts.len()).map(|k| format!("({t})({} & ({mt}){all}({one}))", m.atom(k))).collect();

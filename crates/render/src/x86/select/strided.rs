@@ -5,11 +5,13 @@
 //! Load(p[i] 4x1 by 9)   ->   movss x, [p + i*4];  pinsrd x, [p + i*4 + 36], 1;  …
 //! ```
 
+use super::Select;
 use super::build::{byte, r};
-use super::ir::{Cond, Def, Kind, Mem, Opd, Reg, Size};
-use super::select::{Select, Val};
-use super::table::{self as t, Row};
+use super::types::Val;
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Cond, Def, Kind, Mem, Opd, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::DType;
 use frit_abi::target::Isa;
 use frit_uop::{Arg, UOp};

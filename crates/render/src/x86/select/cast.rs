@@ -1,12 +1,14 @@
 //! Conversions. Float to integer saturates and NaN gives 0; everything else rounds once, to nearest even.
 
+use super::Select;
 use super::address::is_signed;
 use super::build::{Arith, byte, r};
-use super::ir::{Def, Kind, Reg, Size};
 use super::scalar::sign_bit;
-use super::select::{Select, Val, is_real};
-use super::table::{self as t, Row};
+use super::types::{Val, is_real};
 use crate::Error;
+use crate::walk::Walk;
+use crate::x86::program::{Def, Kind, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::target::Isa;
 use frit_abi::{Alu, DType};
 use frit_uop::UOp;

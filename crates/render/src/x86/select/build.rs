@@ -1,8 +1,8 @@
 //! Small words for making instructions: what the selection files speak.
 
-use super::ir::{Class, Cond, Def, Fold, Imm, Inst, Kind, Mem, Opd, Reg, Size};
-use super::select::Select;
-use super::table::{self as t, Row};
+use super::Select;
+use crate::x86::program::{Class, Cond, Def, Fold, Imm, Inst, Kind, Mem, Opd, Reg, Size};
+use crate::x86::table::{self as t, Row};
 use frit_abi::target::Isa;
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
@@ -296,10 +296,10 @@ impl Select<'_> {
     // ---- constants: made at the kernel's start, and again wherever there is no register for them
 
     /// Run `f` where the kernel starts, and remember that what it makes can be made again.
-    fn remade(&mut self, f: impl FnOnce(&mut Self) -> Reg) -> Reg {
+    fn rematerialisable(&mut self, f: impl FnOnce(&mut Self) -> Reg) -> Reg {
         self.in_block(0, |s| {
             let reg = f(s);
-            s.program.regs[reg.0 as usize].remake = s.blocks[0].insts.last().cloned().map(Box::new);
+            s.program.regs[reg.0 as usize].rematerialise = s.blocks[0].insts.last().cloned().map(Box::new);
             reg
         })
     }
@@ -308,7 +308,7 @@ impl Select<'_> {
         if let Some(&reg) = self.ints.get(&v) {
             return reg;
         }
-        let reg = self.remade(|s| {
+        let reg = self.rematerialisable(|s| {
             let dst = s.int();
             let (code, size, imm) = match v {
                 0..=0xffff_ffff => (Code::Mov_r32_imm32, Size::D, Imm::Word),
@@ -328,7 +328,7 @@ impl Select<'_> {
         let size = Size::of_bytes(bytes.len());
         let splat = |n: usize| bytes.len() > n && bytes.chunks(n).all(|c| c == &bytes[..n]);
         let is_zero = bytes.iter().all(|&b| b == 0);
-        let reg = self.remade(|s| {
+        let reg = self.rematerialisable(|s| {
             let dst = s.vec(size);
             if is_zero {
                 s.emit(Kind::Zero, Def::Write, smallvec![r(dst, size)]);

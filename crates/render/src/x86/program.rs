@@ -1,13 +1,30 @@
 //! Machine instructions over virtual registers: what selection makes and allocation and encoding take.
 
 use super::table::Row;
-use iced_x86::Code;
+use iced_x86::{Code, Register};
 use smallvec::SmallVec;
 use std::num::NonZeroU8;
 
 /// A virtual register; any number of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Reg(pub u32);
+
+/// Bytes in a row of a tile.
+pub const TILE_ROW_BYTES: i64 = 64;
+
+/// General registers by number, in the order they are given out: the ones a callee may change come first.
+pub const GENERAL: [Register; 15] = {
+    use Register::*;
+    [RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11, RBX, RBP, R12, R13, R14, R15]
+};
+/// Where the kernel's arguments are, as numbers of [`GENERAL`].
+pub const ARGS: [u8; 6] = [4, 3, 2, 1, 5, 6];
+/// `rax`, `rcx`, `rdx` as numbers of [`GENERAL`].
+pub const RAX: u8 = 0;
+/// See [`RAX`].
+pub const RCX: u8 = 1;
+/// See [`RAX`].
+pub const RDX: u8 = 2;
 
 /// The files of registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -252,7 +269,7 @@ pub struct Info {
     /// Bytes of it that matter.
     pub size: Size,
     /// How to make its value again from nothing: for constants.
-    pub remake: Option<Box<Inst>>,
+    pub rematerialise: Option<Box<Inst>>,
     /// May not go to memory: it exists for one instruction.
     pub pinned: bool,
     /// It went to memory: its uses are registers of their own.
@@ -277,7 +294,7 @@ pub struct Program {
 impl Program {
     /// A new register.
     pub fn reg(&mut self, class: Class, size: Size) -> Reg {
-        self.regs.push(Info { class, size, remake: None, pinned: false, is_spilled: false });
+        self.regs.push(Info { class, size, rematerialise: None, pinned: false, is_spilled: false });
         Reg(self.regs.len() as u32 - 1)
     }
     /// Bytes in the frame, aligned to their size.

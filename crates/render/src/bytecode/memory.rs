@@ -1,0 +1,61 @@
+//! Where loads and stores are to.
+
+use super::Writer;
+use crate::Error;
+use crate::walk::{Walk, behind_after};
+use frit_abi::bytecode::{Memory, Place};
+use frit_uop::{Arg, Op, UOp};
+
+impl Writer<'_> {
+    /// The place that a load or store is to, and its gate.
+    pub fn place(&mut self, access: &UOp) -> Result<Place, Error> {
+        let address = access.src.first().ok_or_else(|| self.no_source(access, 0))?;
+        let (buf, idx) = match address.op {
+            Op::Index if address.src.len() == 2 => (&address.src[0], Some(self.value(&address.src[1])?)),
+            Op::Index => return Err(self.malformed(format!("{address:?} does not have one index"))),
+            _ => (address, None),
+        };
+        let buf = behind_after(buf);
+        let memory = match buf.arg {
+            Arg::Param { slot, .. } if self.linear.params.get(slot as usize) == Some(buf) => {
+                Memory::Buffer(slot)
+            }
+            _ => *self
+                .defines
+                .get(buf)
+                .ok_or_else(|| self.malformed(format!("{access:?} is to {buf:?}, which is not declared")))?,
+        };
+        if let Memory::Buffer(slot) = memory
+            && access.op == Op::Store
+            && !self.linear.written[slot as usize]
+        {
+            return Err(
+                self.malformed(format!("{access:?} is to parameter {slot}, which is not marked as written"))
+            );
+        }
+        if idx.is_none() && !matches!(memory, Memory::Var(_)) {
+            return Err(self.malformed(format!("{access:?} is to memory without an index")));
+        }
+        if buf.dtype != address.dtype || (access.op == Op::Load && access.dtype != buf.dtype) {
+            return Err(self.malformed(format!("{access:?} is to memory of {}", buf.dtype)));
+        }
+        let value = if access.op == Op::Load { access } else { access.src.get(1).unwrap_or(access) };
+        if address.lanes() > 1 && !matches!(memory, Memory::Var(_)) {
+            let bytes = address.lanes() * value.dtype.size();
+            if bytes > self.target.vector_access_bytes && self.target.vector_bytes == 0 {
+                let message =
+                    format!("an access of {bytes} bytes, {} allowed", self.target.vector_access_bytes);
+                return Err(Error::Limit { kernel: self.program.name.clone(), message });
+            }
+        }
+        let gate = access.gate().cloned();
+        let gate = gate.map(|g| self.value(&g)).transpose()?;
+        let site = if let Arg::Site(site) = access.arg { Some(site) } else { None };
+        if site.is_some() && gate.is_none() {
+            return Err(self.malformed(format!("{access:?} is checked but has no gate")));
+        }
+        let rows =
+            if let Arg::Tile { lanes, stride, .. } = address.arg { Some((lanes, stride)) } else { None };
+        Ok(Place { memory, idx, gate, rows, site })
+    }
+}
