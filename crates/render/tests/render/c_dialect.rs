@@ -49,7 +49,10 @@ fn a_grid_has_ids_local_memory_and_barriers() {
     let kernel = c::render_as(&program, &Target::interp_gpu(), &OPENCL).unwrap();
     let Code::C(text) = kernel.code else { panic!("it is text") };
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.starts_with("typedef")).collect();
-    assert_eq!(lines[0], "__kernel void test(__global f32 *p0, __global const f32 *p1, __global u32 *status) {");
+    assert_eq!(
+        lines[0],
+        "__kernel void test(__global f32 *p0, __global const f32 *p1, __global u32 *status) {"
+    );
     for line in ["__local f32 tmp0[64];", "barrier(CLK_LOCAL_MEM_FENCE);"] {
         assert!(lines.contains(&line), "{line} is not in\n{text}");
     }
