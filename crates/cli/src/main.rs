@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod bench;
+mod corpus;
 mod show;
 
 use std::process::ExitCode;
@@ -16,6 +17,9 @@ usage:
                                search for the best way to run the kernels of each, and measure both ways in turns
   frit bench --list            list the names
   frit accuracy [--help]       how exact every function and reduction is; fails where a bound is broken
+  frit corpus write DIR        what the compiler makes of a fixed list of programs, for several machines: a file a kernel
+  frit corpus summary          the same, a line a kernel
+  frit corpus diff A B         what differs between two of them, folders or summaries
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
                                what is found is kept in FRIT_CACHE/tuned and used from then on
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["bench", ref names @ ..] => bench::run(names),
+        ["corpus", ref words @ ..] => corpus::run(words),
         ["tune", file] => tune(file, "4"),
         ["tune", file, width] => tune(file, width),
         ["show", file] => show::run(file, None),
@@ -74,7 +79,7 @@ fn main() -> ExitCode {
 }
 
 fn tune(file: &str, width: &str) -> Result<(), String> {
-    use frit::engine::search::{Effort, tune};
+    use frit::engine::{jit::tune::tune, search::Effort};
     let width = width.parse().map_err(|_| format!("{width} is not a number of states"))?;
     let told = |i, n, name: &str, tuned: &_| println!("{i:4}/{n} {name:40} {tuned}");
     let all = Effort::of_width(width).and_then(|effort| tune(file.as_ref(), &effort, told));

@@ -1,9 +1,15 @@
 //! Which device new tensors are made on.
 
 use crate::Error;
+use crate::config;
 use frit_abi::sync::RwLock;
+use frit_runtime::disk;
+use frit_uop::UOp;
+use frit_uop::graph::toposort;
 use std::cell::RefCell;
 use std::sync::Arc;
+
+pub use frit_runtime::HOST;
 
 thread_local! {
     static SCOPES: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
@@ -27,20 +33,44 @@ pub fn default_device() -> Result<Arc<str>, Error> {
     if let Some(d) = CHOSEN.read().unwrap_or_else(|e| e.into_inner()).clone() {
         return Ok(d);
     }
-    let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty()).unwrap_or_else(|| "CPU".into());
+    let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty()).unwrap_or_else(|| HOST.into());
     computing(&name)
 }
 
 /// The canonical name of a device, or an error that lists those there are.
 pub fn canonical(name: &str) -> Result<Arc<str>, Error> {
-    crate::config::check()?;
+    config::check()?;
     Ok(frit_runtime::device(name)?.name().into())
 }
 
 /// The canonical name of a device that values can be computed on.
 fn computing(name: &str) -> Result<Arc<str>, Error> {
     let name = canonical(name)?;
-    if *name == *crate::disk::NAME { Err(crate::disk::only_holds_bytes()) } else { Ok(name) }
+    if *name == *disk::NAME { Err(only_holds_bytes()) } else { Ok(name) }
+}
+
+/// Why something cannot be done with a file.
+pub(crate) fn only_holds_bytes() -> Error {
+    Error::Graph("DISK only holds bytes: move it with to(...)".into())
+}
+
+/// The one device all buffers are on; the `preferred` or the default device if there is no buffer.
+pub(crate) fn device_of(roots: &[UOp], preferred: Option<&Arc<str>>) -> Result<Arc<str>, Error> {
+    let mut found: Option<Arc<str>> = None;
+    for n in toposort(roots) {
+        let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
+        match &found {
+            _ if b.device() == disk::NAME => return Err(only_holds_bytes()),
+            Some(d) if **d != *b.device() => {
+                return Err(Error::Graph(format!(
+                    "tensors on {d} and {} meet: move one with `to`",
+                    b.device()
+                )));
+            }
+            _ => found = Some(b.device().into()),
+        }
+    }
+    found.or_else(|| preferred.cloned()).map_or_else(default_device, Ok)
 }
 
 /// Run `f` with another default device on this thread.

@@ -1,11 +1,17 @@
 //! How long compiling takes: for the `compile_*` benchmarks.
 
-use crate::normalise::normalise;
-use crate::plan::{Choice, compile};
-use crate::realize::{device_of, stored};
+use crate::devices::device_of;
+use crate::kernel::choice::Choice;
+use crate::kernel::compile::compile;
+use crate::memory::bindings::{Bindings, eval_index};
+use crate::parallel::in_parallel;
+use crate::plan::normalise::normalise;
+use crate::run::realize::stored;
+use crate::search::moves::work;
 use crate::{Error, config};
+use frit_abi::Target;
 use frit_schedule::Schedule;
-use frit_uop::UOp;
+use frit_uop::{UOp, text};
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
 
@@ -80,8 +86,49 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let schedule = schedule(outputs)?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
-    let done =
-        crate::plan::in_parallel(&asts, |ast| compile(ast, dev.target(), &Choice::Heuristic).map(drop));
+    let done = in_parallel(&asts, |ast| compile(ast, dev.target(), &Choice::Heuristic).map(drop));
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(start.elapsed())
+}
+
+/// A kernel as the compiler makes it: for looking at, and for comparing with another compiler's.
+pub struct LoweredKernel {
+    /// What it computes, as text.
+    pub graph: String,
+    /// What it is called.
+    pub name: String,
+    /// The opts it was lowered with.
+    pub opts: Vec<String>,
+    /// An estimate of its cost: steps on vectors that its loops go through.
+    pub steps: f64,
+    /// Arithmetic operations it does.
+    pub operations: u64,
+    /// Bytes it must move at least.
+    pub bytes: u64,
+    /// Its program as the last pass left it.
+    pub listing: String,
+}
+
+/// The different kernels that realising the outputs would run, lowered and rendered, in order.
+pub fn kernels(outputs: &[UOp]) -> Result<Vec<LoweredKernel>, Error> {
+    let dev = frit_runtime::device(&device_of(outputs, None)?)?;
+    let (schedule, mut seen) = (schedule(outputs)?, FxHashSet::default());
+    let asts = schedule.kernels.iter().map(|k| &k.ast).filter(|ast| seen.insert((*ast).clone()));
+    let asts: Vec<&UOp> = asts.collect();
+    in_parallel(&asts, |ast| lowered(ast, dev.target())).into_iter().collect()
+}
+
+fn lowered(ast: &UOp, target: &Target) -> Result<LoweredKernel, Error> {
+    let graph = text::print(ast);
+    let error = |m: String| Error::Compile { kernel: graph.clone(), message: m };
+    let made = frit_codegen::lower_and_watch(ast, target, frit_codegen::Opts::Heuristic, &mut |_, _| {});
+    let (linear, opts) = made.map_err(|e| error(e.to_string()))?;
+    let mut listing = String::new();
+    let rendered =
+        frit_render::render_and_watch(&linear, target, &mut |_, program| listing = program.to_string());
+    rendered.map_err(|e| error(e.to_string()))?;
+    let number = |e: &UOp| eval_index(e, &Bindings::default()).unwrap_or(0).max(0) as u64;
+    let (steps, operations, bytes) = (work(&linear, target), number(&linear.flops), number(&linear.bytes));
+    let (name, opts) = (linear.name.to_string(), opts.iter().map(|o| o.to_string()).collect());
+    Ok(LoweredKernel { graph, name, opts, steps, operations, bytes, listing })
 }

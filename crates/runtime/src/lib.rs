@@ -40,7 +40,7 @@ pub use blob::Blob;
 pub use bound::Bound;
 pub use error::Error;
 pub use memory::{Block, Memory, MemoryStats};
-pub use registry::{DeviceInfo, available, device};
+pub use registry::{DeviceInfo, HOST, available, device};
 
 /// A machine that holds memory and runs kernels.
 pub trait Device: Send + Sync {

@@ -80,6 +80,9 @@ pub struct DeviceInfo {
     pub device: Result<Arc<dyn Device>, Error>,
 }
 
+/// The device whose memory is this process's, and the one to use where none is asked for.
+pub const HOST: &str = "CPU";
+
 /// The device called `name`, in any case; the same one every time.
 pub fn device(name: &str) -> Result<Arc<dyn Device>, Error> {
     static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());

@@ -142,10 +142,12 @@ use crate::shape::{self, Dim};
 use crate::tensor::{Tensor, next_born};
 use crate::view::View;
 use crate::watch::{self, Before, Outside};
-use frit_engine::capture::{self, Link, Refusal, Seen};
-use frit_engine::program::{Program, Saved, Signature};
-use frit_engine::program_file;
-use frit_engine::search::{self, Effort, Tuned, TunedProgram};
+use frit_engine::jit::capture::{Link, Refusal, Seen};
+use frit_engine::jit::file;
+use frit_engine::jit::recording::{Recording, Saved, Signature};
+use frit_engine::jit::tune::{TunedRecording, tune_recording};
+use frit_engine::run::{self, Tape};
+use frit_engine::search::{Effort, Tuned};
 use frit_uop::{Op, UOp};
 use ready::{Came, From, Kept, Known, Ready, Verdict};
 use rustc_hash::FxHashSet;
@@ -235,17 +237,17 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let _c = call("jit");
-        self.saved(|program, signature, notes| program_file::save(path.as_ref(), program, signature, notes))
+        self.saved(|program, signature, notes| file::save(path.as_ref(), program, signature, notes))
     }
     /// What [`Jit::save`] writes, as bytes.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let _c = call("jit");
-        self.saved(program_file::to_bytes)
+        self.saved(file::to_bytes)
     }
     fn saved<T>(
         &self,
-        write: impl FnOnce(&Program, &Signature, &[u64]) -> std::result::Result<T, frit_engine::Error>,
+        write: impl FnOnce(&Recording, &Signature, &[u64]) -> std::result::Result<T, frit_engine::Error>,
     ) -> Result<T> {
         let recorded = self.lock();
         let mut ready = recorded.entries.iter().filter_map(|e| Some((&e.key, e.ready.as_ref()?)));
@@ -280,13 +282,13 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     pub fn load(path: impl AsRef<Path>) -> Result<Jit<I, O>> {
         let _c = call("jit");
         let path = path.as_ref();
-        Jit::of_saved(engine(program_file::load(path))?, &path.display())
+        Jit::of_saved(engine(file::load(path))?, &path.display())
     }
     /// A recording from the bytes of [`Jit::to_bytes`] or of a file.
     #[track_caller]
     pub fn of_bytes(bytes: &[u8]) -> Result<Jit<I, O>> {
         let _c = call("jit");
-        Jit::of_saved(engine(program_file::of_bytes(bytes))?, &"a recorded program")
+        Jit::of_saved(engine(file::of_bytes(bytes))?, &"a recorded program")
     }
     fn of_saved(saved: Saved, name: &dyn std::fmt::Display) -> Result<Jit<I, O>> {
         let Saved { program, signature, notes } = saved;
@@ -347,7 +349,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         inputs: I,
         width: usize,
         told: impl FnMut(usize, usize, &str, &Tuned),
-    ) -> Result<TunedProgram> {
+    ) -> Result<TunedRecording> {
         let _c = call("jit");
         // which also puts the inputs in their places
         self.call(inputs)?;
@@ -360,7 +362,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             );
         };
         let effort = engine(Effort::of_width(width))?;
-        engine(search::tune_program(&mut ready.program, &effort, told))
+        engine(tune_recording(&mut ready.program, &effort, told))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Recorded<I, O>> {
@@ -392,7 +394,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         self.caller.store(me, Ordering::Relaxed);
         let _leave = Leave(&self.caller);
         // inside another recording its launches belong to that
-        if capture::is_recording() {
+        if run::is_recording() {
             return recorded.function(inputs);
         }
         let mut tensors = vec![];
@@ -609,7 +611,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         let start = next_born();
         let before: Vec<Before> = owners.iter().map(Before::of).collect();
         let watching = shape::Watching::start();
-        let ((((result, draws), assigned), mut outside), tape) = capture::record(|| {
+        let ((((result, draws), assigned), mut outside), tape) = run::record(|| {
             watch::outside(|| {
                 assign::watch(|| {
                     random::watch(|| {
@@ -663,8 +665,9 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         // the variables of inputs are those in how they are seen
         let mut varying = nodes(&tensors)?;
         varying.extend(sizes.iter().cloned());
-        let finished = Recording { owners: &owners, before: &before, outside: &outside, outputs: &outputs }
-            .finish(tape, &varying, &states);
+        let finished =
+            Surroundings { owners: &owners, before: &before, outside: &outside, outputs: &outputs }
+                .finish(tape, &varying, &states);
         drop((states, varying));
         let entry = &mut self.entries[at];
         match finished {
@@ -751,22 +754,17 @@ impl Sources<'_> {
 }
 
 /// Everything a recording is about, but for its launches.
-struct Recording<'a> {
+struct Surroundings<'a> {
     owners: &'a [Tensor],
     before: &'a [Before],
     outside: &'a [Outside],
     outputs: &'a [Tensor],
 }
 
-type Finished = (Program, Vec<Link>, Vec<Known>, Vec<(usize, usize)>);
+type Finished = (Recording, Vec<Link>, Vec<Known>, Vec<(usize, usize)>);
 
-impl Recording<'_> {
-    fn finish(
-        &self,
-        tape: capture::Tape,
-        sizes: &[UOp],
-        draws: &[UOp],
-    ) -> std::result::Result<Finished, Refusal> {
+impl Surroundings<'_> {
+    fn finish(&self, tape: Tape, sizes: &[UOp], draws: &[UOp]) -> std::result::Result<Finished, Refusal> {
         let never = |e: Error| Refusal::Never(frit_engine::Error::Graph(e.to_string()));
         let seen = |t: &Tensor, before: &Before| -> std::result::Result<Option<Seen>, Refusal> {
             let Before::Memory(versions, view) = before else { return Ok(None) };

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 pub use frit_engine::Blob;
-pub use frit_engine::buffer::{Lent, Versions};
+pub use frit_engine::memory::Versions;
+pub use frit_engine::run::Lent;
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
     r.map_err(|e| {
@@ -78,11 +79,11 @@ pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
 
 /// A node of memory that was stored to since, at the version there is now; `None` where it is that already.
 pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
-    frit_engine::buffer::refreshed(node)
+    frit_engine::memory::refreshed(node)
 }
 /// Whether a Jit records what this thread computes.
 pub(crate) fn is_recording() -> bool {
-    frit_engine::capture::is_recording()
+    frit_engine::run::is_recording()
 }
 /// Whether a value is computed from memory, in whatever way.
 pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
@@ -91,7 +92,7 @@ pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
         if !seen.insert(n) {
             continue;
         }
-        if n.op == Op::Buffer && frit_engine::buffer::versions(n).is_some_and(|v| Arc::ptr_eq(v, memory)) {
+        if n.op == Op::Buffer && frit_engine::memory::versions(n).is_some_and(|v| Arc::ptr_eq(v, memory)) {
             return true;
         }
         stack.extend(n.src.iter().chain(n.realized()));
@@ -100,19 +101,19 @@ pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
 }
 /// A version whose stores are done, as its memory; `None` where it is something else.
 pub(crate) fn settled(node: &UOp) -> Option<UOp> {
-    frit_engine::buffer::settled(node)
+    frit_engine::memory::settled(node)
 }
 /// A view of something that was computed meanwhile, as a view of the memory that is in.
 pub(crate) fn now_in_memory(view: &UOp) -> Option<UOp> {
-    let version = frit_engine::assign::version_of(view);
+    let version = frit_engine::memory::version_of(view);
     let memory = version.realized()?.clone();
     Some(view.substitute(&FxHashMap::from_iter([(version.clone(), memory)])))
 }
 /// For a value in memory, in order: that memory's versions, and how it is seen, without the memory.
 pub(crate) fn memory_view(node: &UOp) -> Option<(Arc<Versions>, UOp)> {
-    let base = frit_engine::buffer::contiguous_base(node)?;
-    let view = frit_engine::normalise::normalise(node).ok()?.sink;
-    Some((frit_engine::buffer::versions(base)?.clone(), view))
+    let base = frit_engine::memory::contiguous_base(node)?;
+    let view = frit_engine::plan::normalise(node).ok()?.sink;
+    Some((frit_engine::memory::versions(base)?.clone(), view))
 }
 
 /// Devices, and which one new tensors are made on.
@@ -213,8 +214,8 @@ fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
 
 /// Whether a value was made of memory that has been stored to since.
 pub(crate) fn is_overwritten(lineage: &[UOp], target: &UOp) -> bool {
-    let Some(versions) = frit_engine::buffer::versions(target) else { return false };
-    let same = |n: &UOp| frit_engine::buffer::versions(n).is_some_and(|v| Arc::ptr_eq(v, versions));
+    let Some(versions) = frit_engine::memory::versions(target) else { return false };
+    let same = |n: &UOp| frit_engine::memory::versions(n).is_some_and(|v| Arc::ptr_eq(v, versions));
     lineage.iter().any(|n| n.op == Op::Buffer && same(n) && refreshed(n).is_some())
 }
 
@@ -284,7 +285,7 @@ impl Tensor {
         if let Ok(x) = owner.uop()
             && is_memory(&x)
         {
-            owner.set_uop(Ok(frit_engine::assign::strip_stores(&x)));
+            owner.set_uop(Ok(frit_engine::memory::strip_stores(&x)));
         }
     }
     /// The bytes of all elements in row-major order. Computes; never cuts history.
@@ -301,7 +302,7 @@ impl Tensor {
     pub fn lend(&self) -> Result<Lent> {
         let _c = call("lend");
         let x = self.uop()?;
-        engine("lend", frit_engine::buffer::lend(&x))
+        engine("lend", frit_engine::run::lend(&x))
     }
     /// Writes the bytes of all elements in row-major order, in small pieces. A value that is not in memory is computed
     /// and let go again, so a file can be larger than what is free.

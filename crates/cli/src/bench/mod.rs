@@ -3,7 +3,7 @@
 mod compile;
 mod interning;
 mod files;
-mod models;
+pub mod models;
 mod ops;
 mod train;
 

@@ -54,7 +54,8 @@ fn lowered() -> Result<Corpus> {
         for (program, build) in programs::programs() {
             let kernels = Device::scope(&format!("NULL:{target}"), || {
                 let outputs = build()?.iter().map(|t| t.uop()).collect::<Result<Vec<_>>>()?;
-                measure::kernels(&outputs).map_err(|e| Error::new("corpus", format!("{target} {program}: {e}")))
+                measure::kernels(&outputs)
+                    .map_err(|e| Error::new("corpus", format!("{target} {program}: {e}")))
             })??;
             for k in &kernels {
                 let text = text(k);
@@ -71,12 +72,15 @@ fn lowered() -> Result<Corpus> {
 fn text(k: &LoweredKernel) -> String {
     let LoweredKernel { name, opts, steps, operations, bytes, listing, .. } = k;
     let opts = opts.join("; ");
-    format!("kernel {name}\nopts {opts}\ncost {steps:.0} steps, {operations} operations, {bytes} bytes\n\n{listing}")
+    format!(
+        "kernel {name}\nopts {opts}\ncost {steps:.0} steps, {operations} operations, {bytes} bytes\n\n{listing}"
+    )
 }
 
 /// 32 bits of FNV-1a: told apart by people, not by chance.
 fn short(text: &str) -> u32 {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
+    let hash =
+        text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
     (hash ^ hash >> 32) as u32
 }
 
@@ -114,7 +118,8 @@ fn read(path: &str) -> std::result::Result<Corpus, String> {
             return Err(format!("{}: {line:?} is not a line of a summary", path.display()));
         };
         let cost = cost.parse().map_err(|_| format!("{}: {cost:?} is not a cost", path.display()))?;
-        let text = is_folder.then(|| std::fs::read_to_string(path.join(format!("{key}.txt"))).map_err(failed));
+        let text =
+            is_folder.then(|| std::fs::read_to_string(path.join(format!("{key}.txt"))).map_err(failed));
         let entry = Entry { name: name.into(), hash: hash.into(), cost, text: text.transpose()? };
         corpus.insert(key.into(), entry);
     }

@@ -107,7 +107,10 @@ fn reductions() -> Vec<(&'static str, Build)> {
             gradient(&[&x], || x.layernorm(-1, None, None, 1e-5))
         }),
         ("cross_entropy", || Ok(vec![randn(&[64, 1000])?.cross_entropy(&below(1000, &[64])?)])),
-        ("sort", || Ok(vec![randn(&[64, 1000])?.sort(-1, false)])),
+        ("sort", || {
+            let (values, at) = randn(&[64, 1000])?.sort(-1, false);
+            Ok(vec![values, at])
+        }),
     ]
 }
 

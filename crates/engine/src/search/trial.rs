@@ -1,9 +1,10 @@
 //! One kernel with memory to run on: lists of opts become code that is timed.
 
-use super::judge;
+use super::compare;
 use super::moves::work;
-use crate::normalise::Bindings;
-use crate::plan::{Compiled, in_parallel};
+use crate::kernel::compiled::Compiled;
+use crate::memory::bindings::Bindings;
+use crate::parallel::in_parallel;
 use crate::{Error, interrupt, stats};
 use frit_abi::{DType, Param, Scalar};
 use frit_codegen::{Opt, Opts};
@@ -116,7 +117,7 @@ impl<'a> Trial<'a> {
         best.extend(timed);
         let turns = self.turns(&best.iter().map(|c| &c.bound).collect::<Vec<_>>(), TRIED, LAST / 8)?;
         for (i, c) in best.iter_mut().enumerate() {
-            c.time = judge::median(turns.iter().map(|t| t[i]));
+            c.time = compare::median(turns.iter().map(|t| t[i]));
         }
         let fastest = |of: &[Candidate]| of.iter().map(|c| c.time).fold(f64::INFINITY, f64::min);
         let is_better = fastest(&best[old..]) < fastest(&best[..old]) * (1.0 - worth);
@@ -216,8 +217,8 @@ impl<'a> Trial<'a> {
         let some = candidates.iter().take(self.affordable(TURNS[0]));
         let bounds: Vec<&Bound> = some.map(|c| &c.bound).collect();
         let turns = self.turns(&bounds, TURNS, LAST)?;
-        let times = (0..bounds.len()).map(|i| judge::median(turns.iter().map(|t| t[i]))).collect();
-        Ok((judge::winner(&turns), times))
+        let times = (0..bounds.len()).map(|i| compare::median(turns.iter().map(|t| t[i]))).collect();
+        Ok((compare::winner(&turns), times))
     }
 
     /// The kernel on memory that all candidates share.

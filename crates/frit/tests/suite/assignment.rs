@@ -4,8 +4,8 @@
 //! before a write keep the values they were computed from.
 
 use crate::support::{DEVICES, Random, on};
-use frit::engine::plan::with_random_opts;
 use frit::engine::stats::stats;
+use frit::engine::with_random_opts;
 use frit::{Index, Tensor, step};
 
 const SIDE: usize = 4;

@@ -1,8 +1,8 @@
 //! The second time, nothing is scheduled and nothing is compiled.
 
 use crate::support::{child, is_child, on};
-use frit::engine::search::{Effort, tune};
 use frit::engine::stats::stats;
+use frit::engine::{jit::tune::tune, search::Effort};
 use frit::nn::{Adam, Dropout, Linear, Module, Optimizer, training};
 use frit::{Jit, Tensor, manual_seed};
 

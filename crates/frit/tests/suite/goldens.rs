@@ -5,7 +5,7 @@
 
 use crate::ops;
 use crate::support::{DEVICES, array, child, dtype, is_child, on, other_cpus, tensor};
-use frit::engine::plan::with_random_opts;
+use frit::engine::with_random_opts;
 use frit::{Result, Tensor};
 use frit_reference::goldens::{self, Case};
 use frit_reference::tolerance::Tolerance;

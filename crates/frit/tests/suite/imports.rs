@@ -34,7 +34,8 @@ impl Room {
             }
             let text = std::fs::read_to_string(&path).expect("a readable file");
             let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
-            let code = text.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
+            let code =
+                text.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
             self.modules.insert(module, code);
         }
     }

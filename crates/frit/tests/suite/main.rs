@@ -31,6 +31,7 @@ mod factors;
 mod faults;
 mod fusion;
 mod goldens;
+mod imports;
 mod loops;
 mod matrix;
 mod memory;

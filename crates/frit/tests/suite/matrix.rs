@@ -2,7 +2,7 @@
 //! sizes, fused with what comes before and after, with random opts, at the edges of memory.
 
 use crate::support::{array, child, is_child, on};
-use frit::engine::plan::with_random_opts;
+use frit::engine::with_random_opts;
 use frit::{DType, Tensor};
 
 /// Whole numbers from -4 to 4: sums of products are exact in every order.

@@ -5,7 +5,7 @@
 //! *Smooth* programs have any values and no jumps; how far results may be off follows from the type and the length.
 
 use crate::support::{DEVICES, Random, evaluate, on, other_cpus, tensor, values};
-use frit::engine::plan::with_random_opts;
+use frit::engine::with_random_opts;
 use frit::{DType, Index, Tensor, keepdim};
 use frit_reference::Array;
 use frit_uop::eval::{self, Value};

@@ -1,8 +1,8 @@
 //! A length that is known only when it is bound: one schedule and one set of kernels for all its values.
 
 use crate::support::{DEVICES, Random, array, on, tensor};
-use frit::engine::plan::with_random_opts;
 use frit::engine::stats::stats;
+use frit::engine::with_random_opts;
 use frit::{DType, Dim, Jit, Result, Tensor, Variable, step};
 use frit_reference::Array;
 

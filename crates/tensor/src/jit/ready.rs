@@ -10,14 +10,14 @@ use crate::shape;
 use crate::tensor::{Tensor, WeakTensor, is_sole};
 use crate::view::View;
 use crate::watch::Before;
-use frit_engine::capture::Link;
-use frit_engine::program::Program;
+use frit_engine::jit::capture::Link;
+use frit_engine::jit::recording::Recording;
 use frit_uop::{Op, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 pub(super) struct Ready {
-    pub(super) program: Program,
+    pub(super) program: Recording,
     pub(super) output: Form,
     pub(super) results: Vec<Came>,
     /// Which inputs were rows one after the other; `None` where the results are no views, whatever they were.

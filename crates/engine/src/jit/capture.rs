@@ -1,49 +1,20 @@
-//! Writing down what is launched, to launch it again: the recording side of the Jit (decision 008).
+//! What was launched becomes a recording: the last step of a Jit's recording (decision 008).
 //!
-//! In: a [`Tape`] filled by [`run`](crate::run) while this thread records. Out: a [`Program`], in which every piece of
-//! memory has a place: an input, a result, an intermediate in one arena, or kept as it is.
+//! In: a [`Tape`] of launches. Out: a [`Recording`], in which every piece of memory has a place: an input, a result, an
+//! intermediate in one arena, or kept as it is.
 
-use crate::buffer::{Buffer, Versions, contiguous_base};
-use crate::normalise::{Bindings, normalise};
-use crate::plan::Compiled;
-use crate::program::{Launch, Output, Parts, Place, Program, Var};
+use super::recording::{Launch, Output, Parts, Place, Recording, Var};
+use crate::devices::device_of;
+use crate::memory::bindings::Bindings;
+use crate::memory::buffer::{Buffer, Versions};
+use crate::memory::view::{contiguous_base, versions};
+use crate::plan::normalise::{bindings_of, normalise};
+use crate::run::tape::{Piece, Recorded, Tape};
 use crate::{Error, stats};
 use frit_runtime::Memory;
 use frit_schedule::memory::{Life, place};
-use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
-use rustc_hash::FxHashMap;
-use std::cell::RefCell;
 use std::sync::Arc;
-
-thread_local! {
-    static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
-}
-
-/// Everything launched while a thread records.
-pub struct Tape {
-    device: Option<Arc<str>>,
-    /// Buffers with smaller numbers were there before.
-    first_id: u64,
-    launches: Vec<Recorded>,
-    /// Every piece of memory the launches used: temporaries of a run, and buffers in whatever version.
-    pieces: Vec<Piece>,
-    /// Pieces by the versions they share, which are held with the piece.
-    known: FxHashMap<*const Versions, usize>,
-    /// Launches on a second device, or something else that cannot be repeated.
-    refused: Option<String>,
-}
-
-struct Recorded {
-    kernel: Arc<Compiled>,
-    args: Vec<usize>,
-    bindings: Bindings,
-}
-
-enum Piece {
-    Temp { bytes: usize },
-    Buffer { memory: Memory, versions: Arc<Versions> },
-}
 
 /// A tensor that was there before the recording and that the function looked at: an input, or one from outside.
 pub struct Seen {
@@ -72,112 +43,7 @@ pub enum Refusal {
     Never(Error),
 }
 
-/// Whether this thread records.
-pub fn is_recording() -> bool {
-    TAPE.with_borrow(Option::is_some)
-}
-
-/// While this thread records: buffers with smaller numbers were there before.
-pub(crate) fn first_new() -> Option<u64> {
-    TAPE.with_borrow(|tape| tape.as_ref().map(|t| t.first_id))
-}
-
-/// Record what `f` launches on this thread. Recordings do not nest.
-pub fn record<T>(f: impl FnOnce() -> T) -> (T, Tape) {
-    struct Stop;
-    impl Drop for Stop {
-        fn drop(&mut self) {
-            TAPE.take();
-        }
-    }
-    let stop = Stop;
-    TAPE.set(Some(Tape {
-        device: None,
-        first_id: crate::buffer::next_id(),
-        launches: vec![],
-        pieces: vec![],
-        known: FxHashMap::default(),
-        refused: None,
-    }));
-    let result = f();
-    let tape = TAPE.take();
-    drop(stop);
-    (result, tape.unwrap_or_else(Tape::lost))
-}
-
-/// Where the temporaries of a run begin among the pieces of the tape, if there is one.
-pub(crate) fn begin_run(device: &Arc<str>, temps: &[Temp]) -> usize {
-    TAPE.with_borrow_mut(|tape| {
-        let Some(tape) = tape else { return 0 };
-        match &tape.device {
-            Some(d) if d != device => {
-                tape.refused = Some(format!("it runs on {d} and on {device}; a Jit runs on one device"));
-            }
-            _ => tape.device = Some(device.clone()),
-        }
-        let base = tape.pieces.len();
-        tape.pieces.extend(temps.iter().map(|t| Piece::Temp { bytes: t.len * t.dtype.size() }));
-        base
-    })
-}
-
-/// What runs now cannot be repeated.
-pub(crate) fn refuse(why: &str) {
-    TAPE.with_borrow_mut(|tape| {
-        if let Some(tape) = tape {
-            tape.refused = Some(why.into());
-        }
-    });
-}
-
-/// Write down one launch.
-pub(crate) fn launched(
-    kernel: &Arc<Compiled>,
-    args: &[BufRef],
-    buffers: &[UOp],
-    bindings: &Bindings,
-    temps: usize,
-) {
-    TAPE.with_borrow_mut(|tape| {
-        let Some(tape) = tape else { return };
-        let args = args.iter().map(|a| match a {
-            BufRef::Temp(i) => Some(temps + *i as usize),
-            BufRef::Param(i) => buffers.get(*i as usize).and_then(Buffer::of).map(|b| tape.buffer(b)),
-        });
-        let args: Option<Vec<usize>> = args.collect();
-        match args {
-            Some(args) => {
-                tape.launches.push(Recorded { kernel: kernel.clone(), args, bindings: bindings.clone() })
-            }
-            None => tape.refused = Some("a kernel argument is not a buffer of its graph".into()),
-        }
-    });
-}
-
 impl Tape {
-    fn lost() -> Tape {
-        Tape {
-            device: None,
-            first_id: 0,
-            launches: vec![],
-            pieces: vec![],
-            known: FxHashMap::default(),
-            refused: Some("the recording was interrupted".into()),
-        }
-    }
-
-    fn buffer(&mut self, b: &Buffer) -> usize {
-        let versions = b.versions();
-        *self.known.entry(Arc::as_ptr(versions)).or_insert_with(|| {
-            self.pieces.push(Piece::Buffer { memory: b.memory.clone(), versions: versions.clone() });
-            self.pieces.len() - 1
-        })
-    }
-    /// The piece a tensor was in before the recording; none where no launch used it.
-    fn before(&self, s: &Seen) -> Option<usize> {
-        self.known.get(&Arc::as_ptr(&s.before)).copied()
-    }
-
     /// Turn the tape into a program. `inputs` change with each call, `outside` are the other tensors that the function
     /// looked at, `outputs` are results in memory. `draws` are buffers with places in the random stream, to be rewritten
     /// before each replay. Variables bound in `varying` values and sizes take new values with each replay.
@@ -189,7 +55,7 @@ impl Tape {
         varying: &[UOp],
         outputs: &[UOp],
         draws: &[UOp],
-    ) -> Result<(Program, Vec<Link>), Refusal> {
+    ) -> Result<(Recording, Vec<Link>), Refusal> {
         if let Some(why) = self.refused.take() {
             return Err(Refusal::Never(Error::Graph(why)));
         }
@@ -197,18 +63,18 @@ impl Tape {
         let mut outputs = outputs.to_vec();
         let device = match &self.device {
             Some(d) => d.clone(),
-            None => crate::realize::device_of(&[varying, &outputs].concat(), None).map_err(never)?,
+            None => device_of(&[varying, &outputs].concat(), None).map_err(never)?,
         };
         // what was in one place before and is in another now
         let mut moved = vec![];
         for s in inputs.iter().chain(outside) {
-            let is_moved = crate::buffer::versions(&s.after).is_some_and(|v| !Arc::ptr_eq(v, &s.before));
+            let is_moved = versions(&s.after).is_some_and(|v| !Arc::ptr_eq(v, &s.before));
             moved.push(is_moved.then_some(outputs.len()));
             outputs.extend(is_moved.then(|| s.after.clone()));
         }
         // whoever reads memory that two of them were in means one of the two
         let is_split = |a: &Seen, b: &Seen| {
-            let now = |s: &Seen| crate::buffer::versions(&s.after).map(Arc::as_ptr);
+            let now = |s: &Seen| versions(&s.after).map(Arc::as_ptr);
             Arc::ptr_eq(&a.before, &b.before) && now(a) != now(b)
         };
         let all = || inputs.iter().chain(outside);
@@ -222,11 +88,12 @@ impl Tape {
         };
         let outs = outputs.iter().map(&mut piece).collect::<Result<Vec<_>, _>>()?;
         let draws = draws.iter().map(&mut piece).collect::<Result<Vec<_>, _>>()?;
-        let ins: Vec<Option<usize>> = inputs.iter().map(|s| self.before(s)).collect();
+        let ins: Vec<Option<usize>> = inputs.iter().map(|s| self.piece_of(&s.before)).collect();
         let written = self.writers();
         let roles = self.roles(&ins, &outs, &written)?;
         let bound = bindings_of(varying, &[]).map_err(never)?;
-        let before: Vec<Option<usize>> = inputs.iter().chain(outside).map(|s| self.before(s)).collect();
+        let before: Vec<Option<usize>> =
+            inputs.iter().chain(outside).map(|s| self.piece_of(&s.before)).collect();
         let left = before.iter().zip(&moved).filter(|(_, m)| m.is_some()).filter_map(|(b, _)| *b);
         let changing: Vec<usize> = draws.iter().copied().chain(left).collect();
         let dynamic = self.dynamic(&roles, &changing, &written, &bound);
@@ -331,7 +198,7 @@ impl Tape {
         before: &[Option<usize>],
         moved: &[Option<usize>],
         writers: &[Vec<usize>],
-    ) -> Result<(Program, Vec<Link>), Error> {
+    ) -> Result<(Recording, Vec<Link>), Error> {
         let Made { device, bound, outputs, ins, outs, draws } = made;
         let dev = frit_runtime::device(&device)?;
         let repeats = |l: &Recorded| l.args.iter().zip(l.kernel.stored()).any(|(&a, w)| w && dynamic[a]);
@@ -412,7 +279,7 @@ impl Tape {
         let (outputs, inputs) = (results, ins.len());
         let parts =
             Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, moved, draws };
-        Ok((Program::new(parts, once, versions, bound)?, links))
+        Ok((Recording::new(parts, once, versions, bound)?, links))
     }
 
     fn bytes(&self, piece: usize) -> usize {
@@ -443,12 +310,4 @@ enum Role {
     Output(usize),
     Temporary,
     Held,
-}
-
-/// The values variables have in the shapes of these, and in these sizes.
-pub(crate) fn bindings_of(values: &[UOp], sizes: &[UOp]) -> Result<Bindings, Error> {
-    if values.is_empty() && sizes.is_empty() {
-        return Ok(Bindings::default());
-    }
-    Ok(normalise(&UOp::sink(values.iter().chain(sizes).cloned()))?.bindings)
 }

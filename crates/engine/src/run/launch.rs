@@ -1,9 +1,11 @@
 //! Launching a plan.
 
-use crate::buffer::Buffer;
-use crate::normalise::{Bindings, Normal};
-use crate::plan::Plan;
-use crate::{Error, capture, config, interrupt, stats};
+use super::tape;
+use crate::memory::bindings::Bindings;
+use crate::memory::buffer::Buffer;
+use crate::plan::normalise::Normal;
+use crate::plan::schedule::Plan;
+use crate::{Error, config, interrupt, stats};
 use frit_runtime::{Device, Memory};
 use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
@@ -52,7 +54,7 @@ impl<'a> Ready<'a> {
         begun: &mut usize,
     ) -> Result<Total, Error> {
         let debug = config::debug()?;
-        let recorded = capture::begin_run(device, &self.plan.schedule.temps);
+        let recorded = tape::begin_run(device, &self.plan.schedule.temps);
         let mut total = Total::default();
         for call in &self.plan.calls {
             let memory = |a: &BufRef| match *a {
@@ -80,7 +82,7 @@ impl<'a> Ready<'a> {
             } else {
                 call.kernel.executable.launch(&bufs, &vars, dims)?;
             }
-            capture::launched(&call.kernel, &call.args, buffers, bindings, recorded);
+            tape::launched(&call.kernel, &call.args, buffers, bindings, recorded);
         }
         Ok(total)
     }

@@ -1,4 +1,4 @@
-//! What searches found, on disk, in a place of its own: it can be shipped with an application.
+//! The opts that searches found, on disk, in a place of its own: it can be shipped with an application.
 
 use frit_abi::Target;
 use frit_abi::sync::OnceLock;

@@ -10,10 +10,12 @@
 //! ```
 //! Numbers are little-endian u64; a text or a list has its length before it.
 
-use crate::normalise::Bindings;
-use crate::plan::{Compiled, load_kernels};
-use crate::program::{Launch, Output, Parts, Place, Program, Saved, Signature, Var};
-use crate::{Error, devices, program_check};
+use super::check;
+use super::recording::{Launch, Output, Parts, Place, Recording, Saved, Signature, Var};
+use crate::kernel::compiled::Compiled;
+use crate::memory::bindings::Bindings;
+use crate::plan::load::load_kernels;
+use crate::{Error, devices};
 use frit_abi::DType;
 use frit_uop::{UOp, text};
 use rustc_hash::FxHashMap;
@@ -29,7 +31,7 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
 }
 
 /// Write a program to a file whole, or not at all.
-pub fn save(path: &Path, program: &Program, signature: &Signature, notes: &[u64]) -> Result<(), Error> {
+pub fn save(path: &Path, program: &Recording, signature: &Signature, notes: &[u64]) -> Result<(), Error> {
     let beside = path.with_extension(format!("part{}", std::process::id()));
     // what a process of the same number left behind; then a file of our own, and none that a link leads to
     let _ = std::fs::remove_file(&beside);
@@ -51,7 +53,7 @@ pub fn load(path: &Path) -> Result<Saved, Error> {
 }
 
 /// A program as the bytes of a file.
-pub fn to_bytes(program: &Program, signature: &Signature, notes: &[u64]) -> Result<Vec<u8>, Error> {
+pub fn to_bytes(program: &Recording, signature: &Signature, notes: &[u64]) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![];
     write(&mut bytes, program, signature, notes).map_err(|e| Error::Graph(e.to_string()))?;
     Ok(bytes)
@@ -62,7 +64,7 @@ pub fn of_bytes(bytes: &[u8]) -> Result<Saved, Error> {
     read(bytes, bytes.len() as u64).map_err(|why| Error::Graph(format!("a recorded program: {why}")))
 }
 
-fn write(out: impl Write, program: &Program, signature: &Signature, notes: &[u64]) -> std::io::Result<()> {
+fn write(out: impl Write, program: &Recording, signature: &Signature, notes: &[u64]) -> std::io::Result<()> {
     let mut w = Writer { out, sum: Sum::START };
     w.program(&program.parts, signature, notes)?;
     w.out.flush()
@@ -248,7 +250,7 @@ impl<R: Read> Reader<R> {
         }
         let device = devices::canonical(&self.text()?).map_err(|e| e.to_string())?;
         let asts = self.list(Self::graph)?;
-        program_check::kernels(&asts)?;
+        check::kernels(&asts)?;
         let launches = self.list(|r| {
             let ast = r.below(asts.len(), "graph")?;
             let args = r.list(Self::place)?;
@@ -304,8 +306,8 @@ impl<R: Read> Reader<R> {
         let parts =
             Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, moved, draws };
         let signature = Signature { inputs: views, same, device: device_of_inputs };
-        program_check::program(&parts, &signature)?;
-        let program = Program::new(parts, vec![], versions, &bindings).map_err(|e| e.to_string())?;
+        check::program(&parts, &signature)?;
+        let program = Recording::new(parts, vec![], versions, &bindings).map_err(|e| e.to_string())?;
         Ok(Saved { program, signature, notes })
     }
 }

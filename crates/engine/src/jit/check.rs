@@ -8,8 +8,8 @@
 //! - results are views of memory that is there and written,
 //! - variables keep to the range that their kernels were proven for, at every call.
 
-use crate::normalise::Bindings;
-use crate::program::{Launch, Output, Parts, Place, Signature, Var};
+use super::recording::{Launch, Output, Parts, Place, Signature, Var};
+use crate::memory::bindings::Bindings;
 use frit_abi::{DType, Param};
 use frit_uop::verify::{self, verify};
 use frit_uop::{Arg, Op, UOp};

@@ -7,26 +7,18 @@
 //! them. It ends when a round brings nothing, or time is up.
 //!
 //! In the end the heuristic's list and the few best are run in turns again, and the heuristic's stays unless another is
-//! faster beyond doubt ([`judge`]): a search never ends worse, as far as measuring can tell. Whole programs are judged
-//! once more as they run ([`tune_program`]), with their own data in their own order.
+//! faster beyond doubt ([`compare`](super::compare)): a search never ends worse, as far as measuring can tell. Whole programs are judged
+//! once more as they run (`jit::tune`), with their own data in their own order.
 
-mod found;
-mod judge;
-mod moves;
-mod programs;
-mod trial;
-
-pub use found::{remember, remembered};
-pub use programs::{TunedProgram, tune, tune_program};
-
-use crate::plan::in_parallel;
+use super::moves;
+use super::trial::{Args, Candidate, Trial};
+use crate::parallel::in_parallel;
 use crate::{Error, config, interrupt};
 use frit_codegen::{Opt, Opts};
 use frit_uop::UOp;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trial::{Args, Candidate, Trial};
 
 /// Rounds at most.
 const ROUNDS: usize = 24;
@@ -82,7 +74,12 @@ pub fn search(ast: &UOp, device: &Arc<str>, effort: &Effort) -> Result<Tuned, Er
 }
 
 /// Search for the best opts of a kernel as some launch of it runs.
-fn search_on(ast: &UOp, device: &Arc<str>, effort: &Effort, launch: Option<Args>) -> Result<Tuned, Error> {
+pub(crate) fn search_on(
+    ast: &UOp,
+    device: &Arc<str>,
+    effort: &Effort,
+    launch: Option<Args>,
+) -> Result<Tuned, Error> {
     let (begun, dev) = (Instant::now(), frit_runtime::device(device)?);
     let failed = |e: frit_codegen::Error| Error::Schedule(e.to_string());
     let (_, heuristic) =
@@ -122,6 +119,6 @@ fn search_on(ast: &UOp, device: &Arc<str>, effort: &Effort, launch: Option<Args>
 }
 
 /// Of seconds; what never ran took forever.
-fn duration(seconds: f64) -> Duration {
+pub(crate) fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

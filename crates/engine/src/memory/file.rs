@@ -9,10 +9,11 @@
 //!
 //! Others may write to a file at any time, so its memory is volatile. Writing goes to the file at once.
 
+use super::bindings::{Bindings, eval_index};
+use super::buffer::Buffer;
+use super::view::{contiguous_base, most_elements, seen_as};
 use crate::Error;
-use crate::buffer::{Buffer, element_count, lend};
-use crate::normalise::{Bindings, eval_index};
-use crate::realize::{most_elements, realize_on, seen_as};
+use crate::devices::only_holds_bytes;
 use frit_abi::DType;
 use frit_runtime::{Memory, disk};
 use frit_uop::{Arg, Op, UOp};
@@ -20,11 +21,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use frit_runtime::disk::{NAME, path_of};
-
-/// Why something cannot be done with a file.
-pub(crate) fn only_holds_bytes() -> Error {
-    Error::Graph("DISK only holds bytes: move it with to(...)".into())
-}
 
 /// The first `len` elements of a file, which is made, or made longer by zeros, where it has fewer.
 pub fn open(path: &Path, dtype: DType, len: usize) -> Result<UOp, Error> {
@@ -65,7 +61,7 @@ fn steps(value: &UOp) -> Result<(&UOp, Vec<&UOp>), Error> {
 
 /// Whether a value is bytes of a file that are not its first ones, in order.
 pub(crate) fn needs_moving(value: &UOp) -> bool {
-    crate::buffer::contiguous_base(value).is_none() && is_view(value)
+    contiguous_base(value).is_none() && is_view(value)
 }
 
 /// Elements of a file, seen in some dims.
@@ -76,7 +72,7 @@ struct Span {
     strides: Vec<usize>,
 }
 
-fn sizes(dims: &[UOp]) -> Result<Vec<usize>, Error> {
+pub(crate) fn sizes(dims: &[UOp]) -> Result<Vec<usize>, Error> {
     let size = |d| {
         let size = eval_index(d, &Bindings::default())?;
         usize::try_from(size).map_err(|_| Error::Graph(format!("a size of {size}")))
@@ -145,14 +141,14 @@ fn bytes(buffer: &Buffer, span: &Span, size: usize) -> Result<Memory, Error> {
     Ok(buffer.memory.view(if len == 0 { 0 } else { first }, len)?)
 }
 
-fn opened(file: &UOp) -> Result<&Buffer, Error> {
+pub(crate) fn opened(file: &UOp) -> Result<&Buffer, Error> {
     let buffer = Buffer::of(file).ok_or_else(only_holds_bytes)?;
     buffer.check()?;
     Ok(buffer)
 }
 
 /// The bytes of a value, where they lie in its file one after the other.
-fn place(value: &UOp) -> Result<Option<(&Buffer, Memory)>, Error> {
+pub(crate) fn place(value: &UOp) -> Result<Option<(&Buffer, Memory)>, Error> {
     let (file, steps) = steps(value)?;
     let buffer = opened(file)?;
     let mut span = Span::rows(0, sizes(file.shape())?);
@@ -178,17 +174,14 @@ pub fn bits_as(value: &UOp, dtype: DType, dims: &[UOp]) -> Result<UOp, Error> {
     Ok(buffer.window(memory, len).into_uop(dtype).reshape(dims))
 }
 
-fn check_not_recording() -> Result<(), Error> {
-    if crate::capture::is_recording() {
-        let why = "DISK is used while a Jit records, and a replay would not: move it with to(...) and realize() before";
-        return Err(Error::Graph(why.into()));
-    }
-    Ok(())
+/// Whether the bytes of a value lie in its file one after the other, so that they can be written to.
+pub fn is_place(value: &UOp) -> Result<bool, Error> {
+    Ok(place(value)?.is_some())
 }
 
-/// A value that is seen in a file, on a device.
+/// A value that is seen in a file, on a device: its bytes are there, and what is left to be done with them is to be
+/// computed.
 pub(crate) fn load(value: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
-    check_not_recording()?;
     let (file, steps) = steps(value)?;
     let buffer = opened(file)?;
     // as far as what is seen lies one after the other, only that is read
@@ -230,8 +223,7 @@ pub(crate) fn load(value: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
         src[0] = there;
         there = step.with_src(src);
     }
-    let values = realize_on(&[there.contiguous()], Some(to))?;
-    values.into_iter().next().ok_or_else(|| Error::Graph("a value was not realised".into()))
+    Ok(there.contiguous())
 }
 
 /// Copy one memory to another, in small pieces.
@@ -246,34 +238,4 @@ fn pour(from: &Memory, to: &Memory) -> Result<(), Error> {
         frit_runtime::interrupt::check()?;
     }
     Ok(())
-}
-
-/// Whether the bytes of a value lie in its file one after the other, so that they can be written to.
-pub fn is_place(value: &UOp) -> Result<bool, Error> {
-    Ok(place(value)?.is_some())
-}
-
-/// Write a value, of the same type and as many elements, to a place in a file. What was to be computed from the bytes that
-/// were there is an error from now on.
-pub fn store(target: &UOp, value: &UOp) -> Result<(), Error> {
-    check_not_recording()?;
-    let new = lend(value)?;
-    let (buffer, memory) = place(target)?.ok_or_else(only_holds_bytes)?;
-    if new.len() != memory.len_bytes() {
-        let (has, takes) = (new.len(), memory.len_bytes());
-        return Err(Error::Graph(format!("{has} bytes for a place of {takes}")));
-    }
-    let written = memory.copy_in(0, &new);
-    buffer.versions().bump();
-    Ok(written?)
-}
-
-/// A value as the first bytes of a file. What follows them in one that is there stays.
-pub fn save(path: &Path, value: &UOp) -> Result<UOp, Error> {
-    check_not_recording()?;
-    let new = lend(value)?;
-    let file = open(path, value.dtype, element_count(value)?)?;
-    opened(&file)?.memory.copy_in(0, &new)?;
-    let dims: Vec<UOp> = sizes(value.shape())?.iter().map(|d| UOp::index(*d as i64)).collect();
-    Ok(file.reshape(&dims))
 }

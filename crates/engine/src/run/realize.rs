@@ -1,12 +1,19 @@
 //! From tensor graphs to memory.
 
-use crate::assign::{Root, base_of, make_in_place, strip_stores, version_of};
-use crate::buffer::{Buffer, contiguous_base, refreshed, versions};
-use crate::normalise::normalise;
-use crate::{Error, capture, config, disk, loops, plan, run};
-use frit_abi::fork::{Turn, Turns};
+use super::in_place::{Root, make_in_place};
+use super::one_at_a_time::one_at_a_time;
+use super::{launch, loops, tape};
+use crate::Error;
+use crate::devices::device_of;
+use crate::memory::buffer::{Buffer, next_id};
+use crate::memory::file;
+use crate::memory::transfer::{bytes_of, from_bytes};
+use crate::memory::view::{
+    base_of, contiguous_base, most_elements, refreshed, seen_as, strip_stores, version_of, versions,
+};
+use crate::plan::normalise::normalise;
+use crate::plan::schedule::{check_tensors, plan};
 use frit_uop::graph::toposort;
-use frit_uop::spec::{self, Spec};
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -16,12 +23,6 @@ use std::sync::Arc;
 /// what is there.
 fn rightful_holders(output: &UOp) -> usize {
     if contiguous_base(output).is_some() { 1 } else { 2 }
-}
-
-/// Graphs with stores run one at a time: a version must not be stored twice.
-pub(crate) fn one_at_a_time() -> Turn {
-    static STORES: Turns = Turns::new();
-    STORES.take()
 }
 
 /// Compute the outputs together. Each comes back as a view of the memory that now holds its value; nodes remember it,
@@ -97,14 +98,14 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
 
 /// Whether nothing has to be computed for it: memory, in order, or bytes of a file however they are seen.
 fn is_there(value: &UOp) -> bool {
-    contiguous_base(value).is_some() || disk::is_view(value)
+    contiguous_base(value).is_some() || file::is_view(value)
 }
 
 /// The memory that a node remembers, for this run. What a Jit records must not be what was remembered before: the launches
 /// that made it would be missing when what it was made of changes. What can no longer be made again will not change.
 fn remembered(n: &UOp) -> Option<&UOp> {
     let memory = n.realized()?;
-    let Some(first_new) = capture::first_new() else { return Some(memory) };
+    let Some(first_new) = tape::first_new() else { return Some(memory) };
     let is_new = || versions(memory).is_some_and(|v| !v.is_older(first_new));
     let stays = is_never_repeated(n) || is_new() || !can_be_made_again(n);
     stays.then_some(memory)
@@ -183,12 +184,9 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
                     there.into_iter().for_each(|value| n.set_realized(value));
                 }
                 (Op::Copy, frit_uop::Arg::Device(to)) => {
-                    let value = if disk::is_view(&n.src[0]) {
-                        disk::load(&n.src[0], to)?
-                    } else {
-                        let bytes = crate::read(&n.src[0])?;
-                        let len = bytes.len() / n.dtype.size();
-                        crate::from_bytes(to, n.dtype, len, &bytes)?.reshape(n.shape())
+                    let value = match file::is_view(&n.src[0]) {
+                        true => load_file(&n.src[0], to)?,
+                        false => copied(&n, to)?,
                     };
                     match n.volatile {
                         true => _ = passing.insert(n, value),
@@ -196,7 +194,9 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
                     }
                 }
                 (Op::LoopOut, _) => {
-                    for (out, value) in loops::run(richest.get(&n.src[0]).unwrap_or(&n.src[0]), &n)? {
+                    for (out, value) in
+                        loops::run(richest.get(&n.src[0]).unwrap_or(&n.src[0]), &n, realize_on)?
+                    {
                         out.set_realized(value.clone());
                         if remembered(&out).is_none() {
                             passing.insert(out, value);
@@ -211,6 +211,21 @@ fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
         }
     }
     Ok(passing)
+}
+
+/// A value that is seen in a file, in memory of a device.
+fn load_file(value: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
+    tape::check_files()?;
+    let values = realize_on(&[file::load(value, to)?], Some(to))?;
+    values.into_iter().next().ok_or_else(|| Error::Graph("a value was not realised".into()))
+}
+
+/// What a `Copy` is a copy of, in memory of another device.
+fn copied(copy: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
+    tape::check_reading()?;
+    let there = realize_on(&copy.src[..1], None)?;
+    let bytes = bytes_of(&copy.src[0], &there[0])?;
+    Ok(from_bytes(to, copy.dtype, bytes.len() / copy.dtype.size(), &bytes)?.reshape(copy.shape()))
 }
 
 /// What came of a run.
@@ -234,7 +249,7 @@ impl Run {
 /// Compute roots that are not in memory, and do all `stores`, on one device. Where the run fails, what it began to store
 /// to is lost, and what it did store to the end is as if nothing had failed.
 fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<Run, Error> {
-    let first_new = crate::buffer::next_id();
+    let first_new = next_id();
     let device = device_of(roots, device)?;
     let (sink, results) = stored(roots, stores, &device)?;
     check_tensors(&sink)?;
@@ -242,9 +257,9 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
     for b in &normal.buffers {
         Buffer::of(b).map_or(Ok(()), Buffer::check)?;
     }
-    let plan = plan::plan(&normal.sink, &device)?;
+    let plan = plan(&normal.sink, &device)?;
     let mut begun = 0;
-    let failure = run::run(&plan, &normal, &device, &mut begun).err();
+    let failure = launch::run(&plan, &normal, &device, &mut begun).err();
     // a miss in the data is known only at the end: what was stored may come from it
     let done = match &failure {
         None => plan.calls.len(),
@@ -275,14 +290,6 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
     Ok(run)
 }
 
-/// A tensor graph against its spec, if that is asked for.
-pub(crate) fn check_tensors(sink: &UOp) -> Result<(), Error> {
-    if config::spec()? > 0 {
-        spec::check(sink, Spec::Tensor).map_err(|e| Error::Graph(e.to_string()))?;
-    }
-    Ok(())
-}
-
 /// A sink of `stores` and of those that put every root in memory, and the views of that memory.
 pub(crate) fn stored(roots: &[UOp], stores: &[UOp], device: &Arc<str>) -> Result<(UOp, Vec<UOp>), Error> {
     let (mut effects, mut results) = (stores.to_vec(), vec![]);
@@ -305,36 +312,4 @@ pub(crate) fn stored(roots: &[UOp], stores: &[UOp], device: &Arc<str>) -> Result
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
     effects.retain(|e| seen.insert(e.clone()));
     Ok((UOp::sink(effects), results))
-}
-
-/// How many elements a tensor of these dims can have.
-pub(crate) fn most_elements(dims: &[UOp]) -> Result<usize, Error> {
-    let len = dims.iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1.max(0)));
-    let len = len.and_then(|n| usize::try_from(n).ok());
-    len.ok_or_else(|| Error::Graph("a tensor this large does not fit in memory".into()))
-}
-
-/// The first elements of flat memory as a tensor of these dims.
-pub(crate) fn seen_as(memory: &UOp, dims: &[UOp]) -> UOp {
-    let count = dims.iter().fold(UOp::index(1), |n, d| n.fold_mul(d));
-    memory.shrink(&[UOp::index(0)], &[count]).reshape(dims)
-}
-
-/// The one device all buffers are on; the `preferred` or the default device if there is no buffer.
-pub(crate) fn device_of(roots: &[UOp], preferred: Option<&Arc<str>>) -> Result<Arc<str>, Error> {
-    let mut found: Option<Arc<str>> = None;
-    for n in toposort(roots) {
-        let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
-        match &found {
-            _ if b.device() == disk::NAME => return Err(disk::only_holds_bytes()),
-            Some(d) if **d != *b.device() => {
-                return Err(Error::Graph(format!(
-                    "tensors on {d} and {} meet: move one with `to`",
-                    b.device()
-                )));
-            }
-            _ => found = Some(b.device().into()),
-        }
-    }
-    found.or_else(|| preferred.cloned()).map_or_else(crate::default_device, Ok)
 }

@@ -9,12 +9,16 @@
 //! next carries of one step are the carries of the following one, in two buffers by turns, and a y is stored straight
 //! into its place among the stacked ones. Nothing is allocated or looked up by structure between steps.
 
-use crate::buffer::{Buffer, contiguous_base};
-use crate::normalise::{Bindings, eval_index, take_out};
-use crate::plan::{self, Bounded, Cache, Plan, lock};
-use crate::realize::{check_tensors, most_elements, realize_on, seen_as};
-use crate::run::Ready;
-use crate::{Error, capture, config};
+use super::launch::Ready;
+use super::tape;
+use crate::lru_map::LruMap;
+use crate::memory::bindings::{Bindings, eval_index};
+use crate::memory::buffer::Buffer;
+use crate::memory::view::{contiguous_base, most_elements, seen_as};
+use crate::plan::cache::{Cache, key, lock};
+use crate::plan::normalise::take_out;
+use crate::plan::schedule::{Plan, check_tensors, plan};
+use crate::{Error, config, devices};
 use frit_abi::DType;
 use frit_abi::sync::{LazyLock, Mutex};
 use frit_runtime::Device;
@@ -25,7 +29,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A loop's body, ready to run on any memory.
-struct Program {
+struct LoopBody {
     carries: usize,
     inputs: usize,
     /// Everything the body works on; the inputs come first.
@@ -37,7 +41,7 @@ struct Program {
     variable: Arc<str>,
 }
 
-impl Program {
+impl LoopBody {
     /// The slots that neither an input, nor a carry, nor a loop inside brings its memory to.
     fn own_slots(&self) -> impl Iterator<Item = usize> {
         let mut brought: FxHashSet<usize> = self.outs[..self.carries].iter().flatten().copied().collect();
@@ -59,7 +63,7 @@ struct Slot {
 enum Step {
     Kernels(Arc<Plan>),
     Loop {
-        program: Arc<Program>,
+        program: Arc<LoopBody>,
         count: UOp,
         /// The slots of this program that are its inputs and results.
         inputs: Vec<usize>,
@@ -67,11 +71,11 @@ enum Step {
     },
 }
 
-static PROGRAMS: Cache<Program> = LazyLock::new(|| Mutex::new(Bounded::new(512)));
+static PROGRAMS: Cache<LoopBody> = LazyLock::new(|| Mutex::new(LruMap::new(512)));
 
 /// Forget all programs.
 pub(crate) fn forget() {
-    lock(&PROGRAMS).map.clear();
+    lock(&PROGRAMS).clear();
 }
 
 /// For a loop that another one does all the work of, that other one: the gradient keeps more of a loop's steps than
@@ -86,18 +90,22 @@ pub(crate) fn richest(outputs: &[UOp]) -> FxHashMap<UOp, UOp> {
     loops.iter().filter_map(|b| Some((b.node.clone(), best(b)?.node.clone()))).collect()
 }
 
+/// Computes values on a device.
+pub(crate) type Realize = fn(&[UOp], Option<&Arc<str>>) -> Result<Vec<UOp>, Error>;
+
 /// Run a loop; `asked` is a result of it, or of a loop that it does all the work of. Gives its results with their values.
-pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<Vec<(UOp, UOp)>, Error> {
+/// What it takes from outside is computed by `realize`.
+pub(crate) fn run(node: &UOp, asked: &UOp, realize: Realize) -> Result<Vec<(UOp, UOp)>, Error> {
     let malformed = || Error::Graph("a loop without a body".into());
     let l = Loop::of(node).ok_or_else(malformed)?;
     let small = Loop::of(&asked.src[0]).ok_or_else(malformed)?;
     let device = match node.device() {
         Some(d) => d,
-        None => crate::default_device()?,
+        None => devices::default_device()?,
     };
     let moved = l.with_movement_inside();
     let moved = Loop::of(&moved).ok_or_else(malformed)?;
-    let inputs = realize_on(moved.inputs(), Some(&device))?;
+    let inputs = realize(moved.inputs(), Some(&device))?;
     let count = eval_index(l.count(), &Bindings::default())?;
     // a result that nobody holds is not made
     let outs: Vec<UOp> = (0..l.results().len()).map(|i| l.out(i)).collect();
@@ -110,7 +118,7 @@ pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<Vec<(UOp, UOp)>, Error> {
 
     let (program, mut bindings) = program(&moved, &wanted, &device)?;
     if l.count().as_int().is_none() {
-        capture::refuse("the number of steps of a loop is a variable, which a Jit would freeze");
+        tape::refuse("the number of steps of a loop is a variable, which a Jit would freeze");
     }
     let dev = frit_runtime::device(&device)?;
     let begin = Instant::now();
@@ -139,7 +147,7 @@ pub(crate) fn run(node: &UOp, asked: &UOp) -> Result<Vec<(UOp, UOp)>, Error> {
 }
 
 /// The program of a loop, and the values of the variables in it.
-fn program(l: &Loop, wanted: &[bool], device: &Arc<str>) -> Result<(Arc<Program>, Bindings), Error> {
+fn program(l: &Loop, wanted: &[bool], device: &Arc<str>) -> Result<(Arc<LoopBody>, Bindings), Error> {
     let normal = take_out(&UOp::sink([l.body().clone(), l.count().clone()]))?;
     if !normal.buffers.is_empty() {
         return Err(Error::Graph("the body of a loop names memory outside it".into()));
@@ -152,10 +160,10 @@ fn program(l: &Loop, wanted: &[bool], device: &Arc<str>) -> Result<(Arc<Program>
 /// Numbers of a loop: carries, level, inputs.
 type Numbers = (usize, u32, usize);
 
-fn cached(sink: &UOp, numbers: Numbers, wanted: &[bool], device: &Arc<str>) -> Result<Arc<Program>, Error> {
+fn cached(sink: &UOp, numbers: Numbers, wanted: &[bool], device: &Arc<str>) -> Result<Arc<LoopBody>, Error> {
     let name = format!("{numbers:?} {wanted:?}");
     let structure = UOp::new(Op::Sink, DType::Void, sink.src.clone(), Arg::Name(name.into()));
-    let key = plan::key(&structure, device);
+    let key = key(&structure, device);
     if let Some(p) = lock(&PROGRAMS).get(&key) {
         return Ok(p);
     }
@@ -182,7 +190,7 @@ impl<'a> Builder<'a> {
         let known = FxHashMap::default();
         Builder { results: &body.src, count, numbers, device, slots, steps: vec![], known }
     }
-    fn build(mut self, wanted: &[bool]) -> Result<Program, Error> {
+    fn build(mut self, wanted: &[bool]) -> Result<LoopBody, Error> {
         let (carries, level, inputs) = self.numbers;
         let needed = |i: usize| i < carries || wanted.get(i) == Some(&true);
         let roots: Vec<UOp> =
@@ -207,7 +215,7 @@ impl<'a> Builder<'a> {
             outs.push(if needed(i) { Some(self.result(i, &mut stores)?) } else { None });
         }
         self.kernels(stores)?;
-        Ok(Program { carries, inputs, slots: self.slots, outs, steps: self.steps, variable })
+        Ok(LoopBody { carries, inputs, slots: self.slots, outs, steps: self.steps, variable })
     }
     /// A new slot for elements of a shape.
     fn slot(&mut self, dtype: DType, dims: &[UOp]) -> Result<usize, Error> {
@@ -242,7 +250,7 @@ impl<'a> Builder<'a> {
         if !stores.is_empty() {
             let sink = UOp::sink(stores);
             check_tensors(&sink)?;
-            self.steps.push(Step::Kernels(plan::plan(&sink, self.device)?));
+            self.steps.push(Step::Kernels(plan(&sink, self.device)?));
         }
         Ok(())
     }
@@ -294,7 +302,7 @@ fn whole_slot(value: &UOp) -> Option<usize> {
 
 /// A program with its memory.
 struct Instance<'a> {
-    program: &'a Program,
+    program: &'a LoopBody,
     device: &'a Arc<str>,
     /// By slot: the buffer that is there now; something else where there is none yet.
     buffers: Vec<UOp>,
@@ -309,7 +317,7 @@ enum Stage<'a> {
 }
 
 impl<'a> Instance<'a> {
-    fn new(program: &'a Program, device: &'a Arc<str>, dev: &'a dyn Device) -> Result<Instance<'a>, Error> {
+    fn new(program: &'a LoopBody, device: &'a Arc<str>, dev: &'a dyn Device) -> Result<Instance<'a>, Error> {
         let stage = |s: &'a Step| {
             Ok(match s {
                 Step::Kernels(plan) => Stage::Kernels(Ready::new(plan, dev)?),
@@ -376,7 +384,7 @@ impl<'a> Instance<'a> {
     }
 }
 
-fn allocate(program: &Program, slot: usize, device: &Arc<str>) -> Result<UOp, Error> {
+fn allocate(program: &LoopBody, slot: usize, device: &Arc<str>) -> Result<UOp, Error> {
     let Slot { dtype, len } = program.slots[slot];
     Ok(Buffer::alloc(device, dtype, len)?.into_uop(dtype))
 }

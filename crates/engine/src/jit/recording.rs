@@ -1,9 +1,12 @@
-//! A recorded program: launches that are repeated with new inputs, and the memory they share.
+//! A recording: launches that are repeated with new inputs, and the memory they share.
 
-use crate::buffer::{Buffer, Versions, contiguous_base};
-use crate::normalise::{Bindings, normalise};
-use crate::plan::Compiled;
-use crate::realize::seen_as;
+use crate::kernel::compiled::Compiled;
+use crate::memory::bindings::Bindings;
+use crate::memory::buffer::{Buffer, Versions};
+use crate::memory::view::{contiguous_base, seen_as, versions};
+use crate::plan::normalise::{bindings_of, normalise};
+use crate::run::launch::report;
+use crate::run::one_at_a_time::one_at_a_time;
 use crate::{Error, config, stats};
 use frit_abi::DType;
 use frit_runtime::{Bound, Device, Memory};
@@ -72,7 +75,7 @@ pub(crate) struct Parts {
 }
 
 /// What is launched again and again.
-pub struct Program {
+pub struct Recording {
     pub(crate) parts: Parts,
     dev: Arc<dyn Device>,
     pub(crate) steps: Vec<Bound>,
@@ -91,14 +94,14 @@ pub struct Program {
     cost: (u64, u64),
 }
 
-impl Program {
+impl Recording {
     /// Bind every launch to its memory. `once` are launched now, and again only where what they read has changed.
     pub(crate) fn new(
         parts: Parts,
         once: Vec<Launch>,
         versions: Vec<Option<Arc<Versions>>>,
         bindings: &Bindings,
-    ) -> Result<Program, Error> {
+    ) -> Result<Recording, Error> {
         let dev = frit_runtime::device(&parts.device)?;
         let arena = dev.alloc(parts.arena)?;
         let mut patches = [parts.inputs, parts.outputs.len(), parts.held.len()].map(|n| vec![vec![]; n]);
@@ -123,7 +126,7 @@ impl Program {
         let has_sizes = parts.outputs.iter().any(|o| o.view.any(|n| n.op == Op::Variable));
         let costs = parts.launches.iter().map(|l| l.kernel.cost(&l.frozen));
         let cost = costs.fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-        Ok(Program { parts, dev, steps, once, versions, arena, patches, varying, has_sizes, cost })
+        Ok(Recording { parts, dev, steps, once, versions, arena, patches, varying, has_sizes, cost })
     }
 
     /// Where it runs.
@@ -215,7 +218,7 @@ impl Program {
     /// these sizes, whose variables may have other values.
     pub fn replay(&mut self, inputs: &[UOp], sizes: &[UOp]) -> Result<Vec<UOp>, Error> {
         let begin = Instant::now();
-        let _guard = self.has_state().then(crate::realize::one_at_a_time);
+        let _guard = self.has_state().then(one_at_a_time);
         let memory = |n: &UOp| contiguous_base(n).and_then(Buffer::of).map(|b| b.memory.clone());
         for (input, uses) in inputs.iter().zip(&self.patches[0]) {
             let memory = memory(input).ok_or_else(|| Error::Graph("an input is not in memory".into()))?;
@@ -241,7 +244,7 @@ impl Program {
         }
         let mut bindings = Bindings::default();
         if !self.varying.is_empty() || self.has_sizes {
-            bindings = crate::capture::bindings_of(inputs, sizes)?;
+            bindings = bindings_of(inputs, sizes)?;
             for &i in &self.varying {
                 let (vars, dims) = self.parts.launches[i].numbers(&bindings)?;
                 self.steps[i].set_vars(&vars, dims)?;
@@ -287,7 +290,7 @@ impl Program {
     /// What the versions of memory share that a replay stores to in place.
     fn stored<'a>(&'a self, inputs: &'a [UOp]) -> impl Iterator<Item = &'a Arc<Versions>> {
         let state = self.parts.state.iter().filter_map(|&h| self.versions.get(h)?.as_ref());
-        let given = self.parts.written_inputs.iter().filter_map(|&i| crate::buffer::versions(inputs.get(i)?));
+        let given = self.parts.written_inputs.iter().filter_map(|&i| versions(inputs.get(i)?));
         state.chain(given)
     }
     /// A replay failed after so many launches: what one of those stores to holds no value any more.
@@ -296,7 +299,7 @@ impl Program {
             for (p, _) in l.args.iter().zip(l.kernel.stored()).filter(|(_, stored)| *stored) {
                 let versions = match p {
                     Place::Held(h) => self.versions.get(*h).and_then(Option::as_ref),
-                    Place::Input(i) => inputs.get(*i).and_then(crate::buffer::versions),
+                    Place::Input(i) => inputs.get(*i).and_then(versions),
                     _ => None,
                 };
                 if let Some(v) = versions {
@@ -314,13 +317,7 @@ impl Program {
                 step.launch()?;
                 self.dev.synchronize()?;
                 let (flops, bytes) = l.kernel.cost(&l.frozen);
-                crate::run::report(
-                    &l.kernel.name,
-                    start.elapsed(),
-                    flops,
-                    bytes,
-                    self.dev.memory_stats().in_use,
-                );
+                report(&l.kernel.name, start.elapsed(), flops, bytes, self.dev.memory_stats().in_use);
             }
             return Ok(());
         }
@@ -393,10 +390,10 @@ impl Output {
     }
 }
 
-/// Everything a program needs in another process, besides the machine: see [`program_file`](crate::program_file).
+/// Everything a program needs in another process, besides the machine: see [`file`](super::file).
 pub struct Saved {
     /// The program.
-    pub program: Program,
+    pub program: Recording,
     /// What it takes.
     pub signature: Signature,
     /// Words of whoever saved it.

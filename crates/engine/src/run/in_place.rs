@@ -9,46 +9,11 @@
 //! ```
 
 use crate::Error;
-use crate::buffer::Buffer;
+use crate::memory::buffer::Buffer;
+use crate::memory::view::{base_of, version_of};
 use frit_uop::graph::toposort;
 use frit_uop::{Op, Storage, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// The version a view looks at: the `Buffer` or `After` below its movement ops.
-pub fn version_of(view: &UOp) -> &UOp {
-    let mut n = view;
-    while n.op.is_movement() {
-        n = &n.src[0];
-    }
-    n
-}
-
-/// The memory a view looks at, through all versions.
-pub fn base_of(view: &UOp) -> &UOp {
-    let mut n = view;
-    while n.op.is_movement() || n.op == Op::After {
-        n = &n.src[0];
-    }
-    n
-}
-
-/// The same view without the stores: what a version is once they are done.
-pub fn strip_stores(view: &UOp) -> UOp {
-    let mut chain = vec![];
-    let mut n = view.clone();
-    while n.op.is_movement() || n.op == Op::After {
-        let below = n.src[0].clone();
-        if n.op != Op::After {
-            chain.push(n);
-        }
-        n = below;
-    }
-    chain.iter().rev().fold(n, |below, op| {
-        let mut src = op.src.clone();
-        src[0] = below;
-        op.with_src(src)
-    })
-}
 
 /// A root of the graphs to run, and how many holders outside the graphs it has by right.
 pub type Root<'a> = (&'a UOp, usize);

@@ -1,11 +1,16 @@
 //! A search for every kernel of a recorded program, judged by how the program runs.
 
-use super::judge::{median, winner};
-use super::trial::{self, Args};
-use super::{Effort, Tuned, duration, remember, remembered, search_on};
-use crate::normalise::Bindings;
-use crate::plan::{Choice, Compiled, compile};
-use crate::program::{Place, Program};
+use super::file;
+use super::recording::{Place, Recording};
+use crate::kernel::choice::Choice;
+use crate::kernel::compile::compile;
+use crate::kernel::compiled::Compiled;
+use crate::memory::bindings::Bindings;
+use crate::run::one_at_a_time::one_at_a_time;
+use crate::search::beam::{Effort, Tuned, duration, search_on};
+use crate::search::compare::{median, winner};
+use crate::search::store::{remember, remembered};
+use crate::search::trial::{self, Args};
 use crate::{Error, interrupt};
 use frit_abi::Param;
 use frit_codegen::{Opt, Opts};
@@ -24,7 +29,7 @@ const LONG: Duration = Duration::from_millis(1500);
 
 /// What a search did for a program.
 #[derive(Clone, Copy, Debug)]
-pub struct TunedProgram {
+pub struct TunedRecording {
     /// How long it takes with the heuristic's opts for each kernel.
     pub before: Duration,
     /// The same with what was found, in turns.
@@ -46,13 +51,13 @@ struct Kernel {
 /// Every launch of a program bound to its memory, one way or the other.
 type Bounds = Vec<Bound>;
 
-/// [`tune_program`] for a program that was saved to a file, on inputs that are made up. What is found is remembered.
+/// [`tune_recording`] for a program that was saved to a file, on inputs that are made up. What is found is remembered.
 pub fn tune(
     path: &Path,
     effort: &Effort,
     told: impl FnMut(usize, usize, &str, &Tuned),
-) -> Result<TunedProgram, Error> {
-    let mut saved = crate::program_file::load(path)?;
+) -> Result<TunedRecording, Error> {
+    let mut saved = file::load(path)?;
     for (step, l) in saved.program.steps.iter().zip(&saved.program.parts.launches) {
         let made_up = |p: &Place| matches!(p, Place::Input(_));
         let params = l.kernel.executable.params().iter().filter(|p| matches!(p, Param::Buffer { .. }));
@@ -62,18 +67,18 @@ pub fn tune(
             }
         }
     }
-    tune_program(&mut saved.program, effort, told)
+    tune_recording(&mut saved.program, effort, told)
 }
 
 /// Search for every kernel of a program that takes a part of its time worth speaking of, remember what was found, and
 /// run the program that way from now on. What a kernel gains is measured in the program itself, which runs on the inputs
 /// of its last call; memory that it writes and others see is as before afterwards.
-pub fn tune_program(
-    program: &mut Program,
+pub fn tune_recording(
+    program: &mut Recording,
     effort: &Effort,
     mut told: impl FnMut(usize, usize, &str, &Tuned),
-) -> Result<TunedProgram, Error> {
-    let _guard = crate::realize::one_at_a_time();
+) -> Result<TunedRecording, Error> {
+    let _guard = one_at_a_time();
     let kept = Kept::of(program)?;
     let result = Tuning::new(program).and_then(|mut t| {
         t.find(effort, &mut told)?;
@@ -92,14 +97,14 @@ pub fn tune_program(
 }
 
 /// A launch with another kernel for the same graph.
-fn rebind(program: &Program, at: usize, kernel: &Arc<Compiled>) -> Result<Bound, Error> {
+fn rebind(program: &Recording, at: usize, kernel: &Arc<Compiled>) -> Result<Bound, Error> {
     let Args { memory, bindings } = args(program, at);
     let vars = kernel.vars.iter().map(|v| bindings.get(v).copied().unwrap_or(0)).collect();
     Ok(Bound::new(kernel.executable.clone(), memory, vars, kernel.dims(&bindings)?)?)
 }
 
 /// What a launch is given.
-fn args(program: &Program, at: usize) -> Args {
+fn args(program: &Recording, at: usize) -> Args {
     let (step, launch) = (&program.steps[at], &program.parts.launches[at]);
     let mut bindings: Bindings = launch.frozen.clone();
     bindings.extend(launch.kernel.vars.iter().cloned().zip(step.vars().iter().copied()));
@@ -107,14 +112,14 @@ fn args(program: &Program, at: usize) -> Args {
 }
 
 struct Tuning<'a> {
-    program: &'a Program,
+    program: &'a Recording,
     kernels: Vec<Kernel>,
     before: Bounds,
 }
 
 impl<'a> Tuning<'a> {
     /// Every different kernel with the heuristic's opts.
-    fn new(program: &'a Program) -> Result<Tuning<'a>, Error> {
+    fn new(program: &'a Recording) -> Result<Tuning<'a>, Error> {
         let (dev, device) = (program.dev(), &program.parts.device);
         let mut at: FxHashMap<&UOp, usize> = FxHashMap::default();
         let mut kernels: Vec<Kernel> = vec![];
@@ -211,7 +216,7 @@ impl<'a> Tuning<'a> {
     }
 
     /// Take back what is not faster in the program, until what is left is not slower as a whole.
-    fn judge(mut self) -> Result<(TunedProgram, Vec<Kernel>), Error> {
+    fn judge(mut self) -> Result<(TunedRecording, Vec<Kernel>), Error> {
         let turns = self.turns()?;
         for i in 0..self.kernels.len() {
             let pairs: Vec<Vec<f64>> = turns.iter().map(|t| vec![t[0][i], t[1][i]]).collect();
@@ -231,7 +236,7 @@ impl<'a> Tuning<'a> {
             times[1] = times[0];
         }
         let [before, after] = times.map(duration);
-        let tuned = TunedProgram { before, after, kernels: self.kernels.len(), changed: self.changed() };
+        let tuned = TunedRecording { before, after, kernels: self.kernels.len(), changed: self.changed() };
         Ok((tuned, self.kernels))
     }
 
@@ -257,7 +262,7 @@ fn build(ast: &UOp, device: &Arc<str>, choice: &Choice) -> Result<Arc<Compiled>,
 struct Kept(Vec<(Memory, Vec<u8>)>);
 
 impl Kept {
-    fn of(program: &Program) -> Result<Kept, Error> {
+    fn of(program: &Recording) -> Result<Kept, Error> {
         let mut kept: Vec<(Memory, Vec<u8>)> = vec![];
         for (step, l) in program.steps.iter().zip(&program.parts.launches) {
             let written = l.kernel.executable.params().iter().filter_map(|p| match p {

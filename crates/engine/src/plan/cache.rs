@@ -1,0 +1,20 @@
+//! Keys of what is planned once for a structure.
+
+use crate::kernel::choice;
+use crate::lru_map::LruMap;
+use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
+use frit_uop::UOp;
+use std::sync::Arc;
+
+/// Structure, device, and the seed of random opts.
+pub(crate) type Key = (UOp, Arc<str>, Option<u64>);
+pub(crate) type Cache<V> = LazyLock<Mutex<LruMap<Key, Arc<V>>>>;
+
+pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The key of a structure on a device, for this thread.
+pub(crate) fn key(structure: &UOp, device: &Arc<str>) -> Key {
+    (structure.clone(), device.clone(), choice::seed())
+}

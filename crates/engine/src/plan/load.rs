@@ -1,0 +1,91 @@
+//! Kernel graphs -> kernels on their device: found again, or compiled in parallel and loaded together.
+
+use super::cache::{Cache, lock};
+use crate::kernel::choice::{self, Choice};
+use crate::kernel::compile::compile;
+use crate::kernel::compiled::Compiled;
+use crate::lru_map::LruMap;
+use crate::parallel::in_parallel;
+use crate::search::beam::{Effort, search};
+use crate::search::store::{remember, remembered};
+use crate::{Error, config, interrupt, stats};
+use frit_abi::sync::{LazyLock, Mutex};
+use frit_abi::{Kernel, Target};
+use frit_uop::{Linear, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static KERNELS: Cache<Compiled> = LazyLock::new(|| Mutex::new(LruMap::new(8192)));
+
+/// Forget all kernels.
+pub(crate) fn forget() {
+    lock(&KERNELS).clear();
+}
+
+/// The kernels of these graphs, in order: those not known yet are lowered in parallel and loaded together.
+pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Compiled>>, Error> {
+    let (dev, seed) = (frit_runtime::device(device)?, choice::seed());
+    let mut known: FxHashMap<UOp, Arc<Compiled>> = FxHashMap::default();
+    let mut missing: Vec<UOp> = vec![];
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    for ast in asts.iter().filter(|a| seen.insert(a)) {
+        match lock(&KERNELS).get(&(ast.clone(), device.clone(), seed)) {
+            Some(c) => _ = known.insert(ast.clone(), c),
+            None => missing.push(ast.clone()),
+        }
+    }
+    let choices = choices(&missing, device, dev.target())?;
+    let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
+    let is_cut = AtomicBool::new(false);
+    let lowered = in_parallel(&jobs, |(ast, choice)| {
+        // one thread is told that the work should end, all do
+        if is_cut.load(Relaxed) || interrupt::check().is_err() {
+            is_cut.store(true, Relaxed);
+            return Err(Error::Interrupted);
+        }
+        compile(ast, dev.target(), choice)
+    });
+    let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
+    stats::count_compiles(kernels.len() as u64);
+    for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
+        let compiled = Arc::new(Compiled::new(ast.clone(), linear, loaded?));
+        if config::debug()? >= 6 {
+            let text = compiled.executable.disassembly().unwrap_or_else(|e| e.to_string());
+            eprintln!("machine code of {}:\n{text}", compiled.name);
+        }
+        lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());
+        known.insert(ast, compiled);
+    }
+    Ok(asts.iter().map(|ast| known[ast].clone()).collect())
+}
+
+/// How each kernel is to be compiled: searched for, if that is asked for; as an earlier search found, if there is one.
+fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choice>, Error> {
+    let width = config::beam()? as usize;
+    let mut all = vec![];
+    for (i, ast) in asts.iter().enumerate() {
+        all.push(match (choice::seed(), remembered(ast, target)) {
+            (Some(seed), _) => Choice::Random(seed),
+            (None, Some(opts)) => Choice::List(opts),
+            (None, None) if width > 0 => {
+                match search(ast, device, &Effort::of_width(width)?) {
+                    Ok(tuned) => {
+                        remember(ast, target, &tuned.opts);
+                        if config::debug()? >= 1 || std::io::stderr().is_terminal() {
+                            eprintln!("search {} of {}: {tuned}", i + 1, asts.len());
+                        }
+                        Choice::List(tuned.opts)
+                    }
+                    Err(e @ (Error::Interrupted | Error::Env(_))) => return Err(e),
+                    // one that does not run on data that is made up
+                    Err(_) => Choice::Heuristic,
+                }
+            }
+            (None, None) => Choice::Heuristic,
+        });
+    }
+    Ok(all)
+}
