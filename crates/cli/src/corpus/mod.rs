@@ -36,7 +36,7 @@ pub fn run(words: &[&str]) -> std::result::Result<(), String> {
     match words {
         ["write", dir] => write_files(Path::new(dir)),
         ["summary"] => {
-            print!("{}", summary(&lowered().map_err(|e| e.to_string())?));
+            print!("{}", summary(&lowered()));
             Ok(())
         }
         ["diff", before, after] => {
@@ -48,24 +48,31 @@ pub fn run(words: &[&str]) -> std::result::Result<(), String> {
 }
 
 /// Every kernel of every program for every target.
-fn lowered() -> Result<Corpus> {
+fn lowered() -> Corpus {
     let mut corpus = Corpus::new();
     for target in TARGETS {
         for (program, build) in programs::programs() {
-            let kernels = Device::scope(&format!("NULL:{target}"), || {
-                let outputs = build()?.iter().map(|t| t.uop()).collect::<Result<Vec<_>>>()?;
-                measure::kernels(&outputs)
-                    .map_err(|e| Error::new("corpus", format!("{target} {program}: {e}")))
-            })??;
-            for k in &kernels {
-                let text = text(k);
-                let key = format!("{target}/{program}/{:08x}", short(&k.graph));
-                let (hash, cost) = (format!("{:08x}", short(&text)), k.steps as u64);
-                corpus.insert(key, Entry { name: k.name.clone(), hash, cost, text: Some(text) });
+            let mut add = |graph: &str, name: &str, cost: u64, text: String| {
+                let (key, hash) =
+                    (format!("{target}/{program}/{:08x}", short(graph)), format!("{:08x}", short(&text)));
+                corpus.insert(key, Entry { name: name.into(), hash, cost, text: Some(text) });
+            };
+            match kernels(target, build) {
+                Ok(kernels) => kernels.iter().for_each(|k| add(&k.graph, &k.name, k.steps as u64, text(k))),
+                // what a machine cannot run is known too; where in the source that was found is not
+                Err(e) => add("", "fails", 0, e.to_string().split(" at ").next().unwrap_or("").into()),
             }
         }
     }
-    Ok(corpus)
+    corpus
+}
+
+/// The kernels of a program for a target.
+fn kernels(target: &str, build: programs::Build) -> Result<Vec<LoweredKernel>> {
+    Device::scope(&format!("NULL:{target}"), || {
+        let outputs = build()?.iter().map(|t| t.uop()).collect::<Result<Vec<_>>>()?;
+        measure::kernels(&outputs).map_err(|e| Error::new("corpus", e.to_string()))
+    })?
 }
 
 /// The file of a kernel.
@@ -86,7 +93,7 @@ fn short(text: &str) -> u32 {
 
 fn write_files(dir: &Path) -> std::result::Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", dir.display());
-    let corpus = lowered().map_err(|e| e.to_string())?;
+    let corpus = lowered();
     for (key, entry) in &corpus {
         let path = dir.join(format!("{key}.txt"));
         std::fs::create_dir_all(path.parent().unwrap_or(dir)).map_err(failed)?;
