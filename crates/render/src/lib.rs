@@ -6,7 +6,7 @@
 //!
 //! Each walks the steps of the program once, in files of the same names: `types` (what a type is in the language),
 //! `values` (what computes), `memory` (loads and stores), `control` (loops, barriers, which step goes where). What all
-//! of them ask is in [`walk`].
+//! of them ask is in `walk`.
 
 #![forbid(unsafe_code)]
 

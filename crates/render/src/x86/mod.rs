@@ -11,7 +11,7 @@
 //! nothing outside itself and calls nothing, so its bytes can stand anywhere.
 //!
 //! **Instruction sets.** `target.isa` says which: the SSE2 baseline, AVX2 (with FMA, F16C and BMI2), AVX-512 (F, BW, DQ
-//! and VL). The rows of [`table`] know which set has what; selection asks them.
+//! and VL). The rows of `table` know which set has what; selection asks them.
 //!
 //! **Registers.** Integers, addresses and scalar truth values (0 or 1) are in general registers, narrow integers
 //! extended to 32 bits by their sign with zeros above. Floats are in the first lane of vector registers. A vector wider
