@@ -67,7 +67,7 @@ pub(crate) fn is_pending(t: &Tensor) -> bool {
 /// The same, also where it was a value that was assigned to, and not a place. What no memory ties to a device is left to
 /// whoever wants it on theirs.
 fn is_to_be_computed(t: &Tensor) -> bool {
-    let waits = |n: &UOp| n.device().is_some() && crate::realize::memory_view(n).is_none();
+    let waits = |n: &UOp| n.device().is_some() && !crate::realize::is_in_memory(n);
     is_pending(t) || t.peek().is_ok_and(|n| waits(&n))
 }
 

@@ -404,9 +404,8 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let parts = Parted::of(&tensors)?;
         let mut described = nodes(&tensors)?;
         described.extend(sizes.iter().cloned());
-        let key = (engine(Signature::of(&described))?, form, Ambient::now()?);
+        let at = recorded.find(&described, form, self.recapture)?;
         drop(described);
-        let at = recorded.find(&key, self.recapture)?;
         recorded.call(at, tensors, &sizes, parts)
     }
 }
@@ -433,7 +432,7 @@ impl Parted {
             // a part that may be all of the memory, since its size varies, stays where it is
             let most = value.shape().iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1));
             let may_be_all = || most == n.shape().first().map(|len| len.bounds.1);
-            let is_whole = realize::memory_view(&value).is_some() && (!part || may_be_all());
+            let is_whole = realize::is_in_memory(&value) && (!part || may_be_all());
             let copied = |value: &UOp| Ok(realize::realize_nodes(&[value.contiguous()])?.swap_remove(0));
             match t.as_view() {
                 _ if is_whole => {}
@@ -497,8 +496,14 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
     }
 
     /// The entry of a signature, a new one if need be.
-    fn find(&mut self, key: &Key, recapture: bool) -> Result<usize> {
-        if let Some(at) = self.entries.iter().position(|e| e.key == *key) {
+    fn find(&mut self, inputs: &[UOp], form: Form, recapture: bool) -> Result<usize> {
+        let ambient = Ambient::now()?;
+        let is_it = |e: &Entry| e.key.1 == form && e.key.2 == ambient && e.key.0.is_plainly_of(inputs);
+        if let Some(at) = self.entries.iter().position(is_it) {
+            return Ok(at);
+        }
+        let key = (engine(Signature::of(inputs))?, form, ambient);
+        if let Some(at) = self.entries.iter().position(|e| e.key == key) {
             return Ok(at);
         }
         let other = |e: &&Entry| (&e.key.0, &e.key.1) != (&key.0, &key.1);
@@ -512,13 +517,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         if self.entries.len() >= SIGNATURES {
             self.entries.remove(0);
         }
-        self.entries.push(Entry {
-            key: key.clone(),
-            tries: 0,
-            ready: None,
-            entangled: false,
-            last: Default::default(),
-        });
+        self.entries.push(Entry { key, tries: 0, ready: None, entangled: false, last: Default::default() });
         // the first call of a signature only warms up
         Ok(self.entries.len() - 1)
     }

@@ -109,6 +109,10 @@ pub(crate) fn now_in_memory(view: &UOp) -> Option<UOp> {
     let memory = version.realized()?.clone();
     Some(view.substitute(&FxHashMap::from_iter([(version.clone(), memory)])))
 }
+/// Whether a value is in memory, in order.
+pub(crate) fn is_in_memory(node: &UOp) -> bool {
+    frit_engine::memory::contiguous_base(node).is_some()
+}
 /// For a value in memory, in order: that memory's versions, and how it is seen, without the memory.
 pub(crate) fn memory_view(node: &UOp) -> Option<(Arc<Versions>, UOp)> {
     let base = frit_engine::memory::contiguous_base(node)?;

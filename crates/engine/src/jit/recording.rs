@@ -12,6 +12,7 @@ use frit_abi::DType;
 use frit_runtime::{Bound, Device, Memory};
 use frit_uop::{Arg, Op, UOp};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -417,6 +418,21 @@ impl Signature {
             inputs.iter().map(|i| Ok(normalise(&plain(i))?.sink)).collect::<Result<Vec<_>, Error>>()?;
         Ok(Signature { inputs: normal, same, device: inputs.iter().find_map(|i| i.device()) })
     }
+    /// Whether it is that of these inputs, where that can be seen at a glance: each is all of its memory, of known size.
+    pub fn is_plainly_of(&self, inputs: &[UOp]) -> bool {
+        let bases: SmallVec<[Option<&UOp>; 8]> = inputs.iter().map(contiguous_base).collect();
+        let first = |b: &Option<&UOp>| bases.iter().position(|o| o == b);
+        let is_plain = |(k, (input, known)): (usize, (&UOp, &UOp))| {
+            let Some(base) = bases[k].filter(|b| b.shape() == base_shape(known)) else { return false };
+            let whole = base.shape().first().and_then(UOp::as_int);
+            let count = input.shape().iter().try_fold(1i64, |n, d| n.checked_mul(d.as_int()?));
+            count == whole && input.dtype == known.dtype && input.shape() == known.shape()
+        };
+        self.inputs.len() == inputs.len()
+            && (0..inputs.len()).all(|k| first(&bases[k]) == Some(self.same[k]))
+            && inputs.iter().zip(&self.inputs).enumerate().all(is_plain)
+            && self.device == inputs.iter().find_map(|i| i.device())
+    }
     /// How many inputs and sizes.
     pub fn len(&self) -> usize {
         self.inputs.len()
@@ -434,6 +450,15 @@ impl Signature {
         let one = |n: &UOp| format!("{} ({})", n.dtype, shape(n));
         self.inputs.iter().map(one).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The dims of the memory that a view looks at.
+fn base_shape(view: &UOp) -> &[UOp] {
+    let mut n = view;
+    while n.op.is_movement() {
+        n = n.input();
+    }
+    n.shape()
 }
 
 /// The first elements of some memory in some dims, however they came to have them.
