@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Where several accesses are side by side and their lanes are not, all of them together are rows that are contiguous:
-//! those are moved, and turned round in registers ([`squares`](crate::squares)). What goes by twos, threes or fours is
+//! those are moved, and turned round in registers (`squares`). What goes by twos, threes or fours is
 //! loaded whole and picked from.
 
 use crate::access::{address, behind_after, coefficient, substitute_open};

@@ -1,8 +1,8 @@
 //! The Python module `frit`: the names of [`frit`] with the arguments people already know.
 //!
-//! What is called a thousand times a step is here: [`tensor`] with all its methods, [`dtype`], [`device`], [`symbolic`]
-//! sizes. What is called once is Python, in `python/frit`. A method here only reads its arguments ([`convert`]), calls
-//! the method of the same name on a Rust tensor, and raises at once what Rust would carry along ([`error`]).
+//! What is called a thousand times a step is here: `tensor` with all its methods, `dtype`, `device`, `symbolic`
+//! sizes. What is called once is Python, in `python/frit`. A method here only reads its arguments (`convert`), calls
+//! the method of the same name on a Rust tensor, and raises at once what Rust would carry along (`error`).
 //!
 //! Everything that computes lets go of the interpreter's lock meanwhile.
 

@@ -198,12 +198,12 @@ impl Tensor {
     pub fn argmin(&self, dim: isize) -> Tensor {
         self.arg_reduce("argmin", Alu::Min, dim.into())
     }
-    /// `argmax` with [`keepdim`], or over all elements in row-major order with `..`.
+    /// `argmax` with `keepdim`, or over all elements in row-major order with `..`.
     #[track_caller]
     pub fn argmax_axes(&self, axes: impl Into<Axes>) -> Tensor {
         self.arg_reduce("argmax", Alu::Max, axes.into())
     }
-    /// `argmin` with [`keepdim`], or over all elements in row-major order with `..`.
+    /// `argmin` with `keepdim`, or over all elements in row-major order with `..`.
     #[track_caller]
     pub fn argmin_axes(&self, axes: impl Into<Axes>) -> Tensor {
         self.arg_reduce("argmin", Alu::Min, axes.into())

@@ -4,7 +4,7 @@
 //! computed is a failed dim, and a tensor made from it is a failed tensor.
 //!
 //! What a call asks of symbolic sizes (are these two the same, is this place inside) is decided by their bounds where
-//! those decide it for every value, else by the values of now. A Jit that records takes down each such [`Decision`] and
+//! those decide it for every value, else by the values of now. A Jit that records takes down each such `Decision` and
 //! replays only where it would be the same.
 
 use crate::error::{Error, Result, call, fail, fail_index};

@@ -6,7 +6,7 @@
 //! file is believed: lengths and offsets are checked against the file before anything is read or allocated by them, and
 //! a file that lies is an error that names it.
 //!
-//! Under them: `cursor` and [`json`] read bytes and text, `zip` archives.
+//! Under them: `cursor` and `json` read bytes and text, `zip` archives.
 
 mod cursor;
 pub mod gguf;

@@ -3,7 +3,7 @@
 //! - `factor`: Cholesky, QR, singular values, eigenvalues;
 //! - `power`: powers and polynomials of matrices.
 //!
-//! Factorisations are loops ([`crate::control`]) over columns, on batches as on one matrix. They work in float32 or
+//! Factorisations are loops (`crate::control`) over columns, on batches as on one matrix. They work in float32 or
 //! float64 (smaller floats in float32), and their gradients are formulas on the factors (`gradient/named.rs`).
 //! Nothing looks at the data: a matrix that has no such factor gives NaN or infinities in its own place, not an error.
 

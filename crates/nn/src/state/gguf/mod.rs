@@ -7,7 +7,7 @@
 //! padding to the alignment, data
 //! ```
 //!
-//! A quantised tensor becomes an expression over its mapped bytes ([`blocks`], [`grids`]) that makes float32 of them
+//! A quantised tensor becomes an expression over its mapped bytes (`blocks`, `grids`) that makes float32 of them
 //! where they are used: nothing is dequantised at loading, and a product with such a tensor reads its few bits.
 //!
 //! ```

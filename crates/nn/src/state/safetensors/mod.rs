@@ -1,6 +1,6 @@
 //! safetensors files: mapped, so that opening one reads its header only; sharded ones too; written in one pass.
 //!
-//! [`header`] says what is in a file and that it is true, [`sharded`] finds the files of an index; here they become
+//! `header` says what is in a file and that it is true, `sharded` finds the files of an index; here they become
 //! tensors, and tensors a file.
 //!
 //! ```

@@ -5,7 +5,7 @@
 //! legacy    magic, protocol, system, the pickle, the keys of the storages, each storage: length and elements
 //! ```
 //!
-//! [`pickle`] turns a pickle into data, [`storage`] tensors into looks at mapped bytes; here the classes that torch uses
+//! `pickle` turns a pickle into data, `storage` tensors into looks at mapped bytes; here the classes that torch uses
 //! for plain data get their meaning. Every other class is an error that names all of them.
 //!
 //! ```no_run
