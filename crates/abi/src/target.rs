@@ -124,6 +124,10 @@ impl Target {
     pub fn lanes(&self, dtype: DType) -> usize {
         (self.vector_bytes / dtype.size().max(1)).max(1)
     }
+    /// Bytes of the second-level data cache; a guess where that is not known.
+    pub fn l2(&self) -> usize {
+        self.caches[1].max(1 << 20)
+    }
     /// Whether `op` on operands of `dtype` needs no decomposition.
     pub fn supports(&self, op: Alu, dtype: DType) -> bool {
         if dtype.is_float() {

@@ -142,10 +142,9 @@ fn main() {
         let mut passes = String::new();
         for _ in 0..10 {
             let start = Instant::now();
-            let (mut last, mut times) = (start, vec![]);
-            result = Some(lower_and_watch(&ast, target, Opts::Heuristic, &mut |name, _| {
-                times.push(format!("{name} {:.2}", last.elapsed().as_secs_f64() * 1e3));
-                last = Instant::now();
+            let mut times = vec![];
+            result = Some(lower_and_watch(&ast, target, Opts::Heuristic, false, &mut |name, _, time| {
+                times.push(format!("{name} {:.2}", time.as_secs_f64() * 1e3));
             }));
             if start.elapsed() < lowering {
                 lowering = start.elapsed();

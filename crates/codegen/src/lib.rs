@@ -1,203 +1,137 @@
 //! Kernel -> linear program.
 //!
-//! A kernel comes as loops over ranges around stores. The passes decide how it is walked (opts), write that out
-//! (copies, vectors, accumulators, local memory), decide widths, replace what the target lacks, and put everything in
-//! one list. [`PASSES`] is that list of passes, as data.
+//! A kernel comes as loops over ranges around stores. The passes decide how it is walked (opts), rewrite it so, make
+//! values explicit (copies, vectors, accumulators, local memory), decide widths, replace what the target lacks, and put
+//! everything in one list. [`PASSES`] is that list of passes, as data; folders stand in its order, and each uses only
+//! those before it.
 
 #![forbid(unsafe_code)]
 
-pub mod access;
-pub mod coalesce;
-pub mod contract;
-pub mod cost;
-pub mod decompose;
-pub mod dims;
-pub mod error;
-pub mod expand;
-pub mod gates;
-pub mod group;
-pub mod heuristic;
-mod interleave;
-pub mod keep;
-pub mod lanes;
-pub mod linearise;
-pub mod matrix;
-pub mod opt;
-mod pad;
-mod prefetch;
-pub mod ranges;
-pub mod reduce;
-pub mod shuffle;
-pub mod squares;
-pub mod stage;
-mod tiles;
-mod turns;
-pub mod verify;
-pub mod widths;
+mod error;
+mod kernel;
+mod plan;
+mod pass;
+mod prepare;
+mod choose;
+mod apply;
+mod expand;
+mod decompose;
+mod order;
 
+pub use choose::alternatives;
 pub use error::Error;
-pub use opt::{Layout, Opt, Plan};
+pub use kernel::verify::verify;
+pub use pass::{Ctx, Holds, Opts, Pass, Program, Run};
+pub use plan::opt::{Layout, Opt};
+pub use plan::{Axis, Plan};
 
 use frit_abi::Target;
-use frit_abi::sync::LazyLock;
-use frit_uop::spec::{self, Spec};
-use frit_uop::{Linear, Op, UOp};
-use std::sync::Arc;
+use frit_uop::rewrite::take_error;
+use frit_uop::spec::Spec;
+use frit_uop::{Linear, UOp};
+use std::time::{Duration, Instant};
 
-/// How the opts of a kernel are found.
-#[derive(Clone, Copy, Debug)]
-pub enum Opts<'a> {
-    /// Chosen by looking at the kernel's accesses.
-    Heuristic,
-    /// Exactly these, in this order.
-    List(&'a [Opt]),
+const KERNEL: Holds = Holds::Graph(Spec::Kernel);
+const EXPANDED: Holds = Holds::Graph(Spec::Expanded);
+const PROGRAM: Holds = Holds::Graph(Spec::Program);
+const LINEAR: Holds = Holds::Linear;
+
+/// Which targets a pass is for.
+type Targets = fn(&Target) -> bool;
+const ALL: Targets = |_| true;
+const GRIDS: Targets = |t| t.grid.is_some();
+const SCALAR: Targets = |t| t.vector_bytes == 0;
+const VECTOR_CPUS: Targets = |t| t.grid.is_none() && t.vector_bytes > 0;
+
+const fn row(name: &'static str, run: Run, holds: Holds, applies: Targets) -> Pass {
+    Pass { name, run, holds, applies }
 }
 
-/// What passes share.
-pub struct Ctx<'a> {
-    /// The machine.
-    pub target: &'a Target,
-    /// Where opts come from.
-    pub opts: Opts<'a>,
-    /// The opts that were applied.
-    pub applied: Vec<Opt>,
-    /// The kernel's parameters and variables, whether or not they survive.
-    params: Vec<UOp>,
-    vars: Vec<UOp>,
-    name: Arc<str>,
-    flops: UOp,
-    bytes: UOp,
-    next_define: u32,
-}
-
-impl<'a> Ctx<'a> {
-    /// For one kernel.
-    pub fn new(target: &'a Target, opts: Opts<'a>) -> Self {
-        let (flops, bytes) = (UOp::index(0), UOp::index(0));
-        let (applied, params, vars) = (vec![], vec![], vec![]);
-        Ctx { target, opts, applied, params, vars, name: "kernel".into(), flops, bytes, next_define: 0 }
-    }
-    /// A number for a new `Define`.
-    fn fresh(&mut self) -> u32 {
-        self.next_define += 1;
-        self.next_define - 1
-    }
-}
-
-/// One pass.
-pub struct Pass {
-    /// Its name, which is its file's.
-    pub name: &'static str,
-    /// What it does.
-    pub run: fn(&UOp, &mut Ctx) -> Result<UOp, Error>,
-    /// What holds afterwards.
-    pub spec: Spec,
-}
-
-const fn pass(name: &'static str, run: fn(&UOp, &mut Ctx) -> Result<UOp, Error>, spec: Spec) -> Pass {
-    Pass { name, run, spec }
-}
-
-/// Every pass from scheduled kernel to program graph, in order; `linearise` makes the list of it.
+/// Every pass from scheduled kernel to linear program, in order.
 #[rustfmt::skip]
-pub const PASSES: &[Pass] = &[
-    //   name          function               legal afterwards
-    pass("ranges",     ranges::ranges,        Spec::Kernel),
-    pass("keep",       keep::keep,            Spec::Kernel),
-    pass("opt",        opt::opt,              Spec::Kernel),
-    pass("dims",       dims::dims,            Spec::Kernel),
-    pass("stage",      stage::stage,          Spec::Expanded),
-    pass("expand",     expand::expand,        Spec::Expanded),
-    pass("gates",      gates::gates,          Spec::Expanded),
-    pass("lanes",      lanes::lanes,          Spec::Expanded),
-    pass("group",      group::group,          Spec::Expanded),
-    pass("reduce",     reduce::reduce,        Spec::Expanded),
-    pass("coalesce",   coalesce::coalesce,    Spec::Expanded),
-    pass("widths",     widths::widths,        Spec::Program),
-    pass("decompose",  |s, c| Ok(decompose::decompose(s, c.target)), Spec::Program),
-];
+pub const PASSES: &[Pass] = {
+    use Run::*;
+    &[
+        //  name          function                                       legal afterwards  targets
+        row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
+        row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
+        row("choose",      Graph(choose::choose),                        KERNEL,           ALL),
+        row("pad",         Graph(apply::pad::pad),                       KERNEL,           ALL),
+        row("split",       Graph(apply::split::split),                   KERNEL,           ALL),
+        row("stage",       Graph(apply::stage::stage),                   KERNEL,           ALL),
+        row("matrix",      Graph(apply::matrix::matrix),                 KERNEL,           ALL),
+        row("dims",        Graph(expand::dims::dims),                    KERNEL,           ALL),
+        row("bufferise",   Graph(expand::bufferise::bufferise),          EXPANDED,         ALL),
+        row("expand",      Graph(expand::expand::expand),                EXPANDED,         ALL),
+        row("gates",       Graph(expand::gates::gates),                  EXPANDED,         ALL),
+        row("vectorise",   Graph(expand::vectorise::vectorise),          EXPANDED,         VECTOR_CPUS),
+        row("group",       Graph(expand::group::group),                  EXPANDED,         GRIDS),
+        row("reduce",      Graph(expand::reduce::reduce),                EXPANDED,         ALL),
+        row("coalesce",    Graph(expand::coalesce::coalesce),            EXPANDED,         SCALAR),
+        row("widths",      Graph(expand::widths::widths),                PROGRAM,          ALL),
+        row("decompose",   Graph(decompose::decompose),                  PROGRAM,          ALL),
+        row("linearise",   Order(order::linearise::linearise),           LINEAR,           ALL),
+        row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),
+        row("prefetch",    Steps(order::prefetch::prefetch),             LINEAR,           VECTOR_CPUS),
+    ]
+};
 
 /// A kernel as a linear program for a target.
 pub fn lower(ast: &UOp, target: &Target, opts: Opts) -> Result<Linear, Error> {
-    lower_and_watch(ast, target, opts, &mut |_, _| {}).map(|(linear, _)| linear)
+    lower_and_watch(ast, target, opts, false, &mut |_, _, _| {}).map(|(linear, _)| linear)
 }
 
-/// [`lower`], showing the graph after every pass to `watch`; with the opts that were applied.
+/// Sees the kernel after every pass: its name, what it left, how long it took.
+pub type Watch<'w> = &'w mut dyn FnMut(&'static str, &Program, Duration);
+
+/// [`lower`], showing the kernel after every pass to `watch` and, if asked to, checking what it promises (as debug builds
+/// do always); with the opts that were applied.
 pub fn lower_and_watch(
     ast: &UOp,
     target: &Target,
     opts: Opts,
-    watch: &mut dyn FnMut(&'static str, &UOp),
+    check: bool,
+    watch: Watch,
 ) -> Result<(Linear, Vec<Opt>), Error> {
-    let mut ctx = Ctx::new(target, opts);
-    let order = ast.toposort();
-    ctx.params = order.iter().filter(|n| n.op == Op::Param).cloned().collect();
-    ctx.vars = order.iter().filter(|n| n.op == Op::Variable).cloned().collect();
-    (ctx.flops, ctx.bytes) = cost::count(ast);
-    let mut sink = ast.clone();
-    for p in PASSES {
-        sink = (p.run)(&sink, &mut ctx)?;
-        watch(p.name, &sink);
-        if checking() {
-            spec::check(&sink, p.spec).map_err(|e| Error::Pass { pass: p.name, message: e.to_string() })?;
-        }
-        if p.name == "opt" {
-            ctx.name = cost::name(&sink);
-        }
+    let mut ctx = Ctx::new(ast, target, opts);
+    match run(PASSES, ast, &mut ctx, check, watch)? {
+        Program::List(linear) => Ok((linear, ctx.applied)),
+        Program::Graph(_) => Err(Error::Kernel("no pass made a list of it".into())),
     }
-    let linear = linearise::linearise(&sink, &ctx)?;
-    if checking() {
-        verify::verify(&linear, target)?;
-    }
-    Ok((linear, ctx.applied))
 }
 
-/// Whether every pass is checked: `FRIT_SPEC=1`, and in builds with debug assertions.
-fn checking() -> bool {
-    static ON: LazyLock<bool> =
-        LazyLock::new(|| cfg!(debug_assertions) || std::env::var("FRIT_SPEC").is_ok_and(|v| v != "0"));
-    *ON
+fn run(passes: &[Pass], ast: &UOp, ctx: &mut Ctx, check: bool, watch: Watch) -> Result<Program, Error> {
+    let mut program = Program::Graph(ast.clone());
+    // what others left is not a fault of these passes
+    _ = take_error();
+    for pass in passes.iter().filter(|p| (p.applies)(ctx.target)) {
+        let start = Instant::now();
+        program = pass.run(program, ctx)?;
+        let time = start.elapsed();
+        if let Some(e) = take_error() {
+            return Err(pass.broken(&e.to_string()));
+        }
+        watch(pass.name, &program, time);
+        if check || cfg!(debug_assertions) {
+            pass.check(&program, ctx.target)?;
+        }
+    }
+    Ok(program)
 }
 
-/// A kernel with these opts applied, to be looked at and continued.
+/// A kernel with these opts applied, to be looked at and continued: what the passes before `choose` make of it.
 pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
-    let mut ctx = Ctx::new(target, Opts::List(&[]));
-    let sink = keep::keep(&ranges::ranges(ast, &mut ctx)?, &mut ctx)?;
+    let before = PASSES.iter().position(|p| p.name == "choose").unwrap_or(0);
+    let mut ctx = Ctx::new(ast, target, Opts::List(&[]));
+    let Program::Graph(sink) = run(&PASSES[..before], ast, &mut ctx, false, &mut |_, _, _| {})? else {
+        return Err(Error::Kernel("it is a list before opts are chosen".into()));
+    };
     let mut plan = Plan::new(&sink, target)?;
     opts.iter().try_for_each(|o| plan.apply(o))?;
     Ok(plan)
 }
 
-/// Lists of opts besides the heuristic's that look good for a kernel, the best looking first: places for a search to
-/// start from.
-pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
-    if plan.target.grid.is_some() { vec![] } else { contract::alternatives(plan, most) }
-}
-
-/// Every opt that is legal as the first one.
-pub fn legal_opts(ast: &UOp, target: &Target) -> Result<Vec<Opt>, Error> {
-    Ok(plan(ast, target, &[])?.legal())
-}
-
 /// At most `count` legal opts, one after the other, chosen by a seed: for tests and as a start for search.
 pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Result<Vec<Opt>, Error> {
-    let mut plan = plan(ast, target, &[])?;
-    let (mut chosen, mut state) = (vec![], seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66_D1CE_4E5B);
-    for _ in 0..count {
-        let legal = plan.legal();
-        if legal.is_empty() {
-            break;
-        }
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // a matrix unit is one opt among hundreds, and should be seen more often than that
-        let units: Vec<&Opt> = legal.iter().filter(|o| matches!(o, Opt::Matrix { .. })).collect();
-        let of: Vec<&Opt> =
-            if !units.is_empty() && state >> 60 & 3 == 0 { units } else { legal.iter().collect() };
-        let opt = of[(state >> 33) as usize % of.len()].clone();
-        plan.apply(&opt)?;
-        chosen.push(opt);
-    }
-    Ok(chosen)
+    choose::random::random_opts(plan(ast, target, &[])?, seed, count)
 }
-
-pub(crate) use frit_uop::symbolic::{simplify, simplify_given};

@@ -168,6 +168,7 @@ fn a_search_finds_legal_opts_that_compute_the_same() {
     let none = Effort { width: 4, time: Duration::ZERO };
     let tuned = frit_engine::search::search(ast, &device, &none).unwrap();
     let (_, heuristic) =
-        frit_codegen::lower_and_watch(ast, &target, frit_codegen::Opts::Heuristic, &mut |_, _| {}).unwrap();
+        frit_codegen::lower_and_watch(ast, &target, frit_codegen::Opts::Heuristic, false, &mut |_, _, _| {})
+            .unwrap();
     assert_eq!((tuned.opts, tuned.tried), (heuristic, 1));
 }

@@ -36,6 +36,8 @@ mod tests;
 mod threefry;
 mod trig;
 
+use crate::error::Error;
+use crate::pass::Ctx;
 use frit_abi::Target;
 use frit_abi::sync::LazyLock;
 use frit_uop::rewrite::rewrite;
@@ -63,8 +65,12 @@ static MATCHER: LazyLock<Matcher<Target>> = LazyLock::new(|| {
     )
 });
 
-/// Leaves only elementwise operations that the target has.
-pub fn decompose(sink: &UOp, target: &Target) -> UOp {
+/// The pass. Leaves only elementwise operations that the target has.
+pub fn decompose(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+    Ok(for_target(sink, ctx.target))
+}
+
+fn for_target(sink: &UOp, target: &Target) -> UOp {
     rewrite(sink, &MATCHER, &mut target.clone())
 }
 

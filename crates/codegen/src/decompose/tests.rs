@@ -1,7 +1,7 @@
 //! Every decomposition against the definition in `abi::scalar`, or for transcendental functions against the standard
 //! library's float64, in units in the last place.
 
-use super::decompose;
+use super::for_target;
 use frit_abi::alu::AluSet;
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT};
 use frit_abi::{Alu, DType, Scalar, Target};
@@ -56,7 +56,7 @@ fn input(slot: u32, d: DType) -> UOp {
 
 /// Decomposed, with everything the target lacks gone.
 fn lowered(x: &UOp, t: &Target) -> Program {
-    let low = decompose(x, t);
+    let low = for_target(x, t);
     assert!(frit_uop::rewrite::take_error().is_none());
     for n in low.toposort() {
         assert!(!super::lacks(t, &n) || n.op == Op::Where, "{n:?} is left of {x:?}");
@@ -358,7 +358,7 @@ fn division_by_a_constant_needs_no_division() {
             } else {
                 x
             };
-            let q = decompose(&x.floordiv(&x.const_like(c)), &basic());
+            let q = for_target(&x.floordiv(&x.const_like(c)), &basic());
             assert!(!q.any(|n| n.op == Op::Tdiv), "{c}: {q:?}");
         }
     }

@@ -12,7 +12,7 @@
 //! ```
 
 use frit_abi::Target;
-use frit_codegen::{Opts, PASSES, lower_and_watch};
+use frit_codegen::{Opts, PASSES, Program, lower_and_watch};
 use frit_uop::text;
 
 const DIVIDER: &str = "----\n";
@@ -39,12 +39,12 @@ fn run(input: &str, file: &str) -> String {
     let listing: String = input.lines().filter(|l| l.starts_with('%')).map(|l| format!("{l}\n")).collect();
     let kernel = text::parse(&listing).unwrap_or_else(|e| panic!("{file}: {e}"));
     let mut out = String::new();
-    let mut watch = |pass: &'static str, graph: &_| {
-        if pass == wanted {
+    let mut watch = |pass: &'static str, program: &Program, _| {
+        if let (true, Program::Graph(graph)) = (pass == wanted, program) {
             out = text::print(graph);
         }
     };
-    lower_and_watch(&kernel, &target, opts, &mut watch).unwrap_or_else(|e| panic!("{file}: {e}"));
+    lower_and_watch(&kernel, &target, opts, true, &mut watch).unwrap_or_else(|e| panic!("{file}: {e}"));
     out
 }
 

@@ -56,7 +56,8 @@ fn far_memory_is_brought_near_in_whole_vectors() {
         target.caches = [1 << 10, 1 << 10, 0];
         for (hidden, dtype) in [(0, DType::F32), (3, DType::F32), (0, DType::BF16)] {
             let c = turned(1037, 139, hidden, dtype);
-            let (_, opts) = lower_and_watch(&c.sink, &target, Opts::Heuristic, &mut |_, _| {}).unwrap();
+            let (_, opts) =
+                lower_and_watch(&c.sink, &target, Opts::Heuristic, false, &mut |_, _, _| {}).unwrap();
             let in_lines = |o: &Opt| matches!(o, Opt::Stage { layout: Layout::Lines, .. });
             // short vectors are not worth it where there is an edge
             let worth = target.lanes(DType::F32) >= 8;

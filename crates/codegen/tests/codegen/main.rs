@@ -5,6 +5,7 @@ mod files;
 mod kernels;
 mod lines;
 mod matrix;
+mod rows;
 mod run;
 mod shape;
 

@@ -175,8 +175,8 @@ fn a_target_without_units_has_no_such_opts() {
     let sink = product(32, 32, 32, [DType::BF16; 2], Second::Rows);
     let bare = Target { matrix: vec![], ..Target::interp() };
     let is_matrix = |o: &Opt| matches!(o, Opt::Matrix { .. });
-    assert!(!frit_codegen::legal_opts(&sink, &bare).unwrap().iter().any(is_matrix));
-    assert!(frit_codegen::legal_opts(&sink, &Target::interp()).unwrap().iter().any(is_matrix));
+    assert!(!plan(&sink, &bare, &[]).unwrap().legal().iter().any(is_matrix));
+    assert!(plan(&sink, &Target::interp(), &[]).unwrap().legal().iter().any(is_matrix));
     assert!(run(&case("plain", sink), &bare, Opts::Heuristic).is_ok());
     assert_eq!((AMX_BF16.size, MMA_SYNC[0].size), ([16, 16, 32], [16, 8, 16]));
 }
@@ -187,7 +187,8 @@ fn the_heuristic_takes_a_unit_where_it_is_worth_it() {
     for target in tiled().into_iter().chain([Target::interp_gpu()]) {
         let chosen = |m, n, k| {
             let sink = product(m, n, k, [DType::BF16; 2], Second::Rows);
-            let (_, opts) = lower_and_watch(&sink, &target, Opts::Heuristic, &mut |_, _| {}).unwrap();
+            let (_, opts) =
+                lower_and_watch(&sink, &target, Opts::Heuristic, false, &mut |_, _, _| {}).unwrap();
             opts.iter().any(is_unit)
         };
         assert!(chosen(64, 64, 64) && chosen(33, 70, 100) && chosen(16, 512, 64) && chosen(512, 16, 64));

@@ -90,7 +90,7 @@ fn expected(case: &Case, inputs: &Buffers, vars: &HashMap<String, i64>) -> Rc<Bu
 /// Lower with these opts and run; `Err` says what failed.
 pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
     let linear = lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
-    frit_codegen::verify::verify(&linear, target).map_err(|e| e.to_string())?;
+    frit_codegen::verify(&linear, target)?;
     let device: Arc<dyn Device> = match &target.grid {
         _ if target.language != Language::Bytecode => cpu("CPU:C").expect("a CPU"),
         Some(_) => Arc::new(Interp::gpu(1)),

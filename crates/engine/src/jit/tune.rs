@@ -130,7 +130,8 @@ impl<'a> Tuning<'a> {
                 continue;
             }
             at.insert(ast, kernels.len());
-            let lowered = frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, &mut |_, _| {});
+            let lowered =
+                frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, false, &mut |_, _, _| {});
             let opts = lowered.map_err(|e| Error::Schedule(e.to_string()))?.1;
             let way = build(ast, device, &Choice::Heuristic)?;
             kernels.push(Kernel {

@@ -21,7 +21,7 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, K
         (Choice::List(list), _) | (_, Some(list)) => Opts::List(list),
         _ => Opts::Heuristic,
     };
-    let (linear, applied) = frit_codegen::lower_and_watch(ast, target, opts, &mut |_, _| {})
+    let (linear, applied) = frit_codegen::lower_and_watch(ast, target, opts, config::spec()? > 0, &mut |_, _, _| {})
         .map_err(|e| error(format!("{e} (opts {opts:?})")))?;
     if debug >= 3 {
         let applied: Vec<String> = applied.iter().map(|o| o.to_string()).collect();

@@ -83,7 +83,8 @@ pub(crate) fn search_on(
     let (begun, dev) = (Instant::now(), frit_runtime::device(device)?);
     let failed = |e: frit_codegen::Error| Error::Schedule(e.to_string());
     let (_, heuristic) =
-        frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, &mut |_, _| {}).map_err(failed)?;
+        frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, false, &mut |_, _, _| {})
+            .map_err(failed)?;
     let untouched = frit_codegen::plan(ast, dev.target(), &[]).map_err(failed)?;
     let mut trial = Trial::new(ast, &*dev, begun + effort.time, launch);
     let mut best: Vec<Candidate> = vec![trial.candidate(&heuristic)?];

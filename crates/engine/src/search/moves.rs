@@ -1,8 +1,7 @@
 //! From one list of opts to others: one more opt, one less, or another size of one.
 
 use frit_abi::{DType, Target};
-use frit_codegen::opt::Layout;
-use frit_codegen::{Opt, Plan};
+use frit_codegen::{Layout, Opt, Plan};
 use frit_uop::{AxisKind, Linear, Step, UOp};
 
 /// Longer lists for each state in a round; of more, every n-th, beginning elsewhere in each round.

@@ -1,0 +1,126 @@
+//! Ranges that opts rounded up: what is beyond neither loads, nor stores, nor counts in a reduce.
+//!
+//! ```text
+//! for i < 10 { y[i] = x[i] }   ->   for i < 12 { y[i if i < 10] = x[i if i < 10] }
+//! ```
+
+use crate::error::Error;
+use crate::kernel::access::{address, coefficient, substitute_open, with_index};
+use crate::kernel::ranges::{Replacement, closed, replace};
+use crate::pass::Ctx;
+use crate::plan::Plan;
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, UOp};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+/// The ranges that are rounded up, by id.
+struct Padded {
+    /// The rounded range.
+    ranges: FxHashMap<u32, UOp>,
+    /// Where it is inside.
+    gates: FxHashMap<u32, UOp>,
+    /// Its value with a last row again where there is none, for those of which rows are loaded so.
+    clamped: FxHashMap<u32, UOp>,
+}
+
+/// The pass.
+pub fn pad(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+    let plan = ctx.plan()?;
+    let padded = Padded::of(plan);
+    if padded.ranges.is_empty() {
+        return Ok(sink.clone());
+    }
+    let replacement = |r: &UOp| Replacement { value: r.clone(), ranges: smallvec![r.clone()] };
+    let map = padded.ranges.iter().map(|(id, r)| (*id, replacement(r))).collect();
+    let nodes = replace(sink, &map, |old, new| padded.mask(old, padded.clamp(old, new)));
+    plan.follow(|n| nodes[n].clone());
+    Ok(nodes[sink].clone())
+}
+
+impl Padded {
+    fn of(plan: &Plan) -> Padded {
+        let (mut ranges, mut gates, mut clamped) =
+            (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        for (&id, p) in &plan.parts {
+            let (Some(extent), Some(a)) = (&p.padded, p.origin.range_arg()) else { continue };
+            let (r, end) = (UOp::range(extent, id, a.kind), &p.origin.src[0]);
+            gates.insert(id, r.lt(end));
+            if matches!(a.kind, AxisKind::Global | AxisKind::Loop) && can_clamp(plan, id) {
+                clamped.insert(id, r.bin(Alu::Min, &(end + -1)));
+            }
+            ranges.insert(id, r);
+        }
+        Padded { ranges, gates, clamped }
+    }
+
+    /// Whether a load reads the last row again where padding has none, instead of nothing. Not from what the kernel wrote
+    /// itself: another thread may still be writing that row.
+    fn is_clamped(&self, load: &UOp, id: u32) -> bool {
+        let far = |(buf, idx): (&UOp, &UOp)| {
+            buf.op != Op::After && coefficient(idx, id).is_some_and(|c| c.abs() > 1)
+        };
+        self.clamped.contains_key(&id) && address(load).is_some_and(far)
+    }
+
+    /// A load that is rebuilt, with its clamped ranges in its index.
+    fn clamp(&self, old: &UOp, new: UOp) -> UOp {
+        let Some((_, idx)) = address(&new).filter(|_| new.op == Op::Load) else { return new };
+        let mine = idx.ranges.iter().filter(|id| self.is_clamped(old, **id));
+        let values: FxHashMap<u32, UOp> = mine.map(|id| (*id, self.clamped[id].clone())).collect();
+        if values.is_empty() { new } else { with_index(&new, substitute_open(idx, &values)) }
+    }
+
+    /// Keep a rebuilt node from touching or counting what padding added.
+    fn mask(&self, old: &UOp, new: UOp) -> UOp {
+        let all =
+            |ids: &[u32]| ids.iter().filter_map(|id| self.gates.get(id)).cloned().reduce(|a, b| a.and_(&b));
+        match (old.op, address(old)) {
+            (Op::Load, Some((_, idx))) => {
+                let ids: SmallVec<[u32; 6]> =
+                    idx.ranges.iter().copied().filter(|id| !self.is_clamped(old, *id)).collect();
+                gated(new, all(&ids))
+            }
+            (Op::Store, Some(_)) => gated(new, all(&old.ranges)),
+            (Op::Reduce, _) => {
+                let ids = closed(old);
+                let (Some(gate), Arg::Alu(op)) = (all(&ids), &old.arg) else { return new };
+                let mut masked = ids.iter().filter(|id| self.gates.contains_key(id));
+                if *op == Alu::Add && masked.all(|id| is_zero_outside(&old.src[0], *id)) {
+                    return new;
+                }
+                let Some(identity) = Scalar::identity(*op, new.dtype) else { return new };
+                let mut src = new.src.clone();
+                src[0] = gate.select(&src[0], &UOp::constant(identity, new.dtype));
+                new.with_src(src)
+            }
+            _ => new,
+        }
+    }
+}
+
+/// Whether loads of rows along a range may read the last row again: results of such rows are not stored, and a load in
+/// the innermost loop needs no gate. Not along vectors, which must stay side by side.
+fn can_clamp(plan: &Plan, id: u32) -> bool {
+    let most = plan.target.lanes(DType::F32);
+    let is_vector = |a: &crate::plan::Axis| a.kind == AxisKind::Upcast && a.size() == Some(most);
+    plan.target.grid.is_none() && !plan.axes.iter().any(|a| a.origin == id && is_vector(a))
+}
+
+/// An access under a gate.
+fn gated(access: UOp, gate: Option<UOp>) -> UOp {
+    match (gate, address(&access)) {
+        (Some(gate), Some((_, idx))) => with_index(&access, gate.select(idx, &UOp::invalid())),
+        _ => access,
+    }
+}
+
+/// Whether a value is zero where the loads that move with a range read nothing.
+fn is_zero_outside(x: &UOp, id: u32) -> bool {
+    match x.op {
+        Op::Load => address(x).is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
+        // both, since zero times infinity is not zero
+        Op::Mul | Op::Add | Op::Sub => x.src.iter().all(|s| is_zero_outside(s, id)),
+        Op::Cast | Op::Neg => is_zero_outside(&x.src[0], id),
+        _ => false,
+    }
+}

@@ -1,0 +1,92 @@
+//! What heuristics look at while they choose: accesses, work, reduces, and the plan so far.
+
+use crate::kernel::access::address;
+use crate::kernel::ranges::closed;
+use crate::plan::Plan;
+use crate::plan::opt::Opt;
+use frit_uop::{AxisKind, DType, Op, UOp};
+use smallvec::SmallVec;
+
+/// A load or store: how it moves, and how often it happens.
+pub(super) struct Access {
+    pub idx: UOp,
+    pub node: UOp,
+    /// The ranges of the loops it happens in, whether or not it moves with them.
+    pub around: SmallVec<[u32; 6]>,
+    pub times: f64,
+}
+
+impl Access {
+    pub fn moves_with(&self, origin: u32) -> bool {
+        self.idx.ranges.contains(&origin)
+    }
+}
+
+pub(super) struct Chooser<'p, 'a> {
+    pub plan: &'p mut Plan<'a>,
+    pub applied: Vec<Opt>,
+    pub accesses: Vec<Access>,
+    /// Arithmetic on data: the ranges it is in, how often it happens.
+    pub work: Vec<(UOp, f64)>,
+    pub reduces: Vec<UOp>,
+}
+
+impl<'p, 'a> Chooser<'p, 'a> {
+    pub(super) fn new(plan: &'p mut Plan<'a>) -> Self {
+        let order = plan.ast.toposort();
+        let extent = |id: &u32| {
+            plan.axes.iter().find(|a| a.origin == *id).map_or(1.0, |a| a.extent.bounds.1.max(1) as f64)
+        };
+        let times = |ids: &[u32]| ids.iter().map(extent).product::<f64>();
+        let reduces: Vec<UOp> = order.iter().filter(|n| n.op == Op::Reduce).cloned().collect();
+        // what is in a reduce's loop happens as often as the loop goes round
+        let around = |n: &UOp| {
+            let mut ids = n.ranges.clone();
+            for r in &reduces {
+                if closed(r).iter().any(|id| n.ranges.contains(id)) {
+                    ids.extend(r.src[0].ranges.iter().copied());
+                }
+            }
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        let accesses = order
+            .iter()
+            .filter_map(|n| {
+                let (idx, around) = (address(n)?.1.clone(), around(n));
+                Some(Access { idx, node: n.clone(), times: times(&around), around })
+            })
+            .collect();
+        let is_data = |n: &UOp| n.op.alu().is_some() && !matches!(n.dtype, DType::Index | DType::Bool);
+        let mut work: Vec<(UOp, f64)> =
+            order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();
+        work.extend(reduces.iter().map(|r| (r.src[0].clone(), times(&r.src[0].ranges))));
+        Chooser { plan, applied: vec![], accesses, work, reduces }
+    }
+
+    pub(super) fn take(&mut self, opt: Opt) -> bool {
+        let ok = self.plan.apply(&opt).is_ok();
+        if ok {
+            self.applied.push(opt);
+        }
+        ok
+    }
+    pub(super) fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> bool {
+        self.take(Opt::Split { axis, n, kind, inner: true })
+    }
+    /// Where the axis stands that is left of a range, walked as `kind`.
+    pub(super) fn find(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        self.plan.axes.iter().position(|a| a.origin == origin && a.kind == kind)
+    }
+    /// Ranges that are still walked as they came, with their kinds.
+    pub(super) fn origins(&self, kinds: &[AxisKind]) -> Vec<(u32, AxisKind)> {
+        self.plan.axes.iter().filter(|a| kinds.contains(&a.kind)).map(|a| (a.origin, a.kind)).collect()
+    }
+    pub(super) fn size(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        self.plan.axes[self.find(origin, kind)?].size()
+    }
+    pub(super) fn is_reduced(&self, n: &UOp) -> bool {
+        self.reduces.iter().any(|r| closed(r).iter().any(|id| n.ranges.contains(id)))
+    }
+}

@@ -1,0 +1,575 @@
+//! Opts for a kernel that multiplies and sums what it loads again and again: matrix products and convolutions in any
+//! layout, and their gradients.
+//!
+//! Vectors run along one axis of the result, the lane axis. A load that moves with it (a *wide* one) gives vectors, all
+//! others give one value for all lanes. A tile of results stays in registers while the reduce runs:
+//!
+//! ```text
+//! for groups of panels { pack the wide operand
+//!   for the other results { copy the narrow operand, if it has gates
+//!     for panels of the group { for the reduce { tile[position][vector] += narrow[position] * wide[vector] } } } }
+//! ```
+//! Which axis, which tile, which order: by an estimate in cycles from how loads move with axes, nothing else.
+
+use crate::kernel::access::{address, coefficient};
+use crate::kernel::ranges::closed;
+use crate::plan::opt::{Layout, Opt};
+use crate::plan::{Axis, Plan};
+use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use smallvec::SmallVec;
+
+/// Bytes that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
+const NEAR_BYTES: f64 = 24.0;
+const SCATTER: f64 = 1.4;
+/// Instructions that begin in a cycle on a core that someone shares.
+const ISSUE: f64 = 3.0;
+/// What a result costs that is turned round in registers, and a store of some of them.
+const TURN: f64 = 0.4;
+const PIECE: f64 = 2.5;
+/// Results in one tile along one axis, and updates written out in one loop body, at most.
+const LONGEST: usize = 28;
+const BODY: usize = 112;
+/// The same where that is all of the reduce.
+const WHOLE: usize = 160;
+
+/// How far an index moves with each range it moves with, where that is a constant.
+struct Steps(SmallVec<[(u32, Option<i64>); 6]>);
+
+impl Steps {
+    fn of(idx: &UOp) -> Steps {
+        Steps(idx.ranges.iter().map(|r| (*r, coefficient(idx, *r))).collect())
+    }
+    fn moves_with(&self, origin: u32) -> bool {
+        self.0.iter().any(|s| s.0 == origin)
+    }
+    fn step(&self, origin: u32) -> Option<i64> {
+        self.0.iter().find(|s| s.0 == origin).map_or(Some(0), |s| s.1)
+    }
+}
+
+struct Operand {
+    /// Its place among the plan's loads.
+    at: usize,
+    steps: Steps,
+    is_gated: bool,
+    /// A copy of what it reads has no gates.
+    has_windows: bool,
+    bytes: usize,
+}
+
+impl Operand {
+    fn moves_with(&self, origin: u32) -> bool {
+        self.steps.moves_with(origin)
+    }
+}
+
+struct Contraction<'p, 'a> {
+    plan: &'p mut Plan<'a>,
+    applied: Vec<Opt>,
+    /// Output and reduce axes, outermost first, with their sizes, or the most they can be.
+    outputs: Vec<(u32, usize)>,
+    reduced: Vec<(u32, usize)>,
+    operands: Vec<Operand>,
+    /// What is loaded and stored once a result.
+    once: Vec<Steps>,
+    lanes: usize,
+    /// What each axis is for, once they are in order.
+    ranks: Vec<u8>,
+}
+
+/// Ranks of loops: what the packed operand moves with, other results, panels of one group.
+const OUTSIDE: u8 = 0;
+const BETWEEN: u8 = 1;
+const INSIDE: u8 = 2;
+
+/// A way to do it.
+#[derive(Clone, Debug)]
+struct Choice {
+    lane: u32,
+    /// Vectors side by side along the lane axis.
+    vectors: usize,
+    /// Copies along other axes.
+    tile: Vec<(u32, usize)>,
+}
+
+impl Choice {
+    /// Vectors of results that are held at once.
+    fn results(&self) -> usize {
+        self.vectors * self.tile.iter().map(|t| t.1).product::<usize>()
+    }
+}
+
+/// Choose and apply opts if the kernel is of this kind and a tile of results pays; otherwise change nothing.
+pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
+    let before = plan.clone();
+    let mut c = Contraction::new(plan)?;
+    let choice = c.best()?;
+    match c.apply(&choice) {
+        Some(()) => Some(c.applied),
+        None => {
+            *plan = before;
+            None
+        }
+    }
+}
+
+/// Other lists of opts for a kernel of this kind, those that should be fastest first: places for a search to start from.
+pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
+    let mut all: Vec<(f64, Choice)> = vec![];
+    if let Some(c) = Contraction::new(&mut plan.clone()) {
+        c.each(true, |cost, choice| all.push((cost, choice)));
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let list = |(_, choice): &(f64, Choice)| {
+        let mut plan = plan.clone();
+        let mut c = Contraction::new(&mut plan)?;
+        c.apply(choice)?;
+        Some(c.applied)
+    };
+    all.iter().filter_map(list).take(most).collect()
+}
+
+/// Into how many vectors of a power of two of elements so many fall.
+fn pieces(n: usize, lanes: usize) -> f64 {
+    (n / lanes + (n % lanes).count_ones() as usize) as f64
+}
+
+impl<'p, 'a> Contraction<'p, 'a> {
+    fn new(plan: &'p mut Plan<'a>) -> Option<Self> {
+        let order = plan.ast.toposort();
+        let mut reduces = order.iter().filter(|n| n.op == Op::Reduce);
+        let (reduce, None) = (reduces.next()?, reduces.next()) else { return None };
+        if order.iter().any(|n| n.op == Op::Scan) || plan.target.vector_bytes == 0 {
+            return None;
+        }
+        let most = |a: &Axis| a.extent.bounds.1.clamp(1, 1 << 40) as usize;
+        let sizes = |kind: AxisKind| -> Vec<(u32, usize)> {
+            plan.axes.iter().filter(|a| a.kind == kind).map(|a| (a.origin, most(a))).collect()
+        };
+        let (outputs, reduced) = (sizes(AxisKind::Global), sizes(AxisKind::Reduce));
+        if outputs.len() + reduced.len() != plan.axes.len() || closed(reduce).len() != reduced.len() {
+            return None;
+        }
+        let is_reduced = |n: &UOp| reduced.iter().any(|(o, _)| n.ranges.contains(o));
+        let mut operands = vec![];
+        for (at, load) in plan.operands.iter().enumerate().filter(|(_, l)| is_reduced(l)) {
+            if matches!(load.arg, Arg::Site(_)) {
+                return None;
+            }
+            let idx = &load.src[0].src[1];
+            let is_gated = idx.op == Op::Where;
+            let has_windows = is_gated && plan.has_windows(at);
+            let bytes = load.dtype.size();
+            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes });
+        }
+        let once =
+            order.iter().filter(|n| !is_reduced(n)).filter_map(|n| Some(Steps::of(address(n)?.1))).collect();
+        let widest = operands.iter().map(|o| o.bytes).chain([reduce.dtype.size()]).max()?.max(4);
+        let lanes = plan.target.vector_bytes / widest;
+        (operands.len() > 1 && lanes > 1).then_some(Contraction {
+            plan,
+            applied: vec![],
+            outputs,
+            reduced,
+            operands,
+            once,
+            lanes,
+            ranks: vec![],
+        })
+    }
+
+    /// Whether the size of an axis is known.
+    fn is_fixed(&self, origin: u32) -> bool {
+        self.plan.axes.iter().any(|a| a.origin == origin && a.size().is_some())
+    }
+    fn depth(&self) -> f64 {
+        self.reduced.iter().map(|r| r.1 as f64).product()
+    }
+    fn size(&self, origin: u32) -> usize {
+        self.outputs.iter().chain(&self.reduced).find(|(o, _)| *o == origin).map_or(1, |o| o.1)
+    }
+
+    // ---- choosing
+
+    fn best(&self) -> Option<Choice> {
+        let mut best: Option<(f64, Choice)> = None;
+        // tiles that do not divide have edges to take care of: only where the others leave registers unused
+        for uneven in [false, true] {
+            if uneven && best.as_ref().is_some_and(|b| b.1.results() * 4 > self.plan.target.registers * 3) {
+                break;
+            }
+            self.each(uneven, |cost, choice| {
+                if best.as_ref().is_none_or(|b| cost < b.0 * 0.999) {
+                    best = Some((cost, choice));
+                }
+            });
+        }
+        best.map(|b| b.1).filter(|c| c.results() >= 6)
+    }
+
+    /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
+    fn each(&self, uneven: bool, mut told: impl FnMut(f64, Choice)) {
+        for &(lane, n) in &self.outputs {
+            let vectors = n.div_ceil(self.lanes);
+            let (wide, narrow) = (|o: &&Operand| o.moves_with(lane), |o: &&Operand| !o.moves_with(lane));
+            if n < self.lanes / 2
+                || !self.is_fixed(lane)
+                || !self.operands.iter().any(|o| wide(&o))
+                || !self.operands.iter().any(|o| narrow(&o))
+            {
+                continue;
+            }
+            let tiles = self.tiles(lane, uneven);
+            for v in (1..=vectors.min(8)).filter(|v| vectors.div_ceil(*v) * v * 9 <= vectors * 10) {
+                let fits = |t: &&Vec<(u32, usize)>| {
+                    v * t.iter().map(|t| t.1).product::<usize>() + 2 <= self.plan.target.registers
+                };
+                for tile in tiles.iter().filter(fits) {
+                    let choice = Choice { lane, vectors: v, tile: tile.clone() };
+                    if let Some(cost) = self.estimate(&choice) {
+                        told(cost, choice);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies along at most two axes other than the lane axis.
+    fn tiles(&self, lane: u32, uneven: bool) -> Vec<Vec<(u32, usize)>> {
+        // where hardly a size divides, or others are asked for too, some that do not: rows are read again
+        let rows = |o: u32| {
+            let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
+            moving.all(|x| !x.is_gated && x.steps.step(o).is_some_and(|s| s.abs() > 8))
+        };
+        let factors = |(o, n): (u32, usize)| -> Vec<usize> {
+            let exact: Vec<usize> = (2..=n.min(LONGEST)).filter(|f| n.is_multiple_of(*f)).collect();
+            let few = uneven || exact.last().is_none_or(|f| *f < 4);
+            match few && n > LONGEST && rows(o) {
+                true => exact.iter().copied().filter(|f| *f < 5).chain(5..=8).collect(),
+                false => exact,
+            }
+        };
+        let axes: Vec<_> = (self.outputs.iter())
+            .filter(|(o, _)| *o != lane && self.is_shared(*o) && self.is_fixed(*o))
+            .collect();
+        let mut all = vec![];
+        for (i, a) in axes.iter().enumerate() {
+            for f in factors(**a) {
+                all.push(vec![(a.0, f)]);
+                for b in &axes[i + 1..] {
+                    all.extend(factors(**b).into_iter().map(|g| vec![(a.0, f), (b.0, g)]));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether results along an axis share what some load gives.
+    fn is_shared(&self, origin: u32) -> bool {
+        self.operands.iter().any(|o| !o.moves_with(origin))
+            && self.operands.iter().any(|o| o.moves_with(origin))
+    }
+
+    /// How many different values of a load one tile needs at a time.
+    fn copies(&self, o: &Operand, c: &Choice) -> usize {
+        let vectors = if o.moves_with(c.lane) { c.vectors } else { 1 };
+        vectors * c.tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>()
+    }
+
+    /// How many of them no step before had: where all steps are written out, those of a window share most.
+    fn fresh(&self, o: &Operand, c: &Choice) -> f64 {
+        let copies = self.copies(o, c) as f64;
+        if !self.is_written_out(c) {
+            return copies;
+        }
+        let step = |axis: u32| o.steps.step(axis).filter(|k| *k != 0);
+        let again = |t: &(u32, usize)| {
+            let with = self.reduced.iter().find(|r| step(t.0).is_some() && step(r.0) == step(t.0));
+            with.map_or(1.0, |r| (t.1 + r.1 - 1) as f64 / (t.1 * r.1) as f64)
+        };
+        copies * c.tile.iter().map(again).product::<f64>()
+    }
+
+    /// Whether a wide load is read from a packed copy: where it is no vector, or it would be fetched from far or through
+    /// gates many times.
+    fn is_packed(&self, o: &Operand, c: &Choice) -> bool {
+        let again: f64 = self
+            .outputs
+            .iter()
+            .filter(|(origin, _)| !o.moves_with(*origin))
+            .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
+            .product();
+        let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > 64));
+        let dear = o.is_gated || strided;
+        o.steps.step(c.lane) != Some(1) || dear && again >= 4.0 && self.can_be_packed(o)
+    }
+
+    /// Whether the size of a copy is known.
+    fn can_be_packed(&self, o: &Operand) -> bool {
+        self.reduced.iter().all(|(r, _)| !o.moves_with(*r) || self.is_fixed(*r))
+    }
+
+    /// Cycles of one thread, roughly; `None` where the tile does not fit in registers.
+    fn estimate(&self, c: &Choice) -> Option<f64> {
+        let lanes = self.lanes;
+        let results = c.results();
+        let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
+            self.operands.iter().partition(|o| o.moves_with(c.lane));
+        let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
+        let (vectors, values) = (count(&wide), count(&narrow));
+        let loads: f64 = self.operands.iter().map(|o| self.fresh(o, c)).sum();
+        // the fewer of the two kinds stay while the others come and go
+        let lost = |o: &&&Operand| self.is_packed(o, c) && !self.can_be_packed(o);
+        if results + vectors.min(values) + 1 > self.plan.target.registers || wide.iter().any(|o| lost(&o)) {
+            return None;
+        }
+        let depth = self.depth();
+        let padded = self.size(c.lane).div_ceil(lanes * c.vectors) * lanes * c.vectors;
+        let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
+        let all = all / self.size(c.lane) as f64 * padded as f64;
+        let more =
+            |t: &(u32, usize)| self.size(t.0).div_ceil(t.1) as f64 * t.1 as f64 / self.size(t.0) as f64;
+        let all = all * c.tile.iter().map(more).product::<f64>();
+        let rounds = all / (results * lanes) as f64;
+        let panel = depth * (vectors * lanes * 4) as f64;
+        let far =
+            if panel > self.plan.target.caches[0] as f64 / 2.0 { (vectors * lanes * 4) as f64 } else { 0.0 };
+        let is_bare =
+            |o: &&&Operand| if o.moves_with(c.lane) { !self.is_packed(o, c) } else { !o.has_windows };
+        let gated = wide.iter().chain(&narrow).filter(|o| o.is_gated).filter(is_bare);
+        let gates: f64 = gated.map(|o| self.fresh(o, c)).sum();
+        // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
+        // has lines of its own: a page apart they also get into each other's way
+        let innermost = self.reduced.last().map_or(0, |r| r.0);
+        let (mut lines, mut brought) = (0.0, values as f64 * 4.0);
+        for o in &narrow {
+            let apart = |t: &&(u32, usize)| o.steps.step(t.0).is_none_or(|k| k.abs() > 8);
+            let mine = c.tile.iter().filter(|t| o.moves_with(t.0)).filter(apart);
+            let mine = mine.map(|t| t.1).product::<usize>() as f64;
+            let stride = o.steps.step(innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
+            let staged = o.has_windows;
+            lines += mine * if stride >= 2048 && !staged { 2.0 } else { 0.05 };
+            brought += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
+        }
+        let step = [
+            results as f64 / 2.0,
+            loads / 2.0,
+            (results as f64 + self.loaded(c)) / ISSUE,
+            (far + brought) / NEAR_BYTES,
+            4.0,
+        ];
+        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates + 0.5 + lines;
+        // masks cost a little
+        let ragged = if padded == self.size(c.lane) { 1.0 } else { 1.03 };
+        let mut cost = rounds * depth * step * ragged;
+        for o in wide.iter().filter(|o| self.is_packed(o, c)) {
+            let others =
+                self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
+            let elements = padded as f64 * others.map(|x| x.1 as f64).product::<f64>();
+            cost += elements * if o.steps.step(c.lane) == Some(1) { 2.0 / lanes as f64 } else { SCATTER };
+        }
+        for steps in &self.once {
+            let times: f64 = steps.0.iter().map(|(r, _)| self.size(*r) as f64).product();
+            let beside = c.tile.iter().find(|t| steps.step(t.0) == Some(1));
+            cost += times
+                * match (steps.step(c.lane), beside) {
+                    (Some(0), _) if !steps.moves_with(c.lane) => 0.5,
+                    (Some(1), _) => 1.5 / lanes as f64,
+                    (_, Some(t)) => TURN + PIECE * pieces(t.1, lanes) / t.1 as f64,
+                    _ => SCATTER,
+                };
+        }
+        Some(cost)
+    }
+
+    /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
+    fn loaded(&self, c: &Choice) -> f64 {
+        let is_operand = |o: &&Operand| self.folds() && self.copies(o, c) == c.results();
+        self.operands.iter().filter(|o| !is_operand(o)).map(|o| self.fresh(o, c)).sum()
+    }
+    /// Whether an instruction takes one value in memory for all lanes, as AVX-512 does.
+    fn folds(&self) -> bool {
+        self.plan.target.vector_bytes >= 64
+    }
+
+    // ---- applying
+
+    fn take(&mut self, opt: Opt) -> Option<()> {
+        self.plan.apply(&opt).ok()?;
+        self.applied.push(opt);
+        Some(())
+    }
+    fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> Option<()> {
+        if n > 1 { self.take(Opt::Split { axis, n, kind, inner: true }) } else { Some(()) }
+    }
+    fn find(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        self.plan.axes.iter().position(|a| a.origin == origin && a.kind == kind)
+    }
+
+    fn apply(&mut self, c: &Choice) -> Option<()> {
+        let axis = self.find(c.lane, AxisKind::Global)?;
+        let width = self.lanes * c.vectors;
+        if !self.size(c.lane).is_multiple_of(width) {
+            self.take(Opt::Pad { axis, n: width })?;
+        }
+        self.split(axis, self.lanes, AxisKind::Upcast)?;
+        if self.find(c.lane, AxisKind::Global).is_some() {
+            self.split(axis, c.vectors, AxisKind::Upcast)?;
+        }
+        for (origin, n) in &c.tile {
+            let axis = self.find(*origin, AxisKind::Global)?;
+            if !self.size(*origin).is_multiple_of(*n) {
+                self.take(Opt::Pad { axis, n: *n })?;
+            }
+            self.split(axis, *n, AxisKind::Upcast)?;
+        }
+        self.unroll(c)?;
+        let group = self.group(c)?;
+        self.order(c, group)?;
+        self.stage(c);
+        Some(())
+    }
+
+    /// Whether there are so few steps that all are written out.
+    fn is_written_out(&self, c: &Choice) -> bool {
+        self.depth() * c.results() as f64 <= WHOLE as f64 && self.reduced.iter().all(|r| self.is_fixed(r.0))
+    }
+
+    /// Write out all steps of the reduce, or a few of its innermost axis.
+    fn unroll(&mut self, c: &Choice) -> Option<()> {
+        if self.is_written_out(c) {
+            for (origin, n) in self.reduced.clone() {
+                let axis = self.find(origin, AxisKind::Reduce)?;
+                self.split(axis, n, AxisKind::Unroll)?;
+            }
+            return Some(());
+        }
+        let results = c.results();
+        let &(origin, n) = self.reduced.last()?;
+        // steps of a window read what its neighbours read: those values must be kept, or be operands in memory
+        let step = |o: &Operand, axis: u32| o.steps.step(axis).map(i64::abs);
+        let overlaps =
+            |o: &Operand| c.tile.iter().any(|t| o.moves_with(t.0) && step(o, t.0) == step(o, origin));
+        if !self.folds() && self.operands.iter().any(overlaps) || !self.is_fixed(origin) {
+            return Some(());
+        }
+        let most = (BODY / results).clamp(1, 8);
+        let factor = (1..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(1);
+        let axis = self.find(origin, AxisKind::Reduce)?;
+        self.split(axis, factor, AxisKind::Unroll)
+    }
+
+    /// Whether so many equal pieces of work keep all threads busy.
+    fn is_balanced(&self, pieces: usize) -> bool {
+        let threads = self.plan.target.threads.max(1);
+        pieces * 10 >= pieces.div_ceil(threads) * threads * 9
+    }
+
+    /// Take as many panels together as leave room for other things in the second-level cache: what is read for one of
+    /// them is read for all. Gives how many panels a group has.
+    fn group(&mut self, c: &Choice) -> Option<usize> {
+        let Some(axis) = self.find(c.lane, AxisKind::Global) else { return Some(1) };
+        let panels = self.plan.axes[axis].size()?;
+        let packed: Vec<&Operand> =
+            self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c)).collect();
+        let depth = |o: &Operand| {
+            self.reduced.iter().filter(|r| o.moves_with(r.0)).map(|r| r.1 as f64).product::<f64>()
+        };
+        let panel: f64 =
+            packed.iter().map(|o| depth(o) * (self.copies(o, c) * self.lanes * o.bytes) as f64).sum();
+        let room = self.plan.target.l2() as f64 / 4.0;
+        let outside: usize = self.beside(c.lane).iter().map(|o| self.left(*o)).product();
+        let others = self.outputs.iter().filter(|o| packed.iter().all(|w| !w.moves_with(o.0)));
+        let again: f64 = others.map(|o| o.1 as f64).product();
+        let fits: Vec<usize> =
+            (1..=panels).rev().filter(|g| panels.is_multiple_of(*g) && *g as f64 * panel <= room).collect();
+        // one group is packed by every thread several times: worth it where that is little beside its use
+        let all = packed.is_empty() || again > 16384.0;
+        let good = |g: &&usize| match panels / **g {
+            1 if outside == 1 => all,
+            n => self.is_balanced(outside * n),
+        };
+        let g = fits.iter().find(good).or(fits.first()).copied().unwrap_or(1);
+        if g < panels {
+            self.split(axis, g, AxisKind::Global)?;
+        }
+        Some(g)
+    }
+
+    /// Output axes that every wide load moves with, besides the lane axis.
+    fn beside(&self, lane: u32) -> Vec<u32> {
+        let wide = |x: u32| self.operands.iter().filter(|o| o.moves_with(lane)).all(|o| o.moves_with(x));
+        self.outputs.iter().map(|o| o.0).filter(|o| *o != lane && wide(*o)).collect()
+    }
+    /// What is left of an output axis as a loop.
+    fn left(&self, origin: u32) -> usize {
+        self.find(origin, AxisKind::Global).and_then(|i| self.plan.axes[i].size()).unwrap_or(1)
+    }
+
+    /// Outside what the wide operand moves with, then the other results, panels of a group, the reduce, and the tile.
+    fn order(&mut self, c: &Choice, group: usize) -> Option<()> {
+        let beside = self.beside(c.lane);
+        let is_panel =
+            |i: &usize| self.plan.axes[*i].origin == c.lane && self.plan.axes[*i].kind == AxisKind::Global;
+        let panels: Vec<usize> = (0..self.plan.axes.len()).filter(is_panel).collect();
+        let rank = |i: &usize| {
+            let a: &Axis = &self.plan.axes[*i];
+            match a.kind {
+                AxisKind::Global if panels.last() == Some(i) && group > 1 => INSIDE,
+                AxisKind::Global if a.origin == c.lane || beside.contains(&a.origin) => OUTSIDE,
+                AxisKind::Global => BETWEEN,
+                AxisKind::Reduce => 3,
+                AxisKind::Unroll => 4,
+                _ if a.origin != c.lane => 5,
+                _ => 6,
+            }
+        };
+        let mut order: Vec<usize> = (0..self.plan.axes.len()).collect();
+        order.sort_by_key(rank);
+        self.ranks = order.iter().map(rank).collect();
+        if !order.is_sorted() { self.take(Opt::Reorder { order }) } else { Some(()) }
+    }
+
+    /// Copy operands close: the wide one as vectors in the order they are used, a narrow one without its gates.
+    fn stage(&mut self, c: &Choice) -> Option<()> {
+        let first = |rank: u8, ranks: &[u8]| ranks.iter().position(|r| *r >= rank).unwrap_or(ranks.len());
+        let wide: Vec<usize> = (self.operands.iter())
+            .filter(|o| o.moves_with(c.lane) && self.is_packed(o, c))
+            .map(|o| o.at)
+            .collect();
+        let narrow: Vec<usize> =
+            (self.operands.iter()).filter(|o| !o.moves_with(c.lane) && o.has_windows).map(|o| o.at).collect();
+        let between = first(BETWEEN, &self.ranks);
+        let mut tiles: Vec<(usize, usize)> = wide.iter().map(|operand| (*operand, between)).collect();
+        for operand in narrow {
+            let inside = first(INSIDE, &self.ranks);
+            tiles.extend(self.fit(operand, between, inside).map(|at| (operand, at)));
+        }
+        for (operand, at) in tiles {
+            _ = self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
+        }
+        Some(())
+    }
+
+    /// Where between two places a copy of an operand is made: as far outside as it is small enough, with a block of a
+    /// loop inside where not all of it is.
+    fn fit(&mut self, operand: usize, from: usize, to: usize) -> Option<usize> {
+        let room = self.plan.target.l2() / 4;
+        let fits = |plan: &Plan, at: usize| plan.staged_bytes(operand, at).is_some_and(|b| b <= room);
+        let at = (from..=to).find(|at| fits(self.plan, *at))?;
+        if at == from {
+            return Some(at);
+        }
+        let n = self.plan.axes[at - 1].size()?;
+        for block in (2..n).rev().filter(|b| n.is_multiple_of(*b)) {
+            let mut smaller = self.plan.clone();
+            let opt = Opt::Split { axis: at - 1, n: block, kind: AxisKind::Global, inner: true };
+            if smaller.apply(&opt).is_ok() && fits(&smaller, at) {
+                self.take(opt)?;
+                self.ranks.insert(at, BETWEEN);
+                break;
+            }
+        }
+        Some(at)
+    }
+}

@@ -1,0 +1,258 @@
+//! When to give a kernel to a matrix unit without search, and how the rest of it is walked then.
+//!
+//! On a CPU: a square of accumulators; B packed for a panel of columns that stays in the second cache while all rows pass
+//! by; A read where it is if its rows lie there as the unit wants them, else packed for the rows at hand. Threads take
+//! panels, or blocks of rows where there are few columns.
+//!
+//! ```text
+//! for panels of n (threads) { pack B;  for blocks of m { pack A;  for blocks of n in the panel { for k { 2 x 2 } } } }
+//! ```
+
+use crate::kernel::access::{address, coefficient};
+use crate::kernel::contraction::Product;
+use crate::plan::axes::Chosen;
+use crate::plan::opt::{Layout, Opt};
+use crate::plan::{Axis, Plan};
+use frit_abi::MatrixUnit;
+use frit_abi::matrix::{Dim, Home};
+use frit_uop::{AxisKind, Op, Space, UOp};
+
+/// More than this many times the work it was is too much padding.
+const MOST_PADDING: usize = 4;
+/// What is packed must be used by so many rows.
+const LEAST_ROWS: usize = 8;
+
+/// Choose opts that use a matrix unit, apply them and say which; nothing where no unit is worth it.
+pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
+    if plan.target.matrix.is_empty() {
+        return None;
+    }
+    let product = Product::of(&plan.ast).ok()?;
+    let mut found: Option<(usize, Ways)> = None;
+    for unit in plan.target.matrix.clone() {
+        let Some(ways) = Ways::of(plan, &product, unit) else { continue };
+        if found.as_ref().is_none_or(|(size, _)| ways.work() > *size) {
+            found = Some((ways.work(), ways));
+        }
+    }
+    let mut trial = plan.clone();
+    let applied = found?.1.apply(&mut trial)?;
+    *plan = trial;
+    Some(applied)
+}
+
+/// A unit and the axes it would take.
+struct Ways {
+    unit: MatrixUnit,
+    /// Origins of m, n and k.
+    origins: [u32; 3],
+    /// Their extents.
+    sizes: [usize; 3],
+    /// Accumulators kept along m and n.
+    kept: [usize; 2],
+}
+
+impl Ways {
+    fn of(plan: &Plan, product: &Product, unit: MatrixUnit) -> Option<Ways> {
+        if !unit.accumulates(product.reduce.dtype) {
+            return None;
+        }
+        let moves = |l: &UOp, a: &Axis| l.src[0].src[1].ranges.contains(&a.origin);
+        let [x, y] = &product.loads;
+        let alone = |l: &UOp, o: &UOp| {
+            let of_one =
+                plan.axes.iter().filter(|a| a.kind == AxisKind::Global && moves(l, a) && !moves(o, a));
+            of_one.cloned().collect::<Vec<Axis>>()
+        };
+        let longest =
+            |axes: Vec<Axis>| axes.into_iter().filter(|a| a.size().is_some()).max_by_key(|a| a.size());
+        // columns are what is contiguous in the result
+        let is_column = |a: &Axis| {
+            let order = plan.ast.toposort();
+            let stores = order.iter().filter(|n| n.op == Op::Store).filter_map(address);
+            stores.filter(|(_, idx)| coefficient(idx, a.origin) == Some(1)).count() > 0
+        };
+        let (of_x, of_y) = (longest(alone(x, y))?, longest(alone(y, x))?);
+        let (m, n, a, b) = if is_column(&of_x) { (of_y, of_x, y, x) } else { (of_x, of_y, x, y) };
+        let summed = plan.axes.iter().filter(|k| k.kind == AxisKind::Reduce && moves(x, k) && moves(y, k));
+        let k = longest(summed.cloned().collect())?;
+        if [a.dtype, b.dtype] != unit.operands {
+            return None;
+        }
+        // elements that are packed one by one, each under a gate, cost more than the unit saves
+        let near = |l: &UOp, across: &Axis| {
+            let idx = &l.src[0].src[1];
+            coefficient(idx, k.origin) == Some(1)
+                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
+        };
+        if !near(a, &m) || !near(b, &n) {
+            return None;
+        }
+        let axes = [m, n, k];
+        let sizes = [axes[0].size()?, axes[1].size()?, axes[2].size()?];
+        let padded: Vec<usize> = sizes.iter().zip(unit.size).map(|(s, u)| s.next_multiple_of(u)).collect();
+        let volume = |s: &[usize]| s.iter().product::<usize>();
+        if volume(&padded) > MOST_PADDING * volume(&sizes)
+            || sizes[0] < LEAST_ROWS
+            || sizes[2] < unit.size[2] / 4
+        {
+            return None;
+        }
+        let blocks = [padded[0] / unit.size[0], padded[1] / unit.size[1]];
+        let kept = match blocks {
+            [1, n] => [1, n.min(4)],
+            [m, 1] => [m.min(4), 1],
+            _ => [2, 2],
+        };
+        Some(Ways { unit, origins: axes.map(|a| a.origin), sizes, kept })
+    }
+
+    fn work(&self) -> usize {
+        self.unit.size.iter().product()
+    }
+    /// What an axis is rounded up to a multiple of.
+    fn multiple(&self, d: usize) -> usize {
+        self.unit.size[d] * self.kept.get(d).copied().unwrap_or(1)
+    }
+
+    fn apply(&self, plan: &mut Plan) -> Option<Vec<Opt>> {
+        let mut done = Applied { plan, opts: vec![] };
+        for (d, origin) in self.origins.iter().enumerate() {
+            if !self.sizes[d].is_multiple_of(self.multiple(d)) {
+                let axis = done.find(*origin, None)?;
+                done.take(Opt::Pad { axis, n: self.multiple(d) })?;
+            }
+        }
+        let axes = [
+            done.find(self.origins[0], None)?,
+            done.find(self.origins[1], None)?,
+            done.find(self.origins[2], None)?,
+        ];
+        done.take(Opt::Matrix { unit: self.unit.name.into(), axes })?;
+        for d in 0..2 {
+            if self.kept[d] > 1 {
+                let axis = done.find(self.origins[d], Some(AxisKind::Global))?;
+                let (n, kind) = (self.kept[d], AxisKind::Upcast);
+                done.take(Opt::Split { axis, n, kind, inner: true })?;
+            }
+        }
+        if done.plan.target.grid.is_none() {
+            self.order(&mut done)?;
+        }
+        Some(done.opts)
+    }
+
+    /// Loops around the operation, and where operands are packed.
+    fn order(&self, done: &mut Applied) -> Option<()> {
+        let [m, n, _] = self.origins;
+        let (threads, cache) = (done.plan.target.threads, done.plan.target.l2());
+        let count = |done: &Applied, o: u32| {
+            done.find(o, Some(AxisKind::Global)).and_then(|a| done.plan.axes[a].size()).unwrap_or(1)
+        };
+        let bytes = self.sizes[2].next_multiple_of(self.unit.size[2])
+            * self.multiple(1)
+            * self.unit.operands[1].size();
+        let (rows, columns) = (count(done, m), count(done, n));
+        let fits = |q: usize, panels: usize| {
+            columns.is_multiple_of(q) && columns / q >= panels && q * bytes <= cache / 2
+        };
+        let panel = |panels: usize| (1..=columns).rev().find(|q| fits(*q, panels));
+        let batches =
+            done.plan.axes.iter().filter(|a| a.kind == AxisKind::Global && a.origin != m && a.origin != n);
+        let batches: usize = batches.filter_map(|a| a.size()).product();
+        // as few panels as keep all threads busy to the end; fewer where rows are packed anew for each of them
+        let chosen = done.plan.matrix.clone()?;
+        let slow =
+            coefficient(&done.plan.operands[chosen.operands[0]].src[0].src[1], self.origins[2]) != Some(1);
+        let many = if slow { threads } else { 4 * threads };
+        let q = if batches >= 4 * threads { panel(1) } else { panel(many).or_else(|| panel(threads)) };
+        let (outer, inner) = match q {
+            Some(q) => (None, q),
+            // blocks of rows for threads; each packs all columns
+            None => {
+                let chunk =
+                    (1..=rows).rev().find(|c| rows.is_multiple_of(*c) && rows / c >= (2 * threads).min(rows));
+                (chunk, panel(1).unwrap_or(1))
+            }
+        };
+        if inner < columns && inner > 1 {
+            let axis = done.find(n, Some(AxisKind::Global))?;
+            done.take(Opt::Split { axis, n: inner, kind: AxisKind::Loop, inner: true })?;
+        }
+        if let Some(chunk) = outer.filter(|c| *c > 1 && *c < rows) {
+            let axis = done.find(m, Some(AxisKind::Global))?;
+            done.take(Opt::Split { axis, n: chunk, kind: AxisKind::Loop, inner: true })?;
+        }
+        // batches, [blocks of rows], panels, rows, blocks of columns, what is summed over, the rest
+        let by_rows = outer.is_some();
+        let place = |a: &Axis| match (a.kind, a.origin) {
+            (AxisKind::Global, o) if o == n && inner == columns && columns > 1 => 4,
+            (AxisKind::Global, o) if o == n => 2,
+            (AxisKind::Global, o) if o == m && by_rows => 1,
+            (AxisKind::Global | AxisKind::Loop, o) if o == m => 3,
+            (AxisKind::Loop, o) if o == n => 4,
+            (AxisKind::Global, _) => 0,
+            (AxisKind::Upcast, _) => 6,
+            (AxisKind::Matrix, _) => 7,
+            _ => 5,
+        };
+        let mut order: Vec<usize> = (0..done.plan.axes.len()).collect();
+        order.sort_by_key(|i| place(&done.plan.axes[*i]));
+        if !order.is_sorted() {
+            done.take(Opt::Reorder { order })?;
+        }
+        let at = |done: &Applied, least: usize| {
+            let inside = |a: &Axis| place(a) >= least;
+            done.plan.axes.iter().position(inside).unwrap_or(done.plan.axes.len())
+        };
+        let packed = at(done, 3);
+        // what is too much to pack beforehand the operation packs for itself
+        _ = done.take(Opt::Stage {
+            operand: chosen.operands[1],
+            at: packed,
+            space: Space::Local,
+            layout: Layout::Walked,
+        });
+        if !is_direct(done.plan, &chosen) {
+            let packed = at(done, 4);
+            _ = done.take(Opt::Stage {
+                operand: chosen.operands[0],
+                at: packed,
+                space: Space::Local,
+                layout: Layout::Walked,
+            });
+        }
+        Some(())
+    }
+}
+
+/// Whether A is read where it is.
+fn is_direct(plan: &Plan, chosen: &Chosen) -> bool {
+    let idx = &plan.operands[chosen.operands[0]].src[0].src[1];
+    let [m, k] = [Dim::M, Dim::K]
+        .map(|d| plan.axes.iter().find(|a| a.id() == chosen.parts[d as usize]).map_or(0, |a| a.origin));
+    let is_padded = |o: &u32| plan.parts.get(o).is_some_and(|p| p.padded.is_some());
+    let tiles = matches!(chosen.unit.homes[0], Home::Tile(rows) if rows.pack == 1);
+    tiles
+        && idx.op != Op::Where
+        && coefficient(idx, k) == Some(1)
+        && coefficient(idx, m).is_some()
+        && !idx.ranges.iter().any(is_padded)
+}
+
+struct Applied<'p, 'a> {
+    plan: &'p mut Plan<'a>,
+    opts: Vec<Opt>,
+}
+
+impl Applied<'_, '_> {
+    fn take(&mut self, opt: Opt) -> Option<()> {
+        self.plan.apply(&opt).ok()?;
+        self.opts.push(opt);
+        Some(())
+    }
+    fn find(&self, origin: u32, kind: Option<AxisKind>) -> Option<usize> {
+        let is = |a: &Axis| a.origin == origin && kind.is_none_or(|k| k == a.kind);
+        self.plan.axes.iter().position(is)
+    }
+}

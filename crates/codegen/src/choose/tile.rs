@@ -1,0 +1,205 @@
+//! Tiles of results in registers, loops written out, and their order on a CPU.
+
+use super::chooser::{Access, Chooser};
+use crate::kernel::access::coefficient;
+use crate::kernel::ranges::closed;
+use crate::plan::opt::{Layout, Opt};
+use frit_uop::{AxisKind, DType, Op, Space, UOp};
+
+impl Chooser<'_, '_> {
+    /// Write out a short loop around work that does not move with it, so that its iterations share that.
+    pub(super) fn unroll_shared_work(&mut self, lanes: &[u32]) {
+        for (origin, kind) in self.origins(&[AxisKind::Global, AxisKind::Loop]) {
+            let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
+            let inside = |n: &UOp| {
+                self.plan.axes[axis + 1..].iter().any(|a| {
+                    matches!(a.kind, AxisKind::Global | AxisKind::Loop) && n.ranges.contains(&a.origin)
+                })
+            };
+            let (mut shared, mut own) = (0, 0);
+            for (w, _) in &self.work {
+                match (w.ranges.contains(&origin), inside(w)) {
+                    (true, _) => own += 1,
+                    (false, true) => shared += 1,
+                    _ => {}
+                }
+            }
+            if n <= 16
+                && shared > 2
+                && shared > own
+                && !lanes.contains(&origin)
+                && self.plan.copies(origin) <= 16
+            {
+                self.split(axis, n, AxisKind::Upcast);
+            }
+        }
+    }
+
+    /// Keep a tile of results in registers where loads in a reduce are used by several of them: the tile that loads
+    /// least for what it computes.
+    pub(super) fn tile(&mut self, registers: usize, lanes: &[u32]) -> bool {
+        let loads: Vec<&Access> =
+            self.accesses.iter().filter(|a| a.node.op == Op::Load && self.is_reduced(&a.node)).collect();
+        if loads.len() < 2 {
+            return false;
+        }
+        let outputs = self.origins(&[AxisKind::Global]);
+        let reused = |o: u32| loads.iter().any(|l| !l.moves_with(o)) && loads.iter().any(|l| l.moves_with(o));
+        let mut axes: Vec<(u32, usize)> = outputs
+            .iter()
+            .filter(|(o, _)| reused(*o) && self.reduces.iter().all(|r| r.ranges.contains(o)))
+            .filter_map(|(o, k)| Some((*o, self.size(*o, *k)?)))
+            .collect();
+        // of tiles that are as good, the one that is closest in memory
+        axes.sort_by_key(|(o, _)| (!lanes.contains(o), std::cmp::Reverse(self.find(*o, AxisKind::Global))));
+        let results = self.reduces.len();
+        let fits = |n: usize| -> Vec<usize> { (1..=8).filter(|f| n.is_multiple_of(*f)).collect() };
+        let mut best: (f64, Vec<(u32, usize)>) = (0.0, vec![]);
+        let mut consider = |tile: &[(u32, usize)]| {
+            let count: usize = tile.iter().map(|t| t.1).product::<usize>() * results;
+            let copies =
+                |l: &Access| tile.iter().filter(|t| l.moves_with(t.0)).map(|t| t.1).product::<usize>();
+            let held = loads.iter().map(|l| copies(l)).min().unwrap_or(1);
+            if count + held + 1 > registers {
+                return;
+            }
+            let loaded: usize = loads.iter().map(|l| copies(l)).sum();
+            // enough in flight to hide latency, then little loaded for what is computed
+            let score = count as f64 / loaded as f64 * (count.min(8) as f64 / 8.0);
+            if score > best.0 * 1.001 {
+                best = (score, tile.to_vec());
+            }
+        };
+        for (i, a) in axes.iter().enumerate() {
+            for f in fits(a.1) {
+                consider(&[(a.0, f)]);
+                for b in &axes[i + 1..] {
+                    for g in fits(b.1) {
+                        consider(&[(a.0, f), (b.0, g)]);
+                    }
+                }
+            }
+        }
+        let tile = best.1;
+        for (origin, n) in &tile {
+            if *n > 1
+                && let Some(axis) = self.find(*origin, AxisKind::Global)
+            {
+                self.split(axis, *n, AxisKind::Upcast);
+            }
+        }
+        tile.iter().any(|t| t.1 > 1)
+    }
+
+    /// Without a tile there is one chain of operations: walk a few vectors side by side.
+    pub(super) fn unroll_for_ilp(&mut self, lanes: &[u32]) {
+        for origin in lanes {
+            for kind in [AxisKind::Reduce, AxisKind::Global, AxisKind::Loop] {
+                let Some(axis) = self.find(*origin, kind) else { continue };
+                if self.plan.axes[axis].size().is_none_or(|n| n < 8) || self.plan.copies(*origin) > 64 {
+                    continue;
+                }
+                for n in [4, 5, 3, 2] {
+                    if self.split(axis, n, AxisKind::Upcast) {
+                        break;
+                    }
+                }
+            }
+        }
+        if lanes.is_empty() {
+            for (origin, kind) in self.origins(&[AxisKind::Reduce]) {
+                if let Some(axis) = self.find(origin, kind)
+                    && self.size(origin, kind).is_some_and(|n| n >= 16)
+                {
+                    self.split(axis, 4, AxisKind::Upcast);
+                }
+            }
+        }
+    }
+
+    /// Write out short reduce axes, and a few steps of a long one.
+    pub(super) fn unroll(&mut self) {
+        let lanes = self.plan.target.lanes(DType::F32).max(1);
+        let limit = 64 * lanes;
+        for (origin, kind) in self.origins(&[AxisKind::Reduce]).into_iter().rev() {
+            let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
+            if n <= 9 && n * self.plan.copies(origin) <= limit {
+                self.split(axis, n, AxisKind::Unroll);
+            }
+        }
+        let left = self.origins(&[AxisKind::Reduce]);
+        if let [(origin, kind)] = left[..]
+            && let Some(axis) = self.find(origin, kind)
+            && let Some(n) = self.size(origin, kind)
+        {
+            for f in [4, 2] {
+                if n >= 4 * f
+                    && f * self.plan.copies(origin) <= limit
+                    && self.split(axis, f, AxisKind::Unroll)
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Bytes that a load of the reduce walks while the outer loops stand still.
+    fn footprint(&self, load: &UOp) -> f64 {
+        let idx = &load.src[0].src[1];
+        let inner = |k: AxisKind| matches!(k, AxisKind::Reduce | AxisKind::Upcast | AxisKind::Unroll);
+        let axes = self.plan.axes.iter().filter(|a| inner(a.kind) && idx.ranges.contains(&a.origin));
+        axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>() * load.dtype.size() as f64
+    }
+
+    /// Of the outer loops around a reduce, the one that reads least new in each round goes inside. What stays while it
+    /// runs is copied close first if its walk is strided.
+    pub(super) fn order_loops(&mut self) {
+        let outer: Vec<usize> =
+            (0..self.plan.axes.len()).filter(|&i| self.plan.axes[i].kind == AxisKind::Global).collect();
+        if outer.len() < 2 || self.reduces.len() != 1 {
+            return;
+        }
+        let loads: Vec<UOp> = self.plan.operands.iter().filter(|l| self.is_reduced(l)).cloned().collect();
+        let fresh = |axis: usize| {
+            let origin = self.plan.axes[axis].origin;
+            let moving = loads.iter().filter(|l| l.src[0].src[1].ranges.contains(&origin));
+            moving.map(|l| self.footprint(l)).sum::<f64>()
+        };
+        let long = |i: &usize| self.plan.axes[*i].size().is_some_and(|n| n >= 4);
+        let last = outer[outer.len() - 1];
+        let best = outer.iter().copied().filter(long).min_by(|a, b| fresh(*a).total_cmp(&fresh(*b)));
+        let mut inside = self.plan.axes[last].origin;
+        if let Some(best) = best.filter(|b| *b != last && 2.0 * fresh(*b) < fresh(last)) {
+            let origin = self.plan.axes[best].origin;
+            let mut order: Vec<usize> = (0..self.plan.axes.len()).filter(|i| *i != best).collect();
+            order.insert(order.iter().position(|i| *i == last).map_or(0, |p| p + 1), best);
+            if self.take(Opt::Reorder { order }) {
+                inside = origin;
+            }
+        }
+        self.pack(inside);
+    }
+
+    /// Copy the operand that stays while the loop `inside` runs, if its walk is strided and it is read often enough.
+    fn pack(&mut self, inside: u32) {
+        let Some(at) = self.find(inside, AxisKind::Global) else { return };
+        let stays = |op: &UOp| !op.src[0].src[1].ranges.contains(&inside) && self.is_reduced(op);
+        let Some(operand) = self.plan.operands.iter().position(stays) else { return };
+        let load = &self.plan.operands[operand];
+        let idx = &load.src[0].src[1];
+        let vectors =
+            self.plan.axes.iter().filter(|a| a.kind == AxisKind::Upcast && idx.ranges.contains(&a.origin));
+        let scattered = vectors.into_iter().any(|a| coefficient(idx, a.origin) != Some(1));
+        let strided = closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > 64));
+        // windows overlap: a copy of all of them is larger than what it is a copy of
+        let mut steps: Vec<Option<i64>> = idx.ranges.iter().map(|r| coefficient(idx, *r)).collect();
+        steps.sort_unstable();
+        if steps.windows(2).any(|w| w[0] == w[1]) {
+            return;
+        }
+        let large = load.src[0].src[0].shape()[0].as_int().is_some_and(|n| n > 1 << 14);
+        if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
+            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
+        }
+    }
+}

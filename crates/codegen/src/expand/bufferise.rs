@@ -1,0 +1,135 @@
+//! Stages become tiles in local memory with a loop that fills them.
+//!
+//! ```text
+//! Load(Index(Stage(x[f], f), i))   ->   for f { tile[f] = x[f] };  Load(Index(tile, i))
+//! ```
+//! On a grid all lanes of a block share the filling, with barriers around it.
+
+use super::linear_lane;
+use crate::error::Error;
+use crate::kernel::access::{address, substitute_open, with_index};
+use crate::kernel::ranges;
+use crate::pass::Ctx;
+use frit_uop::symbolic::simplify;
+use frit_uop::{Arg, AxisKind, DType, Op, Space, UOp};
+use rustc_hash::FxHashMap;
+
+/// Rows and columns of a value that a matrix unit makes.
+fn matrix_of(value: &UOp, ctx: &Ctx) -> Result<Option<(u32, u32)>, Error> {
+    let product = if value.op == Op::Reduce { &value.src[0] } else { value };
+    let (Op::Matrix, Arg::Name(name)) = (product.op, &product.arg) else { return Ok(None) };
+    let unit = ctx.target.unit(name).filter(|_| ctx.target.grid.is_none());
+    let unit = unit.ok_or_else(|| Error::Kernel(format!("{product:?} is not staged in tiles here")))?;
+    Ok(Some((unit.size[0] as u32, unit.size[1] as u32)))
+}
+
+/// The pass. Leaves no `Stage` behind.
+pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+    let order = sink.toposort();
+    if !order.iter().any(|n| n.op == Op::Stage) {
+        return Ok(sink.clone());
+    }
+    let ranges: FxHashMap<u32, UOp> =
+        ranges::all(&order).into_iter().filter_map(|r| Some((r.range_arg()?.id, r))).collect();
+    let mut next = ranges::next_id(&order);
+    let (lane, lanes) = linear_lane(&order, |_| true);
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for n in &order {
+        let src: Vec<UOp> = n.src.iter().map(|s| done[s].clone()).collect();
+        let new = match n.op {
+            Op::Stage => {
+                let tile = Tile::of(n, &src, &ranges, ctx)?;
+                match ctx.target.grid {
+                    None => tile.filled(),
+                    Some(_) => tile.filled_by_lanes(&lane, lanes, &mut next),
+                }
+            }
+            // one index a dimension of the stage
+            Op::Index if n.src[0].op == Op::Stage && n.src.len() > 2 => {
+                let extents = n.src[0].src[1..].iter().map(|r| r.src[0].clone());
+                src[0].at(&flat(src[1..].iter().zip(extents)))
+            }
+            _ => n.with_src(src.into_iter().collect()),
+        };
+        done.insert(n.clone(), new);
+    }
+    Ok(simplify(&done[sink]))
+}
+
+/// One number of several, the last one fastest: each with its extent.
+fn flat<'n>(parts: impl Iterator<Item = (&'n UOp, UOp)>) -> UOp {
+    parts.fold(UOp::index(0), |i, (x, extent)| i.fold_mul(&extent).fold_add(x))
+}
+
+/// Local memory for a stage.
+struct Tile {
+    memory: UOp,
+    value: UOp,
+    /// What it is filled over, with extents.
+    fill: Vec<UOp>,
+    extents: Vec<i64>,
+    /// Rows and columns of an element, where a matrix unit makes it.
+    shape: Option<(u32, u32)>,
+    /// The loops it is filled in.
+    outer: Vec<UOp>,
+}
+
+impl Tile {
+    fn of(n: &UOp, src: &[UOp], ranges: &FxHashMap<u32, UOp>, ctx: &mut Ctx) -> Result<Tile, Error> {
+        let Arg::Stage { space: Space::Local, .. } = n.arg else {
+            return Err(Error::Kernel(format!("{n:?} outside local memory")));
+        };
+        let (value, fill) = (src[0].clone(), src[1..].to_vec());
+        let extents: Option<Vec<i64>> = fill.iter().map(|r| r.src[0].as_int()).collect();
+        let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
+        let shape = matrix_of(&value, ctx)?;
+        let elements = extents.iter().product::<i64>() * shape.map_or(1, |(r, c)| (r * c) as i64);
+        let memory = UOp::define(Space::Local, ctx.fresh(), elements as usize, n.dtype);
+        let outer = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
+        Ok(Tile { memory, value, fill, extents, shape, outer })
+    }
+
+    /// Filled by one thread.
+    fn filled(self) -> UOp {
+        let at = flat(self.fill.iter().zip(self.extents.iter().map(|e| UOp::index(*e))));
+        let memory = self.memory.after(self.outer);
+        let place = match self.shape {
+            None => memory.at(&at),
+            Some((rows, columns)) => {
+                let at = at.fold_mul(&UOp::index((rows * columns) as i64));
+                memory.at_tile(&at, rows, columns, columns as i64)
+            }
+        };
+        self.memory.after([place.store(&self.value).end(self.fill)])
+    }
+
+    /// Filled by all lanes of a block: element `step * lanes + lane`, as long as there is one.
+    fn filled_by_lanes(self, lane: &UOp, lanes: i64, next: &mut u32) -> UOp {
+        let len: i64 = self.extents.iter().product();
+        let rounds = (len + lanes - 1) / lanes;
+        let steps = (rounds > 1).then(|| {
+            *next += 1;
+            UOp::range(&UOp::index(rounds), *next - 1, AxisKind::Loop)
+        });
+        let step = steps.clone().unwrap_or_else(|| UOp::index(0));
+        let flat = step.fold_mul(&UOp::index(lanes)).fold_add(lane);
+        let (mut rest, mut at): (UOp, FxHashMap<u32, UOp>) = (flat.clone(), FxHashMap::default());
+        for (r, &e) in self.fill.iter().zip(&self.extents).rev() {
+            at.insert(r.range_arg().map_or(0, |a| a.id), rest.modulo(&UOp::index(e)));
+            rest = rest.floordiv(&UOp::index(e));
+        }
+        let (mut value, mut place) = (substitute_open(&self.value, &at), flat.clone());
+        if len % lanes != 0 {
+            let inside = flat.lt(&UOp::index(len));
+            place = inside.select(&flat, &UOp::invalid());
+            if let Some((_, idx)) = address(&value) {
+                value = with_index(&value, inside.select(idx, &UOp::invalid()));
+            }
+        }
+        let barrier = |deps: Vec<UOp>| UOp::new(Op::Barrier, DType::Void, deps, Arg::None);
+        // what was read in the last round must be done with before it is overwritten
+        let before = (!self.outer.is_empty()).then(|| barrier(self.outer));
+        let store = self.memory.after(before).at(&place).store(&value);
+        self.memory.after([barrier(vec![store.end(steps)])])
+    }
+}

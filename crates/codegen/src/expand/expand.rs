@@ -1,0 +1,227 @@
+//! Write out the copies that upcast and unroll ranges ask for.
+//!
+//! Every node that depends on such ranges is made once for each of their values; what does not depend on them is
+//! shared. A reduce over an unrolled range takes its copies one after the other (`Reduce(x0, x1, …, ranges…)`), one over
+//! an upcast range combines separate results after, and one across lanes of a block comes last. One upcast range (or several that are never open together) may
+//! stay as it is: the lane range, along which memory is contiguous; pass `vectorise` turns it into vectors.
+//!
+//! ```text
+//! Store(p[i*2 + u], q[u])  ->  Store(p[i*2], q[0]), Store(p[i*2 + 1], q[1])
+//! Reduce(x[r*2 + u], r, u) ->  Reduce(x[r*2], x[r*2 + 1], r)            (unroll)
+//!                          ->  Reduce(x[r*2], r) + Reduce(x[r*2+1], r)  (upcast)
+//! ```
+
+use super::combine;
+use crate::error::Error;
+use crate::kernel::access::{address, coefficient, fold_with};
+use crate::kernel::ranges::closed;
+use crate::pass::Ctx;
+use frit_abi::Target;
+use frit_uop::graph::Numbered;
+use frit_uop::symbolic::simplify;
+use frit_uop::{Arg, AxisKind, DType, Op, UOp};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+/// A node's copies over the expanded ranges it depends on, the last one fastest.
+struct Copies {
+    axes: SmallVec<[u32; 6]>,
+    nodes: Vec<UOp>,
+}
+
+struct Expander {
+    extents: FxHashMap<u32, usize>,
+    /// By number of the node.
+    copies: Vec<Copies>,
+}
+
+/// The pass. Leaves no unroll range, and upcast ranges only as lanes.
+pub fn expand(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+    let graph = Numbered::of(sink);
+    let order = &graph.nodes;
+    let kind = |n: &UOp| n.range_arg().map(|a| a.kind);
+    let found: Vec<&UOp> =
+        order.iter().filter(|n| matches!(kind(n), Some(AxisKind::Upcast | AxisKind::Unroll))).collect();
+    let is_group = |n: &UOp| n.op == Op::Reduce && n.src[1..].iter().any(|r| r.op != Op::Range);
+    if found.is_empty() && !order.iter().any(is_group) {
+        return Ok(sink.clone());
+    }
+    let lanes = choose_lanes(order, &found, ctx.target);
+    let mut extents: FxHashMap<u32, usize> = FxHashMap::default();
+    for r in found {
+        let (Some(a), Some(n)) = (r.range_arg(), r.src[0].as_int()) else {
+            return Err(Error::Kernel(format!("{r:?} of unknown extent")));
+        };
+        if !lanes.contains(&a.id) {
+            extents.insert(a.id, n as usize);
+        }
+    }
+    if extents.is_empty() && !order.iter().any(|n| n.op == Op::Reduce) {
+        return Ok(sink.clone());
+    }
+    let mut e = Expander { extents, copies: Vec::with_capacity(order.len()) };
+    for (i, n) in order.iter().enumerate() {
+        let c = e.copy(n, graph.src(i), &lanes)?;
+        e.copies.push(c);
+    }
+    Ok(simplify(e.copies.last().map_or(sink, |c| &c.nodes[0])))
+}
+
+impl Expander {
+    fn axes_of(&self, n: &UOp) -> SmallVec<[u32; 6]> {
+        n.ranges.iter().copied().filter(|r| self.extents.contains_key(r)).collect()
+    }
+    fn count(&self, axes: &[u32]) -> usize {
+        axes.iter().map(|a| self.extents[a]).product()
+    }
+    /// For each combination of values of `axes`, where a source that has `of` keeps its copy.
+    fn places(&self, axes: &[u32], of: &[u32]) -> Vec<usize> {
+        let mut places = vec![0];
+        for a in axes {
+            // the stride of this axis among the copies of the source, if it has it
+            let stride = of.iter().position(|x| x == a).map_or(0, |at| self.count(&of[at + 1..]));
+            let n = self.extents[a];
+            places = places.iter().flat_map(|p| (0..n).map(move |i| p + i * stride)).collect();
+        }
+        places
+    }
+
+    fn copy(&self, n: &UOp, src: &[u32], lanes: &[u32]) -> Result<Copies, Error> {
+        let axes = self.axes_of(n);
+        match n.op {
+            Op::Range if axes.len() == 1 => {
+                let nodes = (0..self.extents[&axes[0]]).map(|i| UOp::index(i as i64)).collect();
+                return Ok(Copies { axes, nodes });
+            }
+            Op::Reduce => return self.reduce(n, src, axes, lanes),
+            Op::End | Op::Stage => return self.end(n, src, axes),
+            _ => {}
+        }
+        if axes.is_empty() && n.src.iter().zip(src).all(|(s, &i)| self.copies[i as usize].nodes[0] == *s) {
+            return Ok(Copies { axes, nodes: vec![n.clone()] });
+        }
+        let places: SmallVec<[(&[UOp], Vec<usize>); 4]> = src
+            .iter()
+            .map(|&s| &self.copies[s as usize])
+            .map(|c| (&c.nodes[..], self.places(&axes, &c.axes)))
+            .collect();
+        let nodes = (0..self.count(&axes))
+            .map(|i| fold_with(n, places.iter().map(|(nodes, at)| nodes[at[i]].clone()).collect()))
+            .collect();
+        Ok(Copies { axes, nodes })
+    }
+
+    /// The ranges a node closes, apart: expanded, and the others with what became of them.
+    fn closed<'n>(&self, n: &'n UOp, src: &[u32]) -> (SmallVec<[u32; 6]>, Vec<(&'n UOp, UOp)>) {
+        let (mut mine, mut others) = (SmallVec::new(), vec![]);
+        for (r, &i) in n.src.iter().zip(src).skip(1) {
+            match r.range_arg().filter(|a| self.extents.contains_key(&a.id)) {
+                Some(a) => mine.push(a.id),
+                None => others.push((r, self.copies[i as usize].nodes[0].clone())),
+            }
+        }
+        (mine, others)
+    }
+
+    fn end(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {
+        let (mine, others) = self.closed(n, src);
+        let x = &self.copies[src[0] as usize];
+        let nodes = (0..self.count(&axes)).map(|i| {
+            let all: SmallVec<[u32; 6]> = axes.iter().chain(&mine).copied().collect();
+            let inner = self.count(&mine);
+            let mut at: Vec<usize> = self.places(&all, &x.axes)[i * inner..(i + 1) * inner].to_vec();
+            at.dedup();
+            let mut effects: SmallVec<[UOp; 4]> = at.iter().map(|&p| x.nodes[p].clone()).collect();
+            let body = if effects.len() == 1 { effects.remove(0) } else { UOp::sink(effects) };
+            body.end(others.iter().map(|(_, new)| new.clone()))
+        });
+        let nodes = nodes.collect();
+        Ok(Copies { axes, nodes })
+    }
+
+    fn reduce(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>, lanes: &[u32]) -> Result<Copies, Error> {
+        let Arg::Alu(alu) = n.arg else { return Err(Error::Kernel(format!("{n:?} combines nothing"))) };
+        let (mine, others) = self.closed(n, src);
+        let is_unroll = |id: &u32| {
+            n.src[1..]
+                .iter()
+                .any(|r| r.range_arg().is_some_and(|a| a.id == *id && a.kind == AxisKind::Unroll))
+        };
+        let (unroll, upcast): (SmallVec<[u32; 6]>, SmallVec<[u32; 6]>) =
+            mine.iter().copied().partition(is_unroll);
+        let (mut loops, mut across, mut group): (Vec<UOp>, Vec<UOp>, Vec<UOp>) = (vec![], vec![], vec![]);
+        for (r, new) in others {
+            match r.range_arg() {
+                Some(a) if lanes.contains(&a.id) => across.push(new),
+                Some(_) => loops.push(new),
+                None => group.push(new),
+            }
+        }
+        let x = &self.copies[src[0] as usize];
+        let all: SmallVec<[u32; 6]> = axes.iter().chain(&upcast).chain(&unroll).copied().collect();
+        let places = self.places(&all, &x.axes);
+        let (u, c) = (self.count(&unroll), self.count(&upcast));
+        let nodes = places.chunks(u * c).map(|of_copy| {
+            let sides: Vec<UOp> = of_copy
+                .chunks(u)
+                .map(|chain| {
+                    let mut src: SmallVec<[UOp; 4]> = chain.iter().map(|&p| x.nodes[p].clone()).collect();
+                    src.extend(loops.iter().cloned());
+                    if src.len() == 1 { src.remove(0) } else { n.with_src(src) }
+                })
+                .collect();
+            combine(alu, sides).reduce(alu, across.iter().cloned()).reduce(alu, group.iter().cloned())
+        });
+        let nodes = nodes.collect();
+        Ok(Copies { axes, nodes })
+    }
+}
+
+/// The upcast ranges that become vectors: of power-of-two extent that the target's vectors hold, along which loads and
+/// stores are contiguous; never two in one value.
+fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32; 2]> {
+    if target.vector_bytes == 0 {
+        return smallvec![];
+    }
+    let accesses: Vec<(&UOp, &UOp)> = order.iter().filter_map(|n| Some((n, address(n)?.1))).collect();
+    let narrowest = accesses.iter().map(|(n, _)| n.src[0].dtype.size()).min().unwrap_or(4).max(1);
+    // what is inside reduce loops happens more often than what comes after them
+    let inner: SmallVec<[u32; 6]> = order.iter().filter(|n| n.op == Op::Reduce).flat_map(closed).collect();
+    let often = |n: &UOp| 1i64 << (3 * n.ranges.iter().filter(|r| inner.contains(r)).count().min(5));
+    let is_data = |n: &UOp| n.op == Op::Reduce || n.op.alu().is_some() && n.dtype != DType::Index;
+    // what a matrix unit takes is whole
+    let is_taken = |id: u32| order.iter().any(|n| n.op == Op::Matrix && n.ranges.contains(&id));
+    let mut scored: Vec<(i64, u32)> = vec![];
+    for r in found.iter().filter(|r| !r.range_arg().is_some_and(|a| is_taken(a.id))) {
+        let (Some(a), Some(w)) = (r.range_arg(), r.src[0].as_int()) else { continue };
+        if a.kind != AxisKind::Upcast || w.count_ones() != 1 || w > (target.vector_bytes / narrowest) as i64 {
+            continue;
+        }
+        // what one vector saves: w - 1 of w operations; a lane that goes its own way costs besides
+        let saved = |weight: i64| weight * 100 * (w - 1) / w;
+        let moves = accesses.iter().map(|(n, idx)| {
+            often(n)
+                * match coefficient(idx, a.id) {
+                    Some(1) => saved(2),
+                    Some(0) if !idx.ranges.contains(&a.id) => 0,
+                    _ => -60,
+                }
+        });
+        // a reduce works once for each value it takes
+        let done = |n: &&UOp| if n.op == Op::Reduce { often(&n.src[0]) } else { often(n) };
+        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).map(|n| done(&n));
+        let score = moves.sum::<i64>() + saved(work.sum::<i64>()) / 2;
+        if score > 0 {
+            scored.push((-score, a.id));
+        }
+    }
+    scored.sort_unstable();
+    let mut lanes: SmallVec<[u32; 2]> = smallvec![];
+    for (_, id) in scored {
+        let together = |l: &u32| order.iter().any(|n| n.ranges.contains(l) && n.ranges.contains(&id));
+        if !lanes.iter().any(together) {
+            lanes.push(id);
+        }
+    }
+    lanes
+}

@@ -1,0 +1,163 @@
+//! How an index moves with a range: what the heuristic, the lane choice and coalescing look at.
+
+use frit_uop::{Arg, DType, Op, Scalar, UOp};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+/// How much the index grows for each step of range `id`: `idx = rest + c * range` exactly, with `rest` free of it.
+/// `None` where it is not of that form. A gate in the index (`Where(g, i, Invalid)`) does not count.
+pub fn coefficient(idx: &UOp, id: u32) -> Option<i64> {
+    if !idx.ranges.contains(&id) {
+        return Some(0);
+    }
+    match idx.op {
+        Op::Range => Some((idx.range_arg()?.id == id) as i64),
+        Op::Add => coefficient(&idx.src[0], id)?.checked_add(coefficient(&idx.src[1], id)?),
+        Op::Sub => coefficient(&idx.src[0], id)?.checked_sub(coefficient(&idx.src[1], id)?),
+        Op::Neg => coefficient(&idx.src[0], id)?.checked_neg(),
+        Op::Mul => match (idx.src[0].as_int(), idx.src[1].as_int()) {
+            (_, Some(c)) => coefficient(&idx.src[0], id)?.checked_mul(c),
+            (Some(c), _) => coefficient(&idx.src[1], id)?.checked_mul(c),
+            _ => None,
+        },
+        Op::Where if idx.src[2].op == Op::Invalid => coefficient(&idx.src[1], id),
+        _ => None,
+    }
+}
+
+/// A constant that divides every value of the index; 0 for the constant 0.
+pub fn factor(idx: &UOp) -> i64 {
+    match idx.op {
+        Op::Const => idx.as_int().unwrap_or(1).saturating_abs(),
+        Op::Add | Op::Sub => gcd(factor(&idx.src[0]), factor(&idx.src[1])),
+        Op::Mul => factor(&idx.src[0]).saturating_mul(factor(&idx.src[1])),
+        Op::Neg | Op::Cast => factor(&idx.src[0]),
+        Op::Where => gcd(factor(&idx.src[1]), factor(&idx.src[2])),
+        Op::Invalid => 0,
+        _ => 1,
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The address of a load or store in memory, if it is one: buffer and index.
+pub fn address(access: &UOp) -> Option<(&UOp, &UOp)> {
+    match (access.op, access.src.first()) {
+        (Op::Load | Op::Store, Some(a)) if a.op == Op::Index && a.src.len() == 2 => {
+            Some((&a.src[0], &a.src[1]))
+        }
+        _ => None,
+    }
+}
+
+/// A load or store with another index.
+pub fn with_index(access: &UOp, idx: UOp) -> UOp {
+    let mut src = access.src.clone();
+    src[0] = src[0].with_src(smallvec![src[0].src[0].clone(), idx]);
+    access.with_src(src)
+}
+
+/// What an `After` stands for.
+pub fn behind_after(mut n: &UOp) -> &UOp {
+    while n.op == Op::After {
+        n = &n.src[0];
+    }
+    n
+}
+
+/// The parameter a load or store goes to.
+pub fn slot(access: &UOp) -> Option<u32> {
+    match behind_after(address(access)?.0).arg {
+        Arg::Param { slot, .. } => Some(slot),
+        _ => None,
+    }
+}
+
+/// Put other expressions in the place of open ranges. What is closed below is another range of the same name and stays.
+pub fn substitute_open(root: &UOp, map: &FxHashMap<u32, UOp>) -> UOp {
+    let touches = |n: &UOp| n.ranges.iter().any(|r| map.contains_key(r));
+    if !touches(root) {
+        return root.clone();
+    }
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut stack = vec![(root.clone(), false)];
+    while let Some((n, expanded)) = stack.pop() {
+        if done.contains_key(&n) {
+            continue;
+        }
+        if !touches(&n) {
+            done.insert(n.clone(), n);
+        } else if let Some(to) = n.range_arg().and_then(|a| map.get(&a.id)) {
+            done.insert(n, to.clone());
+        } else if expanded {
+            let new = fold_with(&n, n.src.iter().map(|s| done[s].clone()).collect());
+            done.insert(n, new);
+        } else {
+            stack.push((n.clone(), true));
+            stack.extend(n.src.iter().filter(|s| !done.contains_key(*s)).map(|s| (s.clone(), false)));
+        }
+    }
+    done[root].clone()
+}
+
+/// The cheapest simplifications of index arithmetic, for nodes made by the thousand: a full simplification follows.
+pub fn fold(n: &UOp) -> UOp {
+    folded(n, &n.src).unwrap_or_else(|| n.clone())
+}
+
+/// The node with other sources, [folded](fold).
+pub fn fold_with(n: &UOp, src: SmallVec<[UOp; 4]>) -> UOp {
+    folded(n, &src).unwrap_or_else(|| n.with_src(src))
+}
+
+/// What the node with these sources is without being made.
+fn folded(n: &UOp, src: &[UOp]) -> Option<UOp> {
+    if n.dtype != DType::Index && n.dtype != DType::Bool {
+        return None;
+    }
+    let alu = n.op.alu()?;
+    if src.iter().all(|s| s.op == Op::Const) {
+        let values: SmallVec<[Scalar; 3]> = src.iter().filter_map(|s| s.as_scalar()).collect();
+        let operand = src[(n.op == Op::Where) as usize].dtype;
+        return Some(UOp::constant(Scalar::alu(alu, operand, &values), n.dtype));
+    }
+    let c = |i: usize| src.get(i).and_then(|s| s.as_int());
+    match (n.op, c(0), c(1)) {
+        (Op::Add, Some(0), _) => Some(src[1].clone()),
+        (Op::Add | Op::Sub, _, Some(0)) => Some(src[0].clone()),
+        (Op::Mul, Some(0), _) | (Op::Mul, _, Some(0)) => Some(n.const_like(0)),
+        (Op::Mul, Some(1), _) => Some(src[1].clone()),
+        (Op::Mul | Op::Idiv, _, Some(1)) => Some(src[0].clone()),
+        (Op::Where, Some(c), _) => Some(src[if c != 0 { 1 } else { 2 }].clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frit_uop::AxisKind;
+
+    #[test]
+    fn coefficients_see_through_sums_products_and_gates() {
+        let r = UOp::range(&UOp::index(8), 0, AxisKind::Global);
+        let q = UOp::range(&UOp::index(8), 1, AxisKind::Global);
+        let i = (&r * 8 + &q) * 3 + 5;
+        assert_eq!(
+            (coefficient(&i, 0), coefficient(&i, 1), coefficient(&i, 2)),
+            (Some(24), Some(3), Some(0))
+        );
+        assert_eq!(coefficient(&i.floordiv(&UOp::index(2)), 1), None);
+        let gated = r.lt(&UOp::index(3)).select(&(&r + &q), &UOp::invalid());
+        assert_eq!(coefficient(&gated, 1), Some(1));
+    }
+    #[test]
+    fn factors_divide() {
+        let r = UOp::range(&UOp::index(8), 0, AxisKind::Global);
+        assert_eq!(factor(&(&r * 8 + 4)), 4);
+        assert_eq!(factor(&(&r * 8 + 16)), 8);
+        assert_eq!(factor(&(&r + 4)), 1);
+    }
+}

@@ -1,0 +1,7 @@
+//! Facts about a kernel that every folder asks for.
+
+pub mod access;
+pub mod ranges;
+pub mod cost;
+pub mod contraction;
+pub mod verify;

@@ -1,0 +1,13 @@
+//! Rows from a program graph to a list of steps, and over that list.
+
+pub mod linearise;
+pub mod interleave;
+pub mod prefetch;
+
+use frit_uop::Op;
+
+/// Whether something is done for such a node; what others are is written where they are used.
+fn is_step(op: Op) -> bool {
+    use Op::*;
+    op.is_elementwise() || matches!(op, Load | Store | Stack | Lane | Shuffle | Matrix | Barrier)
+}

@@ -1,0 +1,375 @@
+//! Insert software prefetches.
+//!
+//! ```text
+//! for i { … x[64 i] … }                       ->   for i { prefetch x[64 i] + 2 KiB; … }
+//! for row { for i { max x[row, i] };          ->   for row { for i { max x[row, i] };
+//!           for i { … exp(x[row, i]) … } }                   for i { prefetch x[row + 1, i]; … exp(x[row, i]) … } }
+//! for i { a[i] = …; a[i + N] = …; … }         ->   for i { prefetch a[i + 2]; a[i] = …; prefetch a[i + N + 2]; … }
+//! ```
+//! The hardware prefetcher detects sequential streams, but not far ahead while a core is busy with long chains of
+//! arithmetic, not the next row while a loop works on this one, and not many store streams that are pages apart. Rows
+//! that are written are prefetched in the loop that writes them first. What a loop around touches again hits the cache,
+//! unless too much lies between. In a busy loop over short rows, a line is prefetched in each iteration that reads a part
+//! of it.
+
+use crate::kernel::access::{address, behind_after, coefficient};
+use frit_abi::Target;
+use frit_uop::{Op, Step, UOp};
+use rustc_hash::FxHashSet;
+
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+/// Bytes within which the hardware prefetcher follows a stream.
+const PAGE: u64 = 4096;
+/// How far ahead a stream is prefetched: what a core computes while memory answers.
+const DISTANCE_BYTES: i64 = 2048;
+/// Iterations ahead that interleaved stores are prefetched, and how few of them the hardware follows by itself.
+const DISTANCE_STORES: i64 = 2;
+const FEWEST_STORES: usize = 4;
+/// Steps of a loop beside which prefetching a line several times is cheap.
+const BUSY: usize = 64;
+
+/// A loop with no other in it.
+struct InnermostLoop<'a> {
+    /// The loops that are open in it, itself last.
+    open: Vec<&'a UOp>,
+    /// Where its steps are.
+    steps: std::ops::Range<usize>,
+    /// How many of them are arithmetic on floats or touch memory.
+    work: usize,
+}
+
+impl InnermostLoop<'_> {
+    /// Whether two loops are in the same loops, or are one.
+    fn is_beside(&self, o: &InnermostLoop) -> bool {
+        self.open[..self.open.len() - 1] == o.open[..o.open.len() - 1]
+    }
+}
+
+/// Lines of a parameter that a loop touches in each iteration, and in no other iteration of it or of the loops around it.
+struct Stream<'a> {
+    of: &'a InnermostLoop<'a>,
+    op: Op,
+    buf: &'a UOp,
+    /// The steps that touch them, and the addresses: one a line.
+    lines: Vec<(usize, &'a UOp)>,
+    /// Bytes from one iteration of the loop to the next.
+    step: i64,
+    /// Bytes from one iteration of the loop around it to the next.
+    row: Option<i64>,
+    /// Whether its lines are rows of their own, pages apart.
+    is_interleaved: bool,
+}
+
+impl Stream<'_> {
+    /// Bytes that one iteration touches, and all of them.
+    fn bytes(&self) -> (i64, Option<i64>) {
+        let once = if self.step.abs() < LINE { self.step.abs() } else { self.lines.len() as i64 * LINE };
+        let rounds = self.of.open.last().and_then(|r| r.src[0].as_int());
+        (once, rounds.and_then(|n| n.checked_mul(once)))
+    }
+    /// Whether it does the same to the same rows.
+    fn is_over(&self, o: &Stream) -> bool {
+        (self.op, self.buf, self.row, self.is_interleaved) == (o.op, o.buf, o.row, o.is_interleaved)
+            && self.of.is_beside(o.of)
+    }
+    /// The work for each byte.
+    fn work(&self) -> usize {
+        self.of.work * 1024 / self.lines.len()
+    }
+}
+
+/// The pass.
+pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
+    let loops = innermost_loops(&steps);
+    let far = target.l2() as i64;
+    let streams: Vec<Stream> = loops.iter().flat_map(|l| streams(&steps, l, far)).collect();
+    let mut wanted: Vec<(usize, Step)> = vec![];
+    for s in &streams {
+        let Some(bytes) = distance(s, &streams, &loops, far).and_then(|b| i32::try_from(b).ok()) else {
+            continue;
+        };
+        wanted.extend(s.lines.iter().map(|(at, index)| (*at, Step::Prefetch((*index).clone(), bytes))));
+    }
+    if wanted.is_empty() {
+        return steps;
+    }
+    wanted.sort_by_key(|w| w.0);
+    let mut out = Vec::with_capacity(steps.len() + wanted.len());
+    let mut wanted = wanted.into_iter().peekable();
+    for (i, step) in steps.into_iter().enumerate() {
+        while let Some((_, prefetch)) = wanted.next_if(|w| w.0 == i) {
+            out.push(prefetch);
+        }
+        out.push(step);
+    }
+    out
+}
+
+/// How many bytes after its addresses a stream is prefetched, if it is.
+fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], far: i64) -> Option<i64> {
+    if s.is_interleaved {
+        return s.step.checked_mul(DISTANCE_STORES);
+    }
+    let ((once, whole), mut same) = (s.bytes(), all.iter().filter(|r| r.is_over(s)));
+    // the hardware follows a long stream by itself where lines are wanted seldom
+    let along = || {
+        let rounds = (DISTANCE_BYTES + once - 1).checked_div(once).filter(|_| s.step.abs() >= LINE)?;
+        rounds.checked_mul(s.step)
+    };
+    if s.op == Op::Store {
+        // the hardware follows what is written, but not where every row begins anew
+        let in_rows = loops.iter().filter(|l| l.is_beside(s.of)).count() > 1;
+        return along().filter(|_| in_rows && same.next().is_some_and(|r| std::ptr::eq(r, s)));
+    }
+    if same.count() == 1 && whole.is_none_or(|n| n > 2 * DISTANCE_BYTES) {
+        return along();
+    }
+    // one of the loops over this row prefetches the next row, the one with the most work
+    let first = all.iter().filter(|r| r.is_over(s)).reduce(|a, b| if b.work() > a.work() { b } else { a });
+    s.row.filter(|_| first.is_some_and(|f| std::ptr::eq(f, s)) && whole.is_some_and(|n| n <= far / 4))
+}
+
+fn innermost_loops(steps: &[Step]) -> Vec<InnermostLoop<'_>> {
+    let (mut open, mut loops): (Vec<&UOp>, Vec<InnermostLoop>) = (vec![], vec![]);
+    // where the last loop begins, while no other has begun or ended in it
+    let mut begin = None;
+    for (i, step) in steps.iter().enumerate() {
+        match step {
+            Step::Open(r) => {
+                open.push(r);
+                begin = Some(i + 1);
+            }
+            Step::Close(_) => {
+                let work = |b: usize| steps[b..i].iter().filter(|s| is_work(s)).count();
+                loops.extend(begin.take().map(|b| InnermostLoop {
+                    open: open.clone(),
+                    steps: b..i,
+                    work: work(b),
+                }));
+                open.pop();
+            }
+            _ => {}
+        }
+    }
+    loops
+}
+
+fn is_work(step: &Step) -> bool {
+    matches!(step, Step::Do(n) if address(n).is_some() || n.op.is_elementwise() && n.dtype.is_float())
+}
+
+/// An access to a parameter that is larger than the cache.
+struct Access<'a> {
+    at: usize,
+    node: &'a UOp,
+    buf: &'a UOp,
+    idx: &'a UOp,
+    size: i64,
+    /// Elements that it moves in each of the open loops.
+    moves: Vec<Option<i64>>,
+}
+
+impl Access<'_> {
+    /// Bytes that it moves in one of the innermost open loops, counted from 1.
+    fn step(&self, back: usize) -> Option<i64> {
+        self.moves[self.moves.len().checked_sub(back)?]?.checked_mul(self.size)
+    }
+    /// Its index without a constant that is added last, and the bytes of that.
+    fn base(&self) -> (&UOp, i64) {
+        match (self.idx.op, self.idx.src.get(1).and_then(|c| c.as_int())) {
+            (Op::Add, Some(at)) => (&self.idx.src[0], at.saturating_mul(self.size)),
+            _ => (self.idx, 0),
+        }
+    }
+}
+
+/// What a loop reads and writes of parameters that are larger than the cache.
+fn streams<'a>(steps: &'a [Step], of: &'a InnermostLoop<'a>, far: i64) -> Vec<Stream<'a>> {
+    let accesses: Vec<Access> = of.steps.clone().filter_map(|at| access(steps, at, of, far)).collect();
+    let mut out: Vec<Stream> = interleaved_stores(&accesses, of).into_iter().collect();
+    let mut seen: FxHashSet<(Op, &UOp, &[Option<i64>], i64)> = FxHashSet::default();
+    for a in &accesses {
+        let Some(step) = a.step(1).filter(|b| b.abs() >= LINE || *b != 0 && of.work >= BUSY) else {
+            continue;
+        };
+        let line = offset(a.idx).saturating_mul(a.size).div_euclid(LINE);
+        if is_near(of, &a.moves, a.size, far) || !seen.insert((a.node.op, a.buf, &a.moves, line)) {
+            continue;
+        }
+        let (op, row, line) = (a.node.op, a.step(2), (a.at, &a.node.src[0]));
+        let is_same = |s: &&mut Stream| {
+            !s.is_interleaved && s.op == op && s.buf == a.buf && s.step == step && s.row == row
+        };
+        match out.iter_mut().find(is_same) {
+            Some(s) => s.lines.push(line),
+            None => {
+                out.push(Stream { of, op, buf: a.buf, lines: vec![line], step, row, is_interleaved: false })
+            }
+        }
+    }
+    out
+}
+
+fn access<'a>(steps: &'a [Step], at: usize, of: &InnermostLoop, far: i64) -> Option<Access<'a>> {
+    let Step::Do(node) = &steps[at] else { return None };
+    let (buf, idx) = address(node).filter(|a| a.1.lanes() == 1)?;
+    // what is read after it was written is near
+    let buf = if node.op == Op::Store { behind_after(buf) } else { buf };
+    let size = buf.dtype.size() as i64;
+    let len = buf.shape().first().and_then(|n| n.as_int());
+    let is_far = buf.op == Op::Param && len.is_none_or(|n| n.saturating_mul(size) > far);
+    let moves = || of.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
+    is_far.then(|| Access { at, node, buf, idx, size, moves: moves() })
+}
+
+/// Rows of one buffer that a loop stores to in turn, each a page or more from the one before: of many the hardware
+/// prefetcher loses track.
+fn interleaved_stores<'a>(accesses: &[Access<'a>], of: &'a InnermostLoop<'a>) -> Option<Stream<'a>> {
+    let (mut lines, mut last): (Vec<(usize, &UOp)>, Option<&Access>) = (vec![], None);
+    for a in accesses.iter().filter(|a| a.node.op == Op::Store && a.step(1).is_some_and(|s| s != 0)) {
+        let is_apart = |l: &Access| {
+            let ((base, at), (of_last, last_at)) = (a.base(), l.base());
+            a.buf == l.buf && base == of_last && at.abs_diff(last_at) >= PAGE
+        };
+        if last.is_none_or(is_apart) {
+            last = Some(a);
+            lines.push((a.at, &a.node.src[0]));
+        }
+    }
+    let (a, step) = (last?, last?.step(1)?);
+    let stream = Stream { of, op: Op::Store, buf: a.buf, lines, step, row: None, is_interleaved: true };
+    (stream.lines.len() >= FEWEST_STORES).then_some(stream)
+}
+
+/// Whether a loop around comes back to what was touched while it is still near.
+fn is_near(of: &InnermostLoop, moves: &[Option<i64>], size: i64, far: i64) -> bool {
+    let Some(at) = moves.iter().rposition(|m| *m == Some(0)) else { return false };
+    let mut reach = size;
+    for (r, m) in of.open[at + 1..].iter().zip(&moves[at + 1..]) {
+        let (Some(n), Some(m)) = (r.src[0].as_int(), m) else { return false };
+        reach = reach.max(n.saturating_mul(m.saturating_abs()).saturating_mul(size));
+    }
+    reach <= far
+}
+
+/// The constant that is added to an index.
+fn offset(idx: &UOp) -> i64 {
+    match (idx.op, idx.as_int()) {
+        (_, Some(c)) => c,
+        (Op::Add, _) => offset(&idx.src[0]).saturating_add(offset(&idx.src[1])),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frit_abi::target::Isa;
+    use frit_uop::{Alu, Arg, AxisKind, DType};
+
+    fn target() -> Target {
+        Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20])
+    }
+    fn range(n: i64, id: u32) -> UOp {
+        UOp::range(&UOp::int(n, DType::I32), id, AxisKind::Loop)
+    }
+    fn load(buf: &UOp, idx: UOp) -> UOp {
+        UOp::new(Op::Index, buf.dtype, [buf.clone(), idx], Arg::Lanes(16)).load()
+    }
+    fn around(r: &UOp, body: Vec<Step>) -> Vec<Step> {
+        [vec![Step::Open(r.clone())], body, vec![Step::Close(r.clone())]].concat()
+    }
+    /// What is prefetched, and between which steps.
+    fn prefetched(steps: Vec<Step>) -> Vec<(usize, i32)> {
+        let steps = prefetch(steps, &target());
+        steps
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| Some((i, if let Step::Prefetch(_, b) = s { *b } else { return None })))
+            .collect()
+    }
+
+    #[test]
+    fn a_long_run_is_prefetched_a_line_once() {
+        let (x, r) = (UOp::param(0, 1 << 20, DType::F32), range(1 << 14, 0));
+        let at = |k: i64| load(&x, &r * 64 + k);
+        let two = around(&r, vec![Step::Do(at(0)), Step::Do(at(8)), Step::Do(at(16))]);
+        // two lines a round: 16 rounds are 2 KiB
+        assert_eq!(prefetched(two), [(1, 16 * 256), (4, 16 * 256)]);
+        // what fits a cache is there after the first time
+        let near = UOp::param(0, 1 << 18, DType::F32);
+        assert_eq!(prefetched(around(&r, vec![Step::Do(load(&near, &r * 16))])), []);
+    }
+
+    #[test]
+    fn of_the_loops_over_a_row_the_longest_prefetches_the_next_row() {
+        let (x, rows) = (UOp::param(0, 1 << 20, DType::F32), range(256, 0));
+        let read = |id: u32| load(&x, &rows * 4096 + range(256, id) * 16);
+        let short = around(&range(256, 1), vec![Step::Do(read(1))]);
+        let root = read(2).un(Alu::Sqrt);
+        let long = around(&range(256, 2), vec![Step::Do(read(2)), Step::Do(root)]);
+        assert_eq!(prefetched(around(&rows, [short, long].concat())), [(5, 4096 * 4)]);
+    }
+
+    #[test]
+    fn rows_are_prefetched_where_they_are_written_first() {
+        let (x, rows) = (UOp::param(0, 1 << 20, DType::F32), range(256, 0));
+        let store = |id: u32| {
+            let at = &rows * 4096 + range(256, id) * 16;
+            let zeros = UOp::stack((0..16).map(|_| UOp::float(0.0, DType::F32)));
+            let index = UOp::new(Op::Index, x.dtype, [x.clone(), at], Arg::Lanes(16));
+            around(&range(256, id), vec![Step::Do(index.store(&zeros))])
+        };
+        assert_eq!(prefetched(around(&rows, [store(1), store(2)].concat())), [(2, 2048)]);
+        // one long run is followed by the machine
+        assert_eq!(prefetched(around(&rows, store(1))), []);
+    }
+
+    #[test]
+    fn what_another_loop_reads_again_is_prefetched_if_much_lies_between() {
+        let x = UOp::param(0, 1 << 20, DType::F32);
+        let again = |n: i64| {
+            let (outer, r) = (range(8, 0), range(n, 1));
+            around(&outer, around(&r, vec![Step::Do(load(&x, &r * 16))]))
+        };
+        assert_eq!(prefetched(again(1 << 14)), []);
+        assert_eq!(prefetched(again(1 << 16)), [(2, 2048)]);
+    }
+
+    #[test]
+    fn rows_that_a_busy_loop_reads_in_small_steps_are_prefetched() {
+        let (x, rows, r) = (UOp::param(0, 1 << 20, DType::F32), range(256, 0), range(128, 1));
+        let read = load(&x, &rows * 512 + &r * 4);
+        let with = |work: usize| {
+            let roots = std::iter::successors(Some(read.un(Alu::Sqrt)), |n| Some(n.un(Alu::Sqrt)));
+            let body = [read.clone()].into_iter().chain(roots.take(work)).map(Step::Do).collect();
+            prefetched(around(&rows, around(&r, body)))
+        };
+        assert_eq!((with(100), with(10)), (vec![(2, 2048)], vec![]));
+    }
+
+    /// How many prefetches there are in a loop over so many rows, so far apart, of a buffer of so many elements.
+    fn interleaved(rows: i64, apart: i64, len: usize) -> usize {
+        let (p, r) = (UOp::param(0, len, DType::F32), range(64, 0));
+        let zero = UOp::float(0.0, DType::F32);
+        let stores = (0..rows).map(|k| Step::Do(p.at(&(&r * 16 + k * apart)).store(&zero)));
+        let steps: Vec<Step> =
+            [Step::Open(r.clone())].into_iter().chain(stores).chain([Step::Close(r.clone())]).collect();
+        let new = prefetch(steps.clone(), &target());
+        let is_prefetch = |s: &&Step| matches!(s, Step::Prefetch(_, 128));
+        let kept: Vec<Step> = new.iter().filter(|s| !is_prefetch(s)).cloned().collect();
+        assert_eq!(kept, steps);
+        new.iter().filter(is_prefetch).count()
+    }
+
+    #[test]
+    fn many_interleaved_store_streams_are_prefetched() {
+        assert_eq!(interleaved(8, 4095, 1 << 20), 8);
+        // which the hardware follows, which are one run, which are near
+        assert_eq!(
+            (interleaved(2, 4095, 1 << 20), interleaved(8, 16, 1 << 20), interleaved(8, 4095, 1 << 15)),
+            (0, 0, 0)
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! The axes of a kernel, outermost first, and what splits and orders them.
+//!
+//! Nothing is rewritten here: ranges are replaced once, when the list of opts is done.
+
+use super::opt::Layout;
+use crate::error::Error;
+use crate::kernel::access::{address, substitute_open};
+use crate::kernel::ranges::{self, closed};
+use frit_abi::matrix::{Dim as Coordinate, Home};
+use frit_abi::{MatrixUnit, Target};
+use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+/// An axis of a kernel that is being planned.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// The placeholder range that stands for it in expressions.
+    pub(crate) range: UOp,
+    /// Iterations.
+    pub extent: UOp,
+    /// How it is walked.
+    pub kind: AxisKind,
+    /// The id of the range it is part of.
+    pub origin: u32,
+}
+
+impl Axis {
+    /// Iterations, where that is a constant.
+    pub fn size(&self) -> Option<usize> {
+        self.extent.as_int().and_then(|n| usize::try_from(n).ok())
+    }
+    pub(crate) fn id(&self) -> u32 {
+        self.range.range_arg().map_or(0, |a| a.id)
+    }
+}
+
+/// A range of the kernel, and the axes it has become.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) origin: UOp,
+    /// Its value, over placeholders.
+    pub(crate) value: UOp,
+    /// Its extent, where that is rounded up.
+    pub(crate) padded: Option<UOp>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Tile {
+    pub operand: usize,
+    /// Outermost first.
+    pub dims: Vec<Dim>,
+    pub space: Space,
+    pub layout: Layout,
+}
+
+/// A dimension of a tile: `sum of step * axis + offset`. Axes that read overlapping windows share one, so that a tile
+/// holds every element once.
+#[derive(Clone)]
+pub(crate) struct Dim {
+    /// Placeholder ids, each with its step; the first one's is 1 or -1.
+    pub axes: SmallVec<[(u32, i64); 2]>,
+    pub offset: i64,
+    pub extent: i64,
+    /// How far the load moves with a step of 1, if that is a constant.
+    pub stride: Option<i64>,
+}
+
+/// A matrix opt that was applied.
+#[derive(Clone)]
+pub struct Chosen {
+    /// The unit.
+    pub unit: MatrixUnit,
+    /// The sum it takes over.
+    pub reduce: UOp,
+    /// A and B, as numbers of [`Plan::operands`].
+    pub operands: [usize; 2],
+    /// Placeholder ids of the parts, by coordinate.
+    pub parts: [u32; 3],
+    /// The placeholder id of the lanes, where a warp runs it.
+    pub warp: Option<u32>,
+}
+
+impl Chosen {
+    /// Which operand of the product a load is.
+    pub fn operand(&self, load: usize) -> Option<usize> {
+        self.operands.iter().position(|o| *o == load)
+    }
+    /// The coordinates of operand 0 or 1 in the order of its layout in memory.
+    pub fn layout(&self, operand: usize) -> [Coordinate; 2] {
+        match self.unit.homes[operand] {
+            Home::Tile(rows) | Home::Memory(rows) => [rows.row, rows.column],
+            Home::Lanes { .. } => MatrixUnit::coordinates(operand),
+        }
+    }
+    /// Where an axis comes in that order; 0 for axes that are no part of it.
+    pub fn rank(&self, operand: usize, axis: u32) -> usize {
+        self.layout(operand).iter().position(|d| self.parts[*d as usize] == axis).map_or(0, |i| i + 1)
+    }
+}
+
+/// A kernel and the opts applied to it so far.
+#[derive(Clone)]
+pub struct Plan<'a> {
+    /// The kernel.
+    pub ast: UOp,
+    /// The machine it is for.
+    pub target: &'a Target,
+    /// The axes, outermost first.
+    pub axes: Vec<Axis>,
+    /// The loads, in the order of a walk through the kernel.
+    pub operands: Vec<UOp>,
+    pub(crate) parts: FxHashMap<u32, Part>,
+    /// Pairs of origins of which the first must be outside.
+    outside: Vec<(u32, u32)>,
+    /// Pairs of origins that are open together somewhere, the smaller first.
+    together: FxHashSet<(u32, u32)>,
+    /// Origins that a checked access moves with.
+    pub(crate) checked: Vec<u32>,
+    pub(crate) tiles: Vec<Tile>,
+    /// The matrix unit it is given to.
+    pub(crate) matrix: Option<Chosen>,
+    next: u32,
+}
+
+/// The origin of the axis that lanes of a warp are walked along: no range of the kernel.
+pub(crate) const WARP: u32 = u32::MAX;
+/// Copies that upcasts and unrolls may make of one value, at most.
+const MAX_COPIES: usize = 4096;
+/// Placeholder ids start here; a kernel's own are far below.
+const PLACEHOLDERS: u32 = 1 << 24;
+
+impl<'a> Plan<'a> {
+    /// A kernel as it comes, one axis a range, in an order that keeps every reduce inside what it depends on.
+    pub fn new(ast: &UOp, target: &'a Target) -> Result<Self, Error> {
+        let order = ast.toposort();
+        let ranges = ranges::all(&order);
+        let mut plan = Plan {
+            ast: ast.clone(),
+            target,
+            axes: vec![],
+            operands: order.iter().filter(|n| n.op == Op::Load && address(n).is_some()).cloned().collect(),
+            parts: FxHashMap::default(),
+            outside: vec![],
+            together: FxHashSet::default(),
+            checked: vec![],
+            tiles: vec![],
+            matrix: None,
+            next: PLACEHOLDERS,
+        };
+        for n in &order {
+            let open = ranges::open_at(n);
+            for (i, &a) in open.iter().enumerate() {
+                plan.together.extend(open[i + 1..].iter().map(|&b| (a, b)));
+            }
+            match n.op {
+                Op::Reduce | Op::End => {
+                    let inner = closed(n);
+                    for &o in &n.ranges {
+                        plan.outside.extend(inner.iter().map(|&i| (o, i)));
+                    }
+                }
+                Op::Scan => {
+                    let r =
+                        n.src[1].range_arg().ok_or_else(|| Error::Kernel(format!("{n:?} over no range")))?;
+                    plan.outside.extend(n.ranges.iter().filter(|&&o| o != r.id).map(|&o| (o, r.id)));
+                }
+                Op::Load | Op::Store if matches!(n.arg, Arg::Site(_)) => plan.checked.extend(&n.ranges),
+                // what a loop wrote before is written over by another, once for each time
+                Op::Store if address(n).is_some_and(|(buf, _)| buf.op == Op::After) => {
+                    let outer = &n.src[0].src[0].ranges;
+                    let inner = n.ranges.iter().filter(|i| !outer.contains(i));
+                    plan.outside.extend(inner.flat_map(|&i| outer.iter().map(move |&o| (o, i))));
+                }
+                _ => {}
+            }
+        }
+        // a scan is carried by its own loop alone, also past loops that it does not look at
+        for (id, others) in ranges::around_scans(&order) {
+            plan.outside.extend(others.into_iter().map(|o| (o, id)));
+        }
+        plan.outside.sort_unstable();
+        plan.outside.dedup();
+        // the first range, by kind and id, that no remaining one must be outside of
+        let mut left: Vec<(AxisKind, u32, UOp)> =
+            ranges.iter().filter_map(|r| r.range_arg().map(|a| (a.kind, a.id, r.clone()))).collect();
+        left.sort_by_key(|(kind, id, _)| (*kind != AxisKind::Global, *id));
+        while !left.is_empty() {
+            let free = |id: u32| !plan.outside.iter().any(|&(o, i)| i == id && left.iter().any(|l| l.1 == o));
+            let Some(at) = left.iter().position(|l| free(l.1)) else {
+                return Err(Error::Kernel("its reduces and scans cannot be nested".into()));
+            };
+            let (kind, id, origin) = left.remove(at);
+            let range = plan.placeholder(&origin.src[0]);
+            plan.axes.push(Axis { range: range.clone(), extent: origin.src[0].clone(), kind, origin: id });
+            plan.parts.insert(id, Part { origin, value: range, padded: None });
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn placeholder(&mut self, extent: &UOp) -> UOp {
+        self.next += 1;
+        UOp::range(extent, self.next - 1, AxisKind::Loop)
+    }
+
+    /// Whether two of the kernel's ranges are open together somewhere.
+    pub fn are_together(&self, a: u32, b: u32) -> bool {
+        a == b || [a, b].contains(&WARP) || self.together.contains(&(a.min(b), a.max(b)))
+    }
+
+    /// The range that each axis becomes, by its placeholder's id.
+    pub(crate) fn ranges(&self) -> FxHashMap<u32, UOp> {
+        let range = |(i, a): (usize, &Axis)| (a.id(), UOp::range(&a.extent, i as u32, a.kind));
+        self.axes.iter().enumerate().map(range).collect()
+    }
+    /// The same plan for the rewritten kernel: its loads and its sum are what they have become.
+    pub(crate) fn follow(&mut self, new: impl Fn(&UOp) -> UOp) {
+        self.operands.iter_mut().for_each(|o| *o = new(o));
+        if let Some(chosen) = &mut self.matrix {
+            chosen.reduce = new(&chosen.reduce);
+        }
+    }
+
+    pub(super) fn axis(&self, axis: usize) -> Result<&Axis, String> {
+        self.axes.get(axis).ok_or_else(|| format!("there are {} axes", self.axes.len()))
+    }
+    /// How many copies there are of a value that moves with a range and everything that is open together with it.
+    pub fn copies(&self, origin: u32) -> usize {
+        let is_copy = |a: &&Axis| matches!(a.kind, AxisKind::Upcast | AxisKind::Unroll);
+        let near = |a: &&Axis| self.are_together(a.origin, origin);
+        self.axes.iter().filter(is_copy).filter(near).map(|a| a.size().unwrap_or(1)).product()
+    }
+    pub(super) fn unstaged(&self) -> Result<(), String> {
+        if self.tiles.is_empty() { Ok(()) } else { Err("stages come last".into()) }
+    }
+
+    pub(super) fn split(&mut self, axis: usize, n: usize, kind: AxisKind, inner: bool) -> Result<(), String> {
+        use AxisKind::*;
+        self.unstaged()?;
+        let a = self.axis(axis)?.clone();
+        let rest = divide(&a.extent, n).ok_or_else(|| format!("{n} does not divide its extent"))?;
+        let whole = rest.as_int() == Some(1);
+        if n < 2 {
+            return Err("a part has at least two iterations".into());
+        }
+        let grid = self.target.grid.as_ref();
+        match (a.kind, kind) {
+            (Global, Global | Loop | Upcast) | (Loop, Loop | Upcast) | (Reduce, Reduce | Unroll | Upcast) => {
+            }
+            (Global, Thread) if grid.is_none() => {
+                if self.axes.iter().any(|x| x.kind == Thread) {
+                    return Err("there is a thread axis already".into());
+                }
+            }
+            (Global | Loop, Local) | (Reduce, GroupReduce) if grid.is_some() => {
+                if kind == GroupReduce && self.has_checked_store() {
+                    return Err("a checked store must not be left to one lane".into());
+                }
+            }
+            (from, to) => return Err(format!("{from:?} cannot become {to:?} on {}", self.target.name)),
+        }
+        if whole && a.kind == kind {
+            return Err("it would change nothing".into());
+        }
+        if matches!(kind, Upcast | Unroll) && n * self.copies(a.origin) > MAX_COPIES {
+            return Err(format!("more than {MAX_COPIES} copies"));
+        }
+        let part_extent = UOp::index(n as i64);
+        let part = self.placeholder(&part_extent);
+        let new = Axis { range: part.clone(), extent: part_extent, kind, origin: a.origin };
+        if whole {
+            self.axes[axis] = new;
+            self.replace_value(&a, &part);
+        } else {
+            let remainder = self.placeholder(&rest);
+            let value = if inner {
+                remainder.fold_mul(&UOp::index(n as i64)) + &part
+            } else {
+                part.fold_mul(&rest) + &remainder
+            };
+            self.replace_value(&a, &value);
+            self.axes[axis] = Axis { range: remainder, extent: rest, ..a };
+            self.axes.insert(axis + inner as usize, new);
+        }
+        Ok(())
+    }
+
+    fn has_checked_store(&self) -> bool {
+        self.ast.any(|n| n.op == Op::Store && matches!(n.arg, Arg::Site(_)))
+    }
+
+    pub(super) fn replace_value(&mut self, a: &Axis, value: &UOp) {
+        let map: FxHashMap<u32, UOp> = [(a.id(), value.clone())].into_iter().collect();
+        if let Some(p) = self.parts.get_mut(&a.origin) {
+            p.value = substitute_open(&p.value, &map);
+        }
+    }
+
+    pub(super) fn reorder(&mut self, order: &[usize]) -> Result<(), String> {
+        self.unstaged()?;
+        let mut seen: Vec<usize> = order.to_vec();
+        seen.sort_unstable();
+        if seen != (0..self.axes.len()).collect::<Vec<_>>() {
+            return Err(format!("not a permutation of {} axes", self.axes.len()));
+        }
+        let old = std::mem::take(&mut self.axes);
+        self.axes = order.iter().map(|&i| old[i].clone()).collect();
+        Ok(())
+    }
+
+    pub(super) fn swap(&mut self, a: usize, b: usize) -> Result<(), String> {
+        let mut order: Vec<usize> = (0..self.axes.len()).collect();
+        if a >= order.len() || b >= order.len() || a == b {
+            return Err(format!("there are {} axes", order.len()));
+        }
+        order.swap(a, b);
+        self.reorder(&order)
+    }
+
+    /// Whether the axis becomes a loop (not lanes, blocks or copies).
+    fn is_loop(&self, kind: AxisKind) -> bool {
+        use AxisKind::*;
+        matches!(kind, Loop | Ordered | Reduce | Thread) || kind == Global && self.target.grid.is_none()
+    }
+
+    pub(super) fn check_order(&self) -> Result<(), String> {
+        for (at, a) in self.axes.iter().enumerate() {
+            for b in &self.axes[at + 1..] {
+                if !self.is_loop(a.kind) || !self.is_loop(b.kind) {
+                    continue;
+                }
+                if self.outside.binary_search(&(b.origin, a.origin)).is_ok() {
+                    return Err("a reduce would be outside a loop it depends on".into());
+                }
+                if b.kind == AxisKind::Thread {
+                    return Err("the thread axis must be the outermost loop".into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The extent divided by `n`, if that is exact for every value.
+pub(super) fn divide(extent: &UOp, n: usize) -> Option<UOp> {
+    let n = i64::try_from(n).ok().filter(|n| *n > 0)?;
+    match (extent.as_int(), extent.op) {
+        (Some(e), _) => (e > 0 && e % n == 0).then(|| UOp::index(e / n)),
+        (None, Op::Mul) => {
+            let c = extent.src[1].as_int().filter(|c| c % n == 0)?;
+            Some(extent.src[0].fold_mul(&UOp::index(c / n)))
+        }
+        _ => None,
+    }
+}

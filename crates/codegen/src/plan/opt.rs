@@ -1,0 +1,130 @@
+//! Opts: the ways a kernel may be walked, as data.
+//!
+//! An opt names axes by their place in the list as it stands when the opt is applied.
+//!
+//! ```text
+//! Split { axis: 0, n: 4, kind: Upcast, inner: true }     i -> i0 * 4 + i1, i1 kept side by side in registers
+//! ```
+
+use frit_uop::{AxisKind, Space};
+
+/// How a staged tile lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Layout {
+    /// As the kernel walks it: loops in their order, then copies, of those the contiguous one last.
+    Walked,
+    /// The same, but what was one vector in memory stays together, though a loop inside takes it in parts; filled as
+    /// memory lies, a few vectors of a row at once.
+    Lines,
+}
+
+/// One decision about how a kernel is walked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Opt {
+    /// Take a part of `n` iterations out of an axis and walk it as `kind`. The `inner` part is the fast one
+    /// (`axis * n + part`) and comes right after the axis; the outer one (`part * rest + axis`) right before. A part as
+    /// large as the axis takes its place.
+    Split {
+        /// Which axis.
+        axis: usize,
+        /// Iterations of the part.
+        n: usize,
+        /// How the part is walked.
+        kind: AxisKind,
+        /// Whether the part is the fast one.
+        inner: bool,
+    },
+    /// Put the axes in another order: the new i-th axis is the old `order[i]`-th.
+    Reorder {
+        /// A permutation of all axes.
+        order: Vec<usize>,
+    },
+    /// Copy what a load reads to nearer memory first: a tile over the axes from `at` on that the load moves with (on a
+    /// grid also over all lanes), filled where the axes before `at` stand. After all splits and reorders.
+    Stage {
+        /// Which load, in the order of [`Plan::operands`](super::Plan::operands).
+        operand: usize,
+        /// The first axis that is inside.
+        at: usize,
+        /// Where the tile lives.
+        space: Space,
+        /// How it lies there.
+        layout: Layout,
+    },
+    /// Round the extent of an axis that is not split yet up to a multiple of `n`; what is beyond neither loads, nor
+    /// stores, nor counts in a reduce.
+    Pad {
+        /// Which axis.
+        axis: usize,
+        /// The multiple.
+        n: usize,
+    },
+    /// Give a sum of products to a matrix unit: parts of its extents of three axes become one operation of it.
+    Matrix {
+        /// The unit's name.
+        unit: String,
+        /// The axes that its m, n and k are parts of.
+        axes: [usize; 3],
+    },
+    /// Exchange two axes.
+    Swap {
+        /// One axis.
+        a: usize,
+        /// The other.
+        b: usize,
+    },
+}
+
+impl std::fmt::Display for Opt {
+    /// One line that parses back: `split 0 4 Upcast inner`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Opt::Split { axis, n, kind, inner } => {
+                write!(f, "split {axis} {n} {kind:?} {}", if *inner { "inner" } else { "outer" })
+            }
+            Opt::Reorder { order } => {
+                f.write_str("reorder")?;
+                order.iter().try_for_each(|a| write!(f, " {a}"))
+            }
+            Opt::Stage { operand, at, space, layout } => {
+                write!(f, "stage {operand} {at} {space:?} {layout:?}")
+            }
+            Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
+            Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
+            Opt::Matrix { unit, axes: [m, n, k] } => write!(f, "matrix {unit} {m} {n} {k}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Opt {
+    type Err = String;
+    fn from_str(line: &str) -> Result<Opt, String> {
+        let wrong = || format!("{line:?} is not an opt");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |i: usize| words.get(i).and_then(|w| w.parse().ok()).ok_or_else(wrong);
+        let word = |i: usize| words.get(i).copied().unwrap_or_default();
+        Ok(match word(0) {
+            "split" => {
+                let kind = AxisKind::ALL.into_iter().find(|k| format!("{k:?}") == word(3));
+                let inner = match word(4) {
+                    "inner" => true,
+                    "outer" => false,
+                    _ => return Err(wrong()),
+                };
+                Opt::Split { axis: number(1)?, n: number(2)?, kind: kind.ok_or_else(wrong)?, inner }
+            }
+            "reorder" => Opt::Reorder { order: (1..words.len()).map(number).collect::<Result<_, _>>()? },
+            "stage" => {
+                let spaces = [Space::Global, Space::Local, Space::Reg];
+                let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3)).ok_or_else(wrong)?;
+                let layouts = [Layout::Walked, Layout::Lines];
+                let layout = layouts.into_iter().find(|l| format!("{l:?}") == word(4)).ok_or_else(wrong)?;
+                Opt::Stage { operand: number(1)?, at: number(2)?, space, layout }
+            }
+            "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
+            "swap" => Opt::Swap { a: number(1)?, b: number(2)? },
+            "matrix" => Opt::Matrix { unit: word(1).into(), axes: [number(2)?, number(3)?, number(4)?] },
+            _ => return Err(wrong()),
+        })
+    }
+}

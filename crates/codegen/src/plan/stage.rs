@@ -1,0 +1,255 @@
+//! Copies of what a load reads, closer: which axes they run over, in which layout.
+//!
+//! Axes that read overlapping windows share a dimension, so that a copy holds every element once and what a gate left out
+//! as zeros; a copy that lies across is filled in runs of memory.
+
+use super::axes::{Axis, Dim, Plan, Tile};
+use super::opt::Layout;
+use crate::kernel::access::{coefficient, slot};
+use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use rustc_hash::FxHashSet;
+use smallvec::{SmallVec, smallvec};
+
+impl Plan<'_> {
+    pub(super) fn stage(
+        &mut self,
+        operand: usize,
+        at: usize,
+        space: Space,
+        layout: Layout,
+    ) -> Result<(), String> {
+        use AxisKind::*;
+        if space != Space::Local {
+            return Err("registers hold what is loaded already, global memory is where it comes from".into());
+        }
+        let load =
+            self.operands.get(operand).ok_or_else(|| format!("there are {} loads", self.operands.len()))?;
+        if matches!(load.arg, Arg::Site(_)) {
+            return Err("a checked load stays where it is".into());
+        }
+        if self.tiles.iter().any(|t| t.operand == operand) {
+            return Err("it is staged already".into());
+        }
+        if self.ast.any(|n| n.op == Op::Store && slot(n) == slot(load)) {
+            return Err("the kernel writes to the buffer".into());
+        }
+        let grid = self.target.grid.is_some();
+        let mut tile: Vec<&Axis> = vec![];
+        for (i, a) in self.axes.iter().enumerate().filter(|(_, a)| load.ranges.contains(&a.origin)) {
+            match a.kind {
+                Upcast | Unroll | Local | GroupReduce | Warp | Matrix => tile.push(a),
+                Ordered if i >= at => return Err("a scan's loop cannot be inside".into()),
+                Global | Thread if grid => {}
+                _ if i >= at => tile.push(a),
+                _ => {}
+            }
+        }
+        // copies and lanes last, and of them the one along which memory was contiguous: what is read together lies
+        // together, and a vector stays one
+        let idx = &load.src[0].src[1];
+        let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
+        tile.sort_by_key(|a| {
+            let side_by_side = matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp);
+            let contiguous = a.kind == Upcast && coefficient(idx, a.origin) == Some(1);
+            let vector = a.kind == Upcast && a.size() == Some(self.target.lanes(load.dtype));
+            // what a matrix unit takes at once lies together, as it wants it
+            (part.map_or(0, |(m, o)| m.rank(o, a.id())), side_by_side, contiguous, vector)
+        });
+        if tile.is_empty() {
+            return Err("it moves with no axis that is inside".into());
+        }
+        if load.src[0].src[1].any(|n| n.op == Op::Reduce) {
+            return Err("its index comes from a reduce".into());
+        }
+        let dims = match layout {
+            Layout::Walked => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
+            _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
+            Layout::Lines => self.lines(load, tile)?,
+        };
+        let bytes = dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size();
+        let limit = match &self.target.grid {
+            Some(g) => g.local_bytes,
+            None => self.target.l2(),
+        };
+        if bytes > limit {
+            return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
+        }
+        self.tiles.push(Tile { operand, dims, space, layout });
+        Ok(())
+    }
+
+    /// How large the copy of a load would be that is made at an axis.
+    pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
+        let mut staged = self.clone();
+        staged.stage(operand, at, Space::Local, Layout::Walked).ok()?;
+        let dims = &staged.tiles.last()?.dims;
+        Some(dims.iter().map(|d| d.extent as usize).product::<usize>() * self.operands[operand].dtype.size())
+    }
+
+    /// Whether a gated load sees ranges only as sums that its gate sees too: a copy of what it reads has no gates.
+    pub fn has_windows(&self, operand: usize) -> bool {
+        let Some(idx) = self.operands.get(operand).map(|l| &l.src[0].src[1]) else { return false };
+        let steps: SmallVec<[(u32, i64); 6]> =
+            idx.ranges.iter().filter_map(|o| Some((*o, coefficient(idx, *o)?))).collect();
+        steps.len() == idx.ranges.len()
+            && steps.iter().all(|(o, k)| {
+                let together = steps.iter().filter(|(_, j)| j.abs() == k.abs());
+                is_window(idx, together.map(|(o, _)| *o)) && coefficient(idx, *o).is_some()
+            })
+    }
+
+    /// How much an index grows with a step of an axis.
+    fn stride(&self, idx: &UOp, a: &Axis) -> Option<i64> {
+        coefficient(idx, a.origin)?.checked_mul(coefficient(&self.parts.get(&a.origin)?.value, a.id())?)
+    }
+
+    /// The dimensions of a tile of whole vectors, those that are walked as parts of one again one.
+    fn lines(&self, load: &UOp, mut tile: Vec<&Axis>) -> Result<Vec<Dim>, String> {
+        let line = self.line(load, &tile).ok_or("it is not read in vectors as they lie")?;
+        tile.retain(|a| !line.axes[1..].iter().any(|p| p.0 == a.id()));
+        let mut dims = self.dims(load, &tile, false).ok_or("its size is not known")?;
+        let copies = dims.iter_mut().find(|d| d.axes[..] == line.axes[..1]);
+        *copies.ok_or("its vectors are not there")? = line;
+        let origin = |d: &Dim| self.axes.iter().find(|a| a.id() == d.axes[0].0).map(|a| a.origin);
+        let mut at = 1;
+        while let [outer, inner] = &dims[at - 1..=at.min(dims.len() - 1)] {
+            let whole = inner.stride.and_then(|s| s.checked_mul(inner.extent));
+            if origin(outer) == origin(inner) && whole.is_some() && outer.stride == whole {
+                let mut axes = inner.axes.clone();
+                axes.extend(outer.axes.iter().map(|(a, step)| (*a, step * inner.extent)));
+                let extent = inner.extent * outer.extent;
+                dims[at] = Dim { axes, offset: 0, extent, stride: inner.stride };
+                dims.remove(at - 1);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(dims)
+    }
+
+    /// A vector of what a load reads: copies of which memory is contiguous, and where those are parts of it, loops whose
+    /// steps are as long as what is there so far.
+    fn line(&self, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
+        let (idx, lanes) = (&load.src[0].src[1], self.target.lanes(load.dtype) as i64);
+        let next = |extent: i64, origin: Option<u32>| {
+            let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && a.kind != AxisKind::Upcast);
+            let is_next = |a: &&&Axis| of_line(a) && self.stride(idx, a) == Some(extent);
+            tile.iter().find(is_next).and_then(|a| Some((*a, i64::try_from(a.size()?).ok()?)))
+        };
+        let (copies, mut extent) = next(1, None).filter(|(a, _)| a.kind == AxisKind::Upcast)?;
+        let mut axes: SmallVec<[(u32, i64); 2]> = smallvec![(copies.id(), 1)];
+        while extent < lanes {
+            let (part, n) = next(extent, Some(copies.origin))?;
+            axes.push((part.id(), extent));
+            extent *= n;
+        }
+        (extent == lanes).then_some(Dim { axes, offset: 0, extent, stride: Some(1) })
+    }
+
+    /// The dimensions of a tile over some axes. Those whose steps are shorter than what others walk read windows that
+    /// overlap, and walk one dimension together if the load's gate sees nothing else of them (and windows are allowed).
+    fn dims(&self, load: &UOp, tile: &[&Axis], windows: bool) -> Option<Vec<Dim>> {
+        let idx = &load.src[0].src[1];
+        let size = |a: &Axis| a.size().and_then(|n| i64::try_from(n).ok());
+        let single = |a: &&Axis| -> Option<Dim> {
+            let stride = self.stride(idx, a);
+            Some(Dim { axes: smallvec![(a.id(), 1)], offset: 0, extent: size(a)?, stride })
+        };
+        let mut near: Vec<(i64, &Axis)> =
+            tile.iter().filter_map(|a| Some((self.stride(idx, a).filter(|k| *k != 0)?, *a))).collect();
+        near.sort_by_key(|(k, _)| k.unsigned_abs());
+        // what a gate compares as one sum is one dimension
+        let mut groups: Vec<Vec<(i64, &Axis)>> = vec![];
+        for sum in compared(idx) {
+            let of_sum = near.extract_if(.., |(_, a)| coefficient(sum, a.origin) != Some(0));
+            groups.push(of_sum.collect());
+        }
+        let mut span = 0;
+        for (k, a) in near {
+            let reach = k.checked_abs()?.checked_mul(size(a)? - 1)?;
+            match groups.last_mut() {
+                Some(g) if k.abs() < span => {
+                    g.push((k, a));
+                    span += reach;
+                }
+                _ => {
+                    groups.push(vec![(k, a)]);
+                    span = reach + k.abs();
+                }
+            }
+        }
+        // a padded axis has a gate of its own
+        let padded = |a: &Axis| self.parts.get(&a.origin).is_none_or(|p| p.padded.is_some());
+        groups.retain(|g| {
+            windows
+                && g.len() > 1
+                && g.iter().all(|(k, a)| k % g[0].0 == 0 && !padded(a))
+                && is_window(idx, g.iter().map(|(_, a)| a.origin))
+        });
+        let shared = |a: &Axis| groups.iter().flatten().any(|(_, b)| b.id() == a.id());
+        let mut shared_dims: Vec<Dim> = vec![];
+        for g in &groups {
+            let c = g[0].0.abs();
+            let axes: SmallVec<[(u32, i64); 2]> = g.iter().map(|(k, a)| (a.id(), k / c)).collect();
+            let (mut offset, mut extent) = (0, 1);
+            for (k, a) in g {
+                let reach = (k / c).abs() * (size(a)? - 1);
+                extent += reach;
+                offset += if *k < 0 { reach } else { 0 };
+            }
+            shared_dims.push(Dim { axes, offset, extent, stride: Some(c) });
+        }
+        let alone: Option<Vec<Dim>> = tile.iter().filter(|a| !shared(a)).map(single).collect();
+        let mut dims = alone?;
+        if !shared_dims.is_empty() {
+            // loops and windows as they lie in memory, copies after them
+            let copies: FxHashSet<u32> = tile
+                .iter()
+                .filter(|a| matches!(a.kind, AxisKind::Upcast | AxisKind::Local | AxisKind::Warp))
+                .map(|a| a.id())
+                .collect();
+            shared_dims.extend(dims.extract_if(.., |d| !copies.contains(&d.axes[0].0)));
+            shared_dims.sort_by_key(|d| std::cmp::Reverse(d.stride.map_or(i64::MAX, i64::abs)));
+            dims.splice(0..0, shared_dims);
+            // rows of whole vectors are filled in vectors
+            let w = self.target.lanes(load.dtype) as i64;
+            if let Some(last) = dims.last_mut().filter(|d| d.axes.len() > 1 && d.stride == Some(1) && w > 1) {
+                last.extent = (last.extent + w - 1) / w * w;
+            }
+        }
+        Some(dims)
+    }
+}
+
+/// Whether an index and its gate see some ranges only as one sum, so that they walk a window over one dimension.
+fn is_window(idx: &UOp, origins: impl Iterator<Item = u32> + Clone) -> bool {
+    if idx.op != Op::Where {
+        return true;
+    }
+    let steps =
+        |e: &UOp| -> Option<SmallVec<[i64; 4]>> { origins.clone().map(|o| coefficient(e, o)).collect() };
+    let Some(of_index) = steps(idx) else { return false };
+    let as_one = |e: &UOp| {
+        steps(e).is_some_and(|s| {
+            s.iter()
+                .zip(&of_index)
+                .all(|(a, b)| i128::from(*a) * i128::from(of_index[0]) == i128::from(*b) * i128::from(s[0]))
+        })
+    };
+    compared(idx).iter().all(|e| as_one(e))
+}
+
+/// What the gate of an index compares.
+fn compared(idx: &UOp) -> Vec<&UOp> {
+    let (mut gates, mut sums) = (vec![], vec![]);
+    gates.extend((idx.op == Op::Where).then(|| &idx.src[0]));
+    while let Some(g) = gates.pop() {
+        match g.op {
+            Op::And | Op::Or | Op::Xor | Op::Not if g.dtype == frit_uop::DType::Bool => gates.extend(&g.src),
+            Op::Lt | Op::Eq | Op::Ne => sums.extend(&g.src),
+            // not known to be a comparison: as if it compared everything
+            _ => sums.push(g),
+        }
+    }
+    sums
+}

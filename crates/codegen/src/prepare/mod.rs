@@ -1,0 +1,4 @@
+//! Rows that make a kernel simple before opts are chosen.
+
+pub mod ranges;
+pub mod materialise;
