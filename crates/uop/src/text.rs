@@ -37,28 +37,37 @@ impl std::error::Error for ParseError {}
 
 /// The listing of everything below a node.
 pub fn print(root: &UOp) -> String {
-    let mut names: FxHashMap<UOp, usize> = FxHashMap::default();
+    let mut names = Names::default();
     let mut out = String::new();
     for n in root.toposort() {
         if n.op == Op::Const && n != *root {
             continue;
         }
-        let id = names.len();
-        let _ = write!(out, "%{id} = {}:{}", n.op.name(), n.dtype);
-        for s in &n.src {
-            match names.get(s) {
-                Some(i) => _ = write!(out, " %{i}"),
-                None => _ = write!(out, " {}", literal(s)),
-            }
-        }
-        match &n.arg {
-            Arg::None => {}
-            a => _ = write!(out, " {{{}}}", print_arg(a, n.dtype)),
-        }
+        out += &line(&n, &mut names);
         out.push('\n');
-        names.insert(n, id);
     }
     out
+}
+
+/// The number of each node that has a line.
+pub(crate) type Names = FxHashMap<UOp, usize>;
+
+/// The line of a node whose sources have theirs.
+pub(crate) fn line(n: &UOp, names: &mut Names) -> String {
+    let id = names.len();
+    let mut out = format!("%{id} = {}:{}", n.op.name(), n.dtype);
+    n.src.iter().for_each(|s| _ = write!(out, " {}", reference(s, names)));
+    match &n.arg {
+        Arg::None => {}
+        a => _ = write!(out, " {{{}}}", print_arg(a, n.dtype)),
+    }
+    names.insert(n.clone(), id);
+    out
+}
+
+/// A node where it is used.
+pub(crate) fn reference(n: &UOp, names: &Names) -> String {
+    names.get(n).map_or_else(|| literal(n), |i| format!("%{i}"))
 }
 
 /// A constant where it is used.
@@ -119,7 +128,7 @@ pub fn parse(text: &str) -> Result<UOp, ParseError> {
     nodes.pop().ok_or(ParseError { line: 1, message: "an empty listing has no root".into() })
 }
 
-fn parse_line(line: &str, nodes: &[UOp]) -> Result<UOp, String> {
+pub(crate) fn parse_line(line: &str, nodes: &[UOp]) -> Result<UOp, String> {
     let (name, rest) = line.split_once('=').ok_or("expected '%N = Op:dtype …'")?;
     if name.trim() != format!("%{}", nodes.len()) {
         return Err(format!("expected %{} on the left, found {}", nodes.len(), name.trim()));
@@ -141,7 +150,7 @@ fn parse_line(line: &str, nodes: &[UOp]) -> Result<UOp, String> {
     Ok(UOp::new(op, dtype, src, arg))
 }
 
-fn operand(word: &str, nodes: &[UOp]) -> Result<UOp, String> {
+pub(crate) fn operand(word: &str, nodes: &[UOp]) -> Result<UOp, String> {
     if let Some(n) = word.strip_prefix('%') {
         return n
             .parse()

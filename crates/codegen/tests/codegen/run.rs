@@ -96,11 +96,10 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
         Some(_) => Arc::new(Interp::gpu(1)),
         None => Arc::new(Interp::cpu(1)),
     };
-    let kernel =
-        frit_render::render(&linear, target).map_err(|e| format!("render: {e}\n{}", show(&linear)))?;
+    let kernel = frit_render::render(&linear, target).map_err(|e| format!("render: {e}\n{linear}"))?;
     let source = |l: &Linear| match &kernel.code {
         Code::C(text) => text.clone(),
-        _ => show(l),
+        _ => l.to_string(),
     };
     let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{}", source(&linear)))?;
     let params = params(&case.sink);
@@ -150,41 +149,4 @@ pub fn check(case: &Case, target: &Target, opts: &[Opt]) {
     if let Err(e) = run(case, target, Opts::List(opts)) {
         panic!("{} on {} with {opts:?}: {e}", case.name, target.name);
     }
-}
-
-pub fn show(linear: &Linear) -> String {
-    use frit_uop::Step;
-    let mut names: HashMap<UOp, String> = HashMap::new();
-    fn expr(n: &UOp, names: &HashMap<UOp, String>) -> String {
-        if let Some(s) = names.get(n) {
-            return s.clone();
-        }
-        match n.op {
-            Op::After => expr(&n.src[0], names),
-            Op::Index => format!("{}[{}]{:?}", expr(&n.src[0], names), expr(&n.src[1], names), n.arg),
-            _ => format!("{:?}", n.arg),
-        }
-    }
-    let (mut out, mut depth) = (String::new(), 0);
-    for (i, s) in linear.steps.iter().enumerate() {
-        let (pad, text) = match s {
-            Step::Open(r) => {
-                names.insert(r.clone(), format!("r{}", r.range_arg().unwrap().id));
-                depth += 1;
-                (depth - 1, format!("for {:?} < {:?}", r.arg, r.src[0]))
-            }
-            Step::Close(_) => {
-                depth -= 1;
-                (depth, "end".into())
-            }
-            Step::Prefetch(at, ahead) => (depth, format!("prefetch {} + {ahead}", expr(at, &names))),
-            Step::Do(n) => {
-                let src: Vec<String> = n.src.iter().map(|s| expr(s, &names)).collect();
-                names.insert(n.clone(), format!("v{i}"));
-                (depth, format!("v{i} = {}:{} {:?} {}", n.op.name(), n.dtype, n.arg, src.join(" ")))
-            }
-        };
-        out += &format!("{}{text}\n", "  ".repeat(pad));
-    }
-    out
 }
