@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::spec::{self, Spec};
-use frit_uop::{Linear, Op, Step, UOp};
+use frit_uop::{Linear, Op, Step, UOp, text};
 
 /// How the opts of a kernel are found.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,16 @@ pub enum Program {
     Graph(UOp),
     /// A list of steps.
     List(Linear),
+}
+
+impl std::fmt::Display for Program {
+    /// Its listing, which parses back.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Program::Graph(sink) => f.write_str(&text::print(sink)),
+            Program::List(linear) => linear.fmt(f),
+        }
+    }
 }
 
 /// What a pass does.

@@ -5,9 +5,15 @@ use frit_abi::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Every variable read here, with what it accepts and does: for help texts.
-pub const FLAGS: [(&str, &str, &str); 6] = [
+pub const FLAGS: [(&str, &str, &str); 8] = [
     ("FRIT_DEVICE", "a device name, such as CPU or INTERP", "the device tensors are made on; CPU by default"),
-    ("FRIT_DEBUG", "0 to 6", "1 totals, 2 a line a kernel, 3 schedule, 4 source, 5 UOps, 6 disassembly"),
+    (
+        "FRIT_DEBUG",
+        "0 to 6",
+        "1 totals, 2 a line a kernel, 3 kernel graphs and passes, 4 source, 5 linear programs, 6 disassembly",
+    ),
+    ("FRIT_PASS", "names of codegen's passes, with commas", "prints every kernel after these passes"),
+    ("FRIT_KERNEL", "a part of a kernel's name", "FRIT_PASS prints only kernels whose names hold it"),
     (
         "FRIT_BEAM",
         "0 to 64",
@@ -91,6 +97,7 @@ pub(crate) fn check() -> Result<(), Error> {
     static CHECKED: OnceLock<Result<(), Error>> = OnceLock::new();
     let all = || {
         SETTINGS.iter().try_for_each(|s| s.get().map(drop))?;
+        shown_passes("")?;
         Ok(frit_runtime::env::check()?)
     };
     CHECKED.get_or_init(all).clone()
@@ -124,6 +131,25 @@ pub fn spec() -> Result<u8, Error> {
     Ok(SPEC.get()?.max(cfg!(debug_assertions) as u8))
 }
 
+/// The passes after which a kernel of this name is printed.
+pub fn shown_passes(kernel: &str) -> Result<&'static [String], Error> {
+    static PASSES: OnceLock<Result<Vec<String>, Error>> = OnceLock::new();
+    static KERNEL: OnceLock<String> = OnceLock::new();
+    let read = || passes(&std::env::var("FRIT_PASS").unwrap_or_default());
+    let part = KERNEL.get_or_init(|| std::env::var("FRIT_KERNEL").unwrap_or_default());
+    let passes = PASSES.get_or_init(read).as_ref().map_err(|e| e.clone())?;
+    Ok(if kernel.contains(part.as_str()) { passes } else { &[] })
+}
+
+fn passes(list: &str) -> Result<Vec<String>, Error> {
+    let known = |p: &str| frit_codegen::PASSES.iter().any(|row| row.name == p);
+    let names: Vec<&str> = list.split(',').map(str::trim).filter(|p| !p.is_empty()).collect();
+    match names.iter().find(|p| !known(p)) {
+        Some(p) => Err(Error::Env(format!("FRIT_PASS={list}: there is no pass {p}"))),
+        None => Ok(names.into_iter().map(String::from).collect()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +161,12 @@ mod tests {
         let e = parse("FRIT_DEBUG", Some("lots"), 6).unwrap_err();
         assert_eq!(e.to_string(), "FRIT_DEBUG=lots: expected a number from 0 to 6");
         assert!(parse("FRIT_DEBUG", Some("7"), 6).is_err());
+    }
+    #[test]
+    fn a_pass_that_is_not_there_is_an_error() {
+        assert_eq!(passes("expand, vectorise").ok(), Some(vec!["expand".into(), "vectorise".into()]));
+        assert_eq!(passes("").ok(), Some(vec![]));
+        assert_eq!(passes("lanes").unwrap_err().to_string(), "FRIT_PASS=lanes: there is no pass lanes");
     }
     #[test]
     fn what_is_read_once_cannot_be_set() {

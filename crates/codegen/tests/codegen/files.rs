@@ -1,19 +1,22 @@
-//! File tests: a kernel graph as text in, one pass, the graph as text out. `BLESS=1` writes down what comes out now.
+//! File tests: a kernel as text in, passes up to one of them, what that left as text out. `BLESS=1` writes down what comes
+//! out now.
 //!
 //! ```text
 //! // what the file shows
-//! target: interp            or interp-gpu
-//! opts: heuristic           or none
-//! pass: gates               the graph after this pass is compared
+//! target: interp            or interp-gpu, avx512, avx2, sse2, amx
+//! opts: heuristic           or none, or a list: split 1 4 Vector inner, pad 0 8
+//! pass: gates               what is left after this pass is compared
 //! %0 = Param:float32 {0 6}
 //! …
 //! ----
 //! what comes out
 //! ```
+//! A file that begins with a linear program (`kernel NAME`) goes through its pass alone.
 
 use frit_abi::Target;
-use frit_codegen::{Opts, PASSES, Program, lower_and_watch};
-use frit_uop::text;
+use frit_abi::target::Isa;
+use frit_codegen::{Opt, Opts, PASSES, Program, Run, lower_and_watch};
+use frit_uop::{Linear, text};
 
 const DIVIDER: &str = "----\n";
 
@@ -22,29 +25,54 @@ fn field<'a>(input: &'a str, name: &str, file: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("{file} has no '{name}:' line")).trim()
 }
 
-/// The graph after the pass a file asks for.
-fn run(input: &str, file: &str) -> String {
-    let target = match field(input, "target", file) {
+fn target(name: &str) -> Option<Target> {
+    let native = |isa| Target::native(isa, 2, [32 << 10, 1 << 20, 32 << 20]);
+    Some(match name {
         "interp" => Target::interp(),
         "interp-gpu" => Target::interp_gpu(),
-        other => panic!("{file}: there is no target {other}"),
-    };
+        "sse2" => native(Isa::Sse2),
+        "avx2" => native(Isa::Avx2),
+        "avx512" => native(Isa::Avx512),
+        "amx" => Target { matrix: Target::interp().matrix, ..native(Isa::Avx512) },
+        _ => return None,
+    })
+}
+
+/// What is left after the pass that a file asks for.
+fn run(input: &str, file: &str) -> String {
+    let fail = |e: &dyn std::fmt::Display| -> ! { panic!("{file}: {e}") };
+    let name = field(input, "target", file);
+    let target = target(name).unwrap_or_else(|| fail(&format!("there is no target {name}")));
+    let wanted = field(input, "pass", file);
+    let row = PASSES.iter().find(|p| p.name == wanted);
+    let row = row.unwrap_or_else(|| fail(&format!("there is no pass {wanted}")));
+    let begins = |l: &&str| l.starts_with('%') || l.starts_with("kernel ");
+    let at = input.lines().position(|l| begins(&l)).unwrap_or(0);
+    let listing: String = input.lines().skip(at).map(|l| format!("{l}\n")).collect();
+    if listing.starts_with("kernel ") {
+        let Run::Steps(f) = row.run else { fail(&"only passes over steps begin with a linear program") };
+        let mut linear = Linear::parse(&listing).unwrap_or_else(|e| fail(&e));
+        linear.steps = f(linear.steps, &target);
+        return linear.to_string();
+    }
+    let list: Vec<Opt>;
     let opts = match field(input, "opts", file) {
         "heuristic" => Opts::Heuristic,
         "none" => Opts::List(&[]),
-        other => panic!("{file}: opts are heuristic or none, not {other}"),
-    };
-    let wanted = field(input, "pass", file);
-    assert!(PASSES.iter().any(|p| p.name == wanted), "{file}: there is no pass {wanted}");
-    let listing: String = input.lines().filter(|l| l.starts_with('%')).map(|l| format!("{l}\n")).collect();
-    let kernel = text::parse(&listing).unwrap_or_else(|e| panic!("{file}: {e}"));
-    let mut out = String::new();
-    let mut watch = |pass: &'static str, program: &Program, _| {
-        if let (true, Program::Graph(graph)) = (pass == wanted, program) {
-            out = text::print(graph);
+        text => {
+            let parsed: Result<Vec<Opt>, String> = text.split(',').map(str::parse).collect();
+            list = parsed.unwrap_or_else(|e| fail(&e));
+            Opts::List(&list)
         }
     };
-    lower_and_watch(&kernel, &target, opts, true, &mut watch).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let kernel = text::parse(&listing).unwrap_or_else(|e| fail(&e));
+    let mut out = String::new();
+    let mut watch = |pass: &'static str, program: &Program, _| {
+        if pass == wanted {
+            out = program.to_string();
+        }
+    };
+    lower_and_watch(&kernel, &target, opts, true, &mut watch).unwrap_or_else(|e| fail(&e));
     out
 }
 

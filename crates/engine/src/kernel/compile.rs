@@ -3,8 +3,9 @@
 use super::choice::Choice;
 use crate::{Error, config};
 use frit_abi::{Kernel, Target};
-use frit_codegen::Opts;
+use frit_codegen::{Opts, Program};
 use frit_uop::{Arg, Linear, UOp};
+use std::time::Duration;
 
 /// Lower and render one kernel.
 pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, Kernel), Error> {
@@ -21,17 +22,24 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, K
         (Choice::List(list), _) | (_, Some(list)) => Opts::List(list),
         _ => Opts::Heuristic,
     };
-    let (linear, applied) = frit_codegen::lower_and_watch(ast, target, opts, config::spec()? > 0, &mut |_, _, _| {})
-        .map_err(|e| error(format!("{e} (opts {opts:?})")))?;
+    let (mut rows, name) = (String::new(), kernel_name(ast));
+    let shown = config::shown_passes(name)?;
+    let mut watch = |pass: &'static str, program: &Program, time: Duration| {
+        if debug >= 3 {
+            rows += &format!("{:>10.3} ms  {pass}\n", time.as_secs_f64() * 1e3);
+        }
+        if shown.iter().any(|p| p == pass) {
+            eprintln!("{name} after {pass}:\n{program}");
+        }
+    };
+    let lowered = frit_codegen::lower_and_watch(ast, target, opts, config::spec()? > 0, &mut watch);
+    let (linear, applied) = lowered.map_err(|e| error(format!("{e} (opts {opts:?})")))?;
     if debug >= 3 {
         let applied: Vec<String> = applied.iter().map(|o| o.to_string()).collect();
-        eprintln!("opts of {}: {}", linear.name, applied.join(", "));
+        eprintln!("passes over {name}:\n{rows}opts of {name}: {}", applied.join(", "));
     }
     if debug >= 5 {
-        eprintln!("program {}:", linear.name);
-        for step in &linear.steps {
-            eprintln!("  {step:?}");
-        }
+        eprintln!("{linear}");
     }
     let mut source = String::new();
     let kernel = frit_render::render_and_watch(&linear, target, &mut |_, program| {
