@@ -28,6 +28,8 @@ pub enum AxisKind {
     Reduce,
     /// Combined by a reduce across the lanes of a block.
     GroupReduce,
+    /// The lanes of a vector: one access, one operation. Several in a kernel, never two open in one value.
+    Vector,
     /// Unrolled into values side by side in registers (unroll and jam).
     Upcast,
     /// A reduce axis, unrolled.
@@ -38,10 +40,18 @@ pub enum AxisKind {
 
 impl AxisKind {
     /// All kinds, for tables and parsers.
-    pub const ALL: [AxisKind; 11] = {
+    pub const ALL: [AxisKind; 12] = {
         use AxisKind::*;
-        [Global, Warp, Thread, Local, Loop, Ordered, Reduce, GroupReduce, Upcast, Unroll, Matrix]
+        [Global, Warp, Thread, Local, Loop, Ordered, Reduce, GroupReduce, Vector, Upcast, Unroll, Matrix]
     };
+    /// Whether its iterations are held in registers side by side, as values of their own or as lanes.
+    pub const fn is_in_registers(self) -> bool {
+        matches!(self, AxisKind::Vector | AxisKind::Upcast | AxisKind::Unroll)
+    }
+    /// The same, but for what a reduce takes in turn.
+    pub const fn is_side_by_side(self) -> bool {
+        matches!(self, AxisKind::Vector | AxisKind::Upcast)
+    }
 }
 
 /// Which range this is. Ids are unique in a kernel; among ranges that are open together the smaller id is outside.

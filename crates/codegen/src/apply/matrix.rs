@@ -180,7 +180,7 @@ impl Lowering<'_> {
             return vec![self.range(n, AxisKind::Loop)];
         }
         let outer = (n > w).then(|| self.range(n / w, AxisKind::Loop));
-        outer.into_iter().chain([self.range(w, AxisKind::Upcast)]).collect()
+        outer.into_iter().chain([self.range(w, AxisKind::Vector)]).collect()
     }
 
     /// A tile of operand 0 or 1, loaded.

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::kernel::access::{address, coefficient, substitute_open, with_index};
 use crate::kernel::ranges::{Replacement, closed, replace};
 use crate::pass::Ctx;
-use crate::plan::Plan;
-use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, UOp};
+use crate::plan::{Axis, Plan};
+use frit_uop::{Alu, Arg, AxisKind, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -101,8 +101,7 @@ impl Padded {
 /// Whether loads of rows along a range may read the last row again: results of such rows are not stored, and a load in
 /// the innermost loop needs no gate. Not along vectors, which must stay side by side.
 fn can_clamp(plan: &Plan, id: u32) -> bool {
-    let most = plan.target.lanes(DType::F32);
-    let is_vector = |a: &crate::plan::Axis| a.kind == AxisKind::Upcast && a.size() == Some(most);
+    let is_vector = |a: &Axis| a.kind == AxisKind::Vector;
     plan.target.grid.is_none() && !plan.axes.iter().any(|a| a.origin == id && is_vector(a))
 }
 

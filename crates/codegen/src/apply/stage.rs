@@ -87,11 +87,15 @@ impl<'a> Fill<'a> {
     fn lanes(&self) -> i64 {
         self.plan.target.lanes(self.load.dtype) as i64
     }
+    /// Whether it is filled in vectors already.
+    fn has_vector(&self) -> bool {
+        self.ranges.iter().any(|r| r.range_arg().is_some_and(|a| a.kind == AxisKind::Vector))
+    }
     /// A row of `n` elements, in vectors.
     fn vectors(&mut self, n: i64) -> UOp {
         let lanes = self.lanes();
         let row = self.range(n / lanes, AxisKind::Loop);
-        row.fold_mul(&UOp::index(lanes)).fold_add(&self.range(lanes, AxisKind::Upcast))
+        row.fold_mul(&UOp::index(lanes)).fold_add(&self.range(lanes, AxisKind::Vector))
     }
 
     /// The value and the ranges of the stage, and where in it the load's own element is.
@@ -136,12 +140,19 @@ impl<'a> Fill<'a> {
     fn single(&mut self, axis: u32, d: &Dim, across: bool) {
         let main = &self.last[&axis];
         let contiguous = address(self.load).is_some_and(|(_, idx)| coefficient(idx, id(main)) == Some(1));
-        let vector = main.range_arg().is_some_and(|a| a.kind == AxisKind::Upcast)
+        let copies = main.range_arg().is_some_and(|a| a.kind.is_side_by_side())
             && self.plan.target.vector_bytes > 0
             && (contiguous || across);
         let at_once =
             self.tile.layout == Layout::Lines && d.stride == Some(self.lanes()) && d.extent <= AT_ONCE;
-        let kind = if vector || at_once { AxisKind::Upcast } else { AxisKind::Loop };
+        let lanes = self.plan.target.vector_bytes / self.load.dtype.size().max(1);
+        let fits = (d.extent as u64).is_power_of_two() && d.extent <= lanes as i64;
+        let kind = match copies {
+            true if fits && !across && !self.has_vector() => AxisKind::Vector,
+            true => AxisKind::Upcast,
+            false if at_once => AxisKind::Upcast,
+            false => AxisKind::Loop,
+        };
         let range = self.range(d.extent, kind);
         self.values.insert(id(&self.last[&axis]), range);
     }
@@ -170,7 +181,7 @@ impl<'a> Fill<'a> {
     fn memory_run(&self) -> Option<std::ops::Range<usize>> {
         let (dims, last, lanes) = (&self.tile.dims, self.last, self.lanes());
         let (_, idx) = address(self.load)?;
-        let is_copy = |d: &Dim| last[&d.axes[0].0].range_arg().is_some_and(|a| a.kind == AxisKind::Upcast);
+        let is_copy = |d: &Dim| last[&d.axes[0].0].range_arg().is_some_and(|a| a.kind.is_side_by_side());
         let vector = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1)?;
         if vector.stride.is_none_or(|s| s.abs() <= 1) || self.plan.target.grid.is_some() {
             return None;

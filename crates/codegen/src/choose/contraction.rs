@@ -412,7 +412,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         if !self.size(c.lane).is_multiple_of(width) {
             self.take(Opt::Pad { axis, n: width })?;
         }
-        self.split(axis, self.lanes, AxisKind::Upcast)?;
+        self.split(axis, self.lanes, AxisKind::Vector)?;
         if self.find(c.lane, AxisKind::Global).is_some() {
             self.split(axis, c.vectors, AxisKind::Upcast)?;
         }

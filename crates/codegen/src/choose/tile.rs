@@ -146,7 +146,7 @@ impl Chooser<'_, '_> {
     /// Bytes that a load of the reduce walks while the outer loops stand still.
     fn footprint(&self, load: &UOp) -> f64 {
         let idx = &load.src[0].src[1];
-        let inner = |k: AxisKind| matches!(k, AxisKind::Reduce | AxisKind::Upcast | AxisKind::Unroll);
+        let inner = |k: AxisKind| k == AxisKind::Reduce || k.is_in_registers();
         let axes = self.plan.axes.iter().filter(|a| inner(a.kind) && idx.ranges.contains(&a.origin));
         axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>() * load.dtype.size() as f64
     }
@@ -188,7 +188,7 @@ impl Chooser<'_, '_> {
         let load = &self.plan.operands[operand];
         let idx = &load.src[0].src[1];
         let vectors =
-            self.plan.axes.iter().filter(|a| a.kind == AxisKind::Upcast && idx.ranges.contains(&a.origin));
+            self.plan.axes.iter().filter(|a| a.kind.is_side_by_side() && idx.ranges.contains(&a.origin));
         let scattered = vectors.into_iter().any(|a| coefficient(idx, a.origin) != Some(1));
         let strided = closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > 64));
         // windows overlap: a copy of all of them is larger than what it is a copy of

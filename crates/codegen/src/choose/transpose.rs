@@ -134,7 +134,7 @@ impl Chooser<'_, '_> {
     fn stage_block(&mut self, lane: u32, load: &UOp, along: u32) -> bool {
         // what is walked at once already
         let taken = |c: &Self, o: u32| -> usize {
-            let copies = |x: &&Axis| x.origin == o && x.kind == AxisKind::Upcast;
+            let copies = |x: &&Axis| x.origin == o && x.kind.is_side_by_side();
             c.plan.axes.iter().filter(copies).filter_map(|x| x.size()).product()
         };
         // blocks of about the same size, rounded up where there is an edge

@@ -30,7 +30,7 @@ impl Chooser<'_, '_> {
             if fit.pad && !self.take(Opt::Pad { axis, n: fit.lanes }) {
                 break;
             }
-            if !self.split(axis, fit.lanes, AxisKind::Upcast) {
+            if !self.split(axis, fit.lanes, AxisKind::Vector) {
                 break;
             }
             taken.push(origin);
@@ -183,7 +183,7 @@ impl Chooser<'_, '_> {
             let opt = if pad {
                 Opt::Pad { axis, n: lanes }
             } else {
-                Opt::Split { axis, n: lanes, kind: AxisKind::Upcast, inner: true }
+                Opt::Split { axis, n: lanes, kind: AxisKind::Vector, inner: true }
             };
             // of as few vectors, the narrower
             if best.is_none_or(|b| vectors <= b.vectors)

@@ -40,7 +40,7 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
     // the outermost loops, as long as they are global and every store is inside
     let mut chosen: Vec<&UOp> = vec![];
     if !ranges.iter().any(|r| kind(r) == Some(AxisKind::Thread)) {
-        let is_copy = |r: &&UOp| matches!(kind(r), Some(AxisKind::Upcast | AxisKind::Unroll));
+        let is_copy = |r: &&UOp| kind(r).is_some_and(AxisKind::is_in_registers);
         for r in ranges.iter().filter(|r| !is_copy(r)) {
             let enough: Option<i64> = chosen.iter().map(|r| r.src[0].as_int()).product();
             let few = chosen.is_empty() || enough.is_some_and(|n| n < 8 * threads as i64);

@@ -2,8 +2,8 @@
 //!
 //! Every node that depends on such ranges is made once for each of their values; what does not depend on them is
 //! shared. A reduce over an unrolled range takes its copies one after the other (`Reduce(x0, x1, …, ranges…)`), one over
-//! an upcast range combines separate results after, and one across lanes of a block comes last. One upcast range (or several that are never open together) may
-//! stay as it is: the lane range, along which memory is contiguous; pass `vectorise` turns it into vectors.
+//! an upcast range combines separate results after, then come the lanes of a vector (whose range stays as it is, for pass
+//! `vectorise`), and the lanes of a block last.
 //!
 //! ```text
 //! Store(p[i*2 + u], q[u])  ->  Store(p[i*2], q[0]), Store(p[i*2 + 1], q[1])
@@ -13,15 +13,13 @@
 
 use super::combine;
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, fold_with};
-use crate::kernel::ranges::closed;
+use crate::kernel::access::fold_with;
 use crate::pass::Ctx;
-use frit_abi::Target;
 use frit_uop::graph::Numbered;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Arg, AxisKind, DType, Op, UOp};
+use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// A node's copies over the expanded ranges it depends on, the last one fastest.
 struct Copies {
@@ -35,33 +33,25 @@ struct Expander {
     copies: Vec<Copies>,
 }
 
-/// The pass. Leaves no unroll range, and upcast ranges only as lanes.
-pub fn expand(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
+/// The pass. Leaves no upcast and no unroll range.
+pub fn expand(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     let graph = Numbered::of(sink);
     let order = &graph.nodes;
     let kind = |n: &UOp| n.range_arg().map(|a| a.kind);
-    let found: Vec<&UOp> =
-        order.iter().filter(|n| matches!(kind(n), Some(AxisKind::Upcast | AxisKind::Unroll))).collect();
     let is_group = |n: &UOp| n.op == Op::Reduce && n.src[1..].iter().any(|r| r.op != Op::Range);
-    if found.is_empty() && !order.iter().any(is_group) {
+    if !order.iter().any(|n| is_group(n) || kind(n).is_some_and(AxisKind::is_in_registers)) {
         return Ok(sink.clone());
     }
-    let lanes = choose_lanes(order, &found, ctx.target);
     let mut extents: FxHashMap<u32, usize> = FxHashMap::default();
-    for r in found {
+    for r in order.iter().filter(|n| matches!(kind(n), Some(AxisKind::Upcast | AxisKind::Unroll))) {
         let (Some(a), Some(n)) = (r.range_arg(), r.src[0].as_int()) else {
             return Err(Error::Kernel(format!("{r:?} of unknown extent")));
         };
-        if !lanes.contains(&a.id) {
-            extents.insert(a.id, n as usize);
-        }
-    }
-    if extents.is_empty() && !order.iter().any(|n| n.op == Op::Reduce) {
-        return Ok(sink.clone());
+        extents.insert(a.id, n as usize);
     }
     let mut e = Expander { extents, copies: Vec::with_capacity(order.len()) };
     for (i, n) in order.iter().enumerate() {
-        let c = e.copy(n, graph.src(i), &lanes)?;
+        let c = e.copy(n, graph.src(i))?;
         e.copies.push(c);
     }
     Ok(simplify(e.copies.last().map_or(sink, |c| &c.nodes[0])))
@@ -86,14 +76,14 @@ impl Expander {
         places
     }
 
-    fn copy(&self, n: &UOp, src: &[u32], lanes: &[u32]) -> Result<Copies, Error> {
+    fn copy(&self, n: &UOp, src: &[u32]) -> Result<Copies, Error> {
         let axes = self.axes_of(n);
         match n.op {
             Op::Range if axes.len() == 1 => {
                 let nodes = (0..self.extents[&axes[0]]).map(|i| UOp::index(i as i64)).collect();
                 return Ok(Copies { axes, nodes });
             }
-            Op::Reduce => return self.reduce(n, src, axes, lanes),
+            Op::Reduce => return self.reduce(n, src, axes),
             Op::End | Op::Stage => return self.end(n, src, axes),
             _ => {}
         }
@@ -139,7 +129,7 @@ impl Expander {
         Ok(Copies { axes, nodes })
     }
 
-    fn reduce(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>, lanes: &[u32]) -> Result<Copies, Error> {
+    fn reduce(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {
         let Arg::Alu(alu) = n.arg else { return Err(Error::Kernel(format!("{n:?} combines nothing"))) };
         let (mine, others) = self.closed(n, src);
         let is_unroll = |id: &u32| {
@@ -152,7 +142,7 @@ impl Expander {
         let (mut loops, mut across, mut group): (Vec<UOp>, Vec<UOp>, Vec<UOp>) = (vec![], vec![], vec![]);
         for (r, new) in others {
             match r.range_arg() {
-                Some(a) if lanes.contains(&a.id) => across.push(new),
+                Some(a) if a.kind == AxisKind::Vector => across.push(new),
                 Some(_) => loops.push(new),
                 None => group.push(new),
             }
@@ -175,53 +165,4 @@ impl Expander {
         let nodes = nodes.collect();
         Ok(Copies { axes, nodes })
     }
-}
-
-/// The upcast ranges that become vectors: of power-of-two extent that the target's vectors hold, along which loads and
-/// stores are contiguous; never two in one value.
-fn choose_lanes(order: &[UOp], found: &[&UOp], target: &Target) -> SmallVec<[u32; 2]> {
-    if target.vector_bytes == 0 {
-        return smallvec![];
-    }
-    let accesses: Vec<(&UOp, &UOp)> = order.iter().filter_map(|n| Some((n, address(n)?.1))).collect();
-    let narrowest = accesses.iter().map(|(n, _)| n.src[0].dtype.size()).min().unwrap_or(4).max(1);
-    // what is inside reduce loops happens more often than what comes after them
-    let inner: SmallVec<[u32; 6]> = order.iter().filter(|n| n.op == Op::Reduce).flat_map(closed).collect();
-    let often = |n: &UOp| 1i64 << (3 * n.ranges.iter().filter(|r| inner.contains(r)).count().min(5));
-    let is_data = |n: &UOp| n.op == Op::Reduce || n.op.alu().is_some() && n.dtype != DType::Index;
-    // what a matrix unit takes is whole
-    let is_taken = |id: u32| order.iter().any(|n| n.op == Op::Matrix && n.ranges.contains(&id));
-    let mut scored: Vec<(i64, u32)> = vec![];
-    for r in found.iter().filter(|r| !r.range_arg().is_some_and(|a| is_taken(a.id))) {
-        let (Some(a), Some(w)) = (r.range_arg(), r.src[0].as_int()) else { continue };
-        if a.kind != AxisKind::Upcast || w.count_ones() != 1 || w > (target.vector_bytes / narrowest) as i64 {
-            continue;
-        }
-        // what one vector saves: w - 1 of w operations; a lane that goes its own way costs besides
-        let saved = |weight: i64| weight * 100 * (w - 1) / w;
-        let moves = accesses.iter().map(|(n, idx)| {
-            often(n)
-                * match coefficient(idx, a.id) {
-                    Some(1) => saved(2),
-                    Some(0) if !idx.ranges.contains(&a.id) => 0,
-                    _ => -60,
-                }
-        });
-        // a reduce works once for each value it takes
-        let done = |n: &&UOp| if n.op == Op::Reduce { often(&n.src[0]) } else { often(n) };
-        let work = order.iter().filter(|n| is_data(n) && n.ranges.contains(&a.id)).map(|n| done(&n));
-        let score = moves.sum::<i64>() + saved(work.sum::<i64>()) / 2;
-        if score > 0 {
-            scored.push((-score, a.id));
-        }
-    }
-    scored.sort_unstable();
-    let mut lanes: SmallVec<[u32; 2]> = smallvec![];
-    for (_, id) in scored {
-        let together = |l: &u32| order.iter().any(|n| n.ranges.contains(l) && n.ranges.contains(&id));
-        if !lanes.iter().any(together) {
-            lanes.push(id);
-        }
-    }
-    lanes
 }

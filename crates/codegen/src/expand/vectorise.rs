@@ -1,6 +1,6 @@
-//! Turn lane ranges into vectors.
+//! Turn vector ranges into vectors.
 //!
-//! Every value that depends on a lane range of extent w becomes a `(w,)` value; what does not stays a scalar and is
+//! Every value that depends on a vector range of extent w becomes a `(w,)` value; what does not stays a scalar and is
 //! broadcast where it is used.
 //!
 //! ```text
@@ -25,13 +25,13 @@ use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
-/// The pass. Leaves no upcast range behind.
+/// The pass. Leaves no vector range behind.
 pub fn vectorise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let order = sink.toposort();
     let widths: FxHashMap<u32, u32> = order
         .iter()
         .filter_map(|n| {
-            let a = n.range_arg().filter(|a| a.kind == AxisKind::Upcast)?;
+            let a = n.range_arg().filter(|a| a.kind == AxisKind::Vector)?;
             Some((a.id, n.src[0].as_int()? as u32))
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use super::access::{address, slot};
 use super::ranges::{all, closed};
-use frit_uop::{AxisKind, Op, UOp};
+use frit_uop::{Op, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -66,11 +66,7 @@ pub fn name(sink: &UOp) -> Arc<str> {
     };
     let mut name = kind.to_string();
     for r in all(&order) {
-        let part = if r.range_arg().is_some_and(|a| matches!(a.kind, AxisKind::Upcast | AxisKind::Unroll)) {
-            "x"
-        } else {
-            ""
-        };
+        let part = if r.range_arg().is_some_and(|a| a.kind.is_in_registers()) { "x" } else { "" };
         let extent = r.src[0].as_int().map_or("v".to_string(), |n| n.to_string());
         name += &format!("_{part}{extent}");
     }

@@ -226,9 +226,13 @@ impl<'a> Plan<'a> {
     }
     /// How many copies there are of a value that moves with a range and everything that is open together with it.
     pub fn copies(&self, origin: u32) -> usize {
-        let is_copy = |a: &&Axis| matches!(a.kind, AxisKind::Upcast | AxisKind::Unroll);
         let near = |a: &&Axis| self.are_together(a.origin, origin);
-        self.axes.iter().filter(is_copy).filter(near).map(|a| a.size().unwrap_or(1)).product()
+        self.axes
+            .iter()
+            .filter(|a| a.kind.is_in_registers())
+            .filter(near)
+            .map(|a| a.size().unwrap_or(1))
+            .product()
     }
     pub(super) fn unstaged(&self) -> Result<(), String> {
         if self.tiles.is_empty() { Ok(()) } else { Err("stages come last".into()) }
@@ -247,6 +251,9 @@ impl<'a> Plan<'a> {
         match (a.kind, kind) {
             (Global, Global | Loop | Upcast) | (Loop, Loop | Upcast) | (Reduce, Reduce | Unroll | Upcast) => {
             }
+            (Global | Loop | Reduce, Vector) if self.target.vector_bytes > 0 && grid.is_none() => {
+                self.check_vector(&a, n)?;
+            }
             (Global, Thread) if grid.is_none() => {
                 if self.axes.iter().any(|x| x.kind == Thread) {
                     return Err("there is a thread axis already".into());
@@ -262,7 +269,7 @@ impl<'a> Plan<'a> {
         if whole && a.kind == kind {
             return Err("it would change nothing".into());
         }
-        if matches!(kind, Upcast | Unroll) && n * self.copies(a.origin) > MAX_COPIES {
+        if kind.is_in_registers() && n * self.copies(a.origin) > MAX_COPIES {
             return Err(format!("more than {MAX_COPIES} copies"));
         }
         let part_extent = UOp::index(n as i64);
@@ -283,6 +290,22 @@ impl<'a> Plan<'a> {
             self.axes.insert(axis + inner as usize, new);
         }
         Ok(())
+    }
+
+    /// Whether `n` iterations of an axis can be a vector: a machine has it for the narrowest element, and no value is in
+    /// another vector already.
+    fn check_vector(&self, a: &Axis, n: usize) -> Result<(), String> {
+        let order = self.ast.toposort();
+        let sizes = order.iter().filter(|n| address(n).is_some()).map(|n| n.src[0].dtype.size());
+        let most = self.target.vector_bytes / sizes.min().unwrap_or(4).max(1);
+        if !n.is_power_of_two() || n > most {
+            return Err(format!("a vector has a power of two of lanes, {most} at most"));
+        }
+        let is_with = |b: &Axis| b.kind == AxisKind::Vector && self.are_together(a.origin, b.origin);
+        match self.axes.iter().any(is_with) {
+            true => Err("what is in it is in another vector".into()),
+            false => Ok(()),
+        }
     }
 
     fn has_checked_store(&self) -> bool {

@@ -30,7 +30,7 @@ impl Plan<'_> {
         }
         let order = self.ast.toposort();
         let bytes = order.iter().filter(|n| n.op == Op::Reduce).filter(across).map(|r| {
-            let upcast = |a: &&Axis| a.kind == AxisKind::Upcast && r.ranges.contains(&a.origin);
+            let upcast = |a: &&Axis| a.kind.is_side_by_side() && r.ranges.contains(&a.origin);
             let copies: usize = self.axes.iter().filter(upcast).filter_map(|a| a.size()).product();
             copies * (lanes * r.dtype.size()).next_multiple_of(64)
         });

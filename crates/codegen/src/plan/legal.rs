@@ -39,7 +39,7 @@ impl Plan<'_> {
         let mut all = vec![];
         for (axis, a) in self.axes.iter().enumerate() {
             for n in [2, 3, 4, 5, 7, 8, 16, 32] {
-                for kind in [Global, Thread, Local, Loop, Reduce, GroupReduce, Upcast, Unroll] {
+                for kind in [Global, Thread, Local, Loop, Reduce, GroupReduce, Vector, Upcast, Unroll] {
                     all.extend([true, false].map(|inner| Opt::Split { axis, n, kind, inner }));
                 }
                 if n <= 8 {
@@ -47,7 +47,7 @@ impl Plan<'_> {
                 }
             }
             if let Some(n) = a.size().filter(|n| *n > 8 && *n <= 64) {
-                all.extend([Upcast, Unroll, Local, GroupReduce].map(|kind| Opt::Split {
+                all.extend([Vector, Upcast, Unroll, Local, GroupReduce].map(|kind| Opt::Split {
                     axis,
                     n,
                     kind,

@@ -127,6 +127,9 @@ impl Plan<'_> {
         if self.axes.iter().filter(apart).any(|a| summed.contains(&a.origin)) {
             return Err("a matrix unit adds to one accumulator at a time".into());
         }
+        if self.axes.iter().any(|a| a.kind == AxisKind::Vector) {
+            return Err("a matrix unit has vectors of its own".into());
+        }
         let moves = |l: &usize, o: &u32| self.operands[*l].src[0].src[1].ranges.contains(o);
         let padded = |o: &&u32| self.parts.get(o).is_some_and(|p| p.padded.is_some());
         if summed.iter().filter(padded).any(|o| !chosen.operands.iter().all(|l| moves(l, o))) {

@@ -3,7 +3,7 @@
 //! An opt names axes by their place in the list as it stands when the opt is applied.
 //!
 //! ```text
-//! Split { axis: 0, n: 4, kind: Upcast, inner: true }     i -> i0 * 4 + i1, i1 kept side by side in registers
+//! Split { axis: 0, n: 4, kind: Vector, inner: true }     i -> i0 * 4 + i1, i1 the lanes of vectors
 //! ```
 
 use frit_uop::{AxisKind, Space};
@@ -76,7 +76,7 @@ pub enum Opt {
 }
 
 impl std::fmt::Display for Opt {
-    /// One line that parses back: `split 0 4 Upcast inner`.
+    /// One line that parses back: `split 0 4 Vector inner`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Opt::Split { axis, n, kind, inner } => {

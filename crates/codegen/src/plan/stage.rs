@@ -37,7 +37,7 @@ impl Plan<'_> {
         let mut tile: Vec<&Axis> = vec![];
         for (i, a) in self.axes.iter().enumerate().filter(|(_, a)| load.ranges.contains(&a.origin)) {
             match a.kind {
-                Upcast | Unroll | Local | GroupReduce | Warp | Matrix => tile.push(a),
+                Vector | Upcast | Unroll | Local | GroupReduce | Warp | Matrix => tile.push(a),
                 Ordered if i >= at => return Err("a scan's loop cannot be inside".into()),
                 Global | Thread if grid => {}
                 _ if i >= at => tile.push(a),
@@ -49,11 +49,10 @@ impl Plan<'_> {
         let idx = &load.src[0].src[1];
         let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
         tile.sort_by_key(|a| {
-            let side_by_side = matches!(a.kind, Upcast | Unroll | Local | GroupReduce | Warp);
-            let contiguous = a.kind == Upcast && coefficient(idx, a.origin) == Some(1);
-            let vector = a.kind == Upcast && a.size() == Some(self.target.lanes(load.dtype));
+            let side_by_side = a.kind.is_in_registers() || matches!(a.kind, Local | GroupReduce | Warp);
+            let contiguous = a.kind.is_side_by_side() && coefficient(idx, a.origin) == Some(1);
             // what a matrix unit takes at once lies together, as it wants it
-            (part.map_or(0, |(m, o)| m.rank(o, a.id())), side_by_side, contiguous, vector)
+            (part.map_or(0, |(m, o)| m.rank(o, a.id())), side_by_side, contiguous, a.kind == Vector)
         });
         if tile.is_empty() {
             return Err("it moves with no axis that is inside".into());
@@ -132,11 +131,11 @@ impl Plan<'_> {
     fn line(&self, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
         let (idx, lanes) = (&load.src[0].src[1], self.target.lanes(load.dtype) as i64);
         let next = |extent: i64, origin: Option<u32>| {
-            let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && a.kind != AxisKind::Upcast);
+            let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && !a.kind.is_side_by_side());
             let is_next = |a: &&&Axis| of_line(a) && self.stride(idx, a) == Some(extent);
             tile.iter().find(is_next).and_then(|a| Some((*a, i64::try_from(a.size()?).ok()?)))
         };
-        let (copies, mut extent) = next(1, None).filter(|(a, _)| a.kind == AxisKind::Upcast)?;
+        let (copies, mut extent) = next(1, None).filter(|(a, _)| a.kind.is_side_by_side())?;
         let mut axes: SmallVec<[(u32, i64); 2]> = smallvec![(copies.id(), 1)];
         while extent < lanes {
             let (part, n) = next(extent, Some(copies.origin))?;
@@ -205,7 +204,7 @@ impl Plan<'_> {
             // loops and windows as they lie in memory, copies after them
             let copies: FxHashSet<u32> = tile
                 .iter()
-                .filter(|a| matches!(a.kind, AxisKind::Upcast | AxisKind::Local | AxisKind::Warp))
+                .filter(|a| a.kind.is_side_by_side() || matches!(a.kind, AxisKind::Local | AxisKind::Warp))
                 .map(|a| a.id())
                 .collect();
             shared_dims.extend(dims.extract_if(.., |d| !copies.contains(&d.axes[0].0)));

@@ -36,7 +36,7 @@ fn vectors_that_are_taken_in_parts_are_right_wherever_they_are_copied() {
             Opt::Pad { axis: 1, n: 2 * w },
             split(0, w / 2, AxisKind::Upcast),
             split(0, 2, AxisKind::Loop),
-            split(3, w, AxisKind::Upcast),
+            split(3, w, AxisKind::Vector),
             split(3, 2, AxisKind::Loop),
             Opt::Reorder { order: vec![0, 3, 1, 4, 2, 5] },
         ];
@@ -68,7 +68,7 @@ fn far_memory_is_brought_near_in_whole_vectors() {
 }
 
 #[test]
-fn rows_are_written_by_turns_and_asked_for() {
+fn interleaved_rows_are_prefetched_where_they_are_written() {
     let Some(target) = cpu("CPU:AVX512").map(|d| d.target().clone()) else { return };
     let linear = lower(&turned(4095, 4095, 0, DType::F32).sink, &target, Opts::Heuristic).unwrap();
     let inner = linear.steps.iter().rposition(|s| matches!(s, Step::Open(_))).unwrap();

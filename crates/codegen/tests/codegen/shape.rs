@@ -1,7 +1,6 @@
 //! What lowered kernels look like: loops, loads, vectors, errors.
 
 use crate::kernels::{cases, conv, matmul, softmax};
-use crate::run::show;
 use frit_abi::Target;
 use frit_abi::target::Isa;
 use frit_codegen::{Error, Layout, Opt, Opts, lower};
@@ -29,14 +28,14 @@ fn split(axis: usize, n: usize, kind: AxisKind) -> Opt {
 #[test]
 fn reduces_of_one_row_share_the_loop_and_the_load() {
     let l = plain("sum, max and squares");
-    assert_eq!((loops(&l), param_loads(&l)), (2, 1), "{}", show(&l));
+    assert_eq!((loops(&l), param_loads(&l)), (2, 1), "{}", l);
 }
 
 #[test]
 fn reduces_that_need_each_other_are_loops_after_each_other() {
     let l = lower(&softmax(6, 24), &Target::interp(), Opts::List(&[])).unwrap();
     // rows, max, sum, output
-    assert_eq!((loops(&l), param_loads(&l)), (4, 3), "{}", show(&l));
+    assert_eq!((loops(&l), param_loads(&l)), (4, 3), "{}", l);
 }
 
 #[test]
@@ -45,7 +44,7 @@ fn what_does_not_change_in_a_loop_is_outside_it() {
     let first =
         l.steps.iter().position(|s| matches!(s, Step::Open(r) if Some(r) == l.thread.as_ref())).unwrap();
     let sum = l.steps.iter().position(|s| matches!(s, Step::Close(_))).unwrap();
-    assert!(sum < first, "{}", show(&l));
+    assert!(sum < first, "{}", l);
 }
 
 #[test]
@@ -60,13 +59,13 @@ fn neighbouring_axes_become_one() {
 }
 
 #[test]
-fn a_lane_axis_becomes_vectors() {
-    let opts = [split(1, 4, AxisKind::Upcast), split(0, 2, AxisKind::Upcast)];
+fn a_vector_axis_becomes_vectors_and_an_upcast_one_does_not() {
+    let opts = [split(1, 4, AxisKind::Vector), split(0, 2, AxisKind::Upcast)];
     let l = lower(&matmul(16, 24, 20), &Target::interp(), Opts::List(&opts)).unwrap();
     let is_vector = |n: &UOp| n.op == Op::Load && n.src[0].op == Op::Index && n.lanes() == 4;
-    assert_eq!(count(&l, is_vector), 1, "{}", show(&l));
-    assert_eq!(count(&l, |n| n.op == Op::MulAcc && n.lanes() == 4), 2, "{}", show(&l));
-    assert_eq!(count(&l, |n| matches!(n.op, Op::Stack | Op::Lane)), 1, "only the zeros: {}", show(&l));
+    assert_eq!(count(&l, is_vector), 1, "{}", l);
+    assert_eq!(count(&l, |n| n.op == Op::MulAcc && n.lanes() == 4), 2, "{}", l);
+    assert_eq!(count(&l, |n| matches!(n.op, Op::Stack | Op::Lane)), 1, "only the zeros: {}", l);
 }
 
 #[test]
@@ -75,19 +74,19 @@ fn a_short_window_is_written_out_and_its_rows_are_loaded_once() {
     let l = lower(&case("convolution of each channel"), &target, Opts::Heuristic).unwrap();
     let is_reduce =
         |s: &Step| matches!(s, Step::Open(r) if r.range_arg().is_some_and(|a| a.kind == AxisKind::Reduce));
-    assert!(!l.steps.iter().any(is_reduce), "{}", show(&l));
+    assert!(!l.steps.iter().any(is_reduce), "{}", l);
     let rows = count(&l, |n| n.op == Op::Load && n.src[0].op == Op::Index && n.lanes() == 16);
     let products = count(&l, |n| matches!(n.op, Op::Mul | Op::MulAcc) && n.dtype == DType::F32);
-    assert!(rows * 2 <= products, "{rows} loads for {products} products: {}", show(&l));
+    assert!(rows * 2 <= products, "{rows} loads for {products} products: {}", l);
 }
 
 #[test]
 fn neighbours_are_moved_together_where_arithmetic_is_scalar() {
     let opts = [split(0, 4, AxisKind::Upcast), split(0, 8, AxisKind::Local)];
     let l = lower(&case("add"), &Target::interp_gpu(), Opts::List(&opts)).unwrap();
-    assert_eq!(count(&l, |n| n.op == Op::Load), 2, "{}", show(&l));
-    assert_eq!(count(&l, |n| n.op == Op::Store && n.src[0].lanes() == 4), 1, "{}", show(&l));
-    assert_eq!(count(&l, |n| n.op == Op::Add && n.dtype == DType::F32), 4, "{}", show(&l));
+    assert_eq!(count(&l, |n| n.op == Op::Load), 2, "{}", l);
+    assert_eq!(count(&l, |n| n.op == Op::Store && n.src[0].lanes() == 4), 1, "{}", l);
+    assert_eq!(count(&l, |n| n.op == Op::Add && n.dtype == DType::F32), 4, "{}", l);
 }
 
 #[test]
@@ -100,8 +99,8 @@ fn lanes_that_reduce_a_row_also_write_it() {
     let l = lower(&softmax(6, 24), &Target::interp_gpu(), Opts::List(&opts)).unwrap();
     let lanes: Vec<&UOp> =
         l.specials.iter().filter(|s| matches!(&s.arg, Arg::Name(n) if n.starts_with("lidx"))).collect();
-    assert_eq!(lanes.len(), 1, "{}", show(&l));
-    assert_eq!(count(&l, |n| n.op == Op::Barrier), 2, "{}", show(&l));
+    assert_eq!(lanes.len(), 1, "{}", l);
+    assert_eq!(count(&l, |n| n.op == Op::Barrier), 2, "{}", l);
 }
 
 #[test]
@@ -138,6 +137,9 @@ fn an_illegal_opt_says_why() {
     check(&m, &cpu, split(7, 2, Upcast), "there are 3 axes");
     check(&m, &cpu, split(0, 2, Local), "Global cannot become Local on interp");
     check(&m, &cpu, split(0, 2, Unroll), "Global cannot become Unroll");
+    check(&m, &cpu, split(1, 3, Vector), "a power of two of lanes, 4 at most");
+    check(&m, &cpu, split(1, 8, Vector), "a power of two of lanes, 4 at most");
+    check(&m, &gpu, split(1, 4, Vector), "Global cannot become Vector on interp-gpu");
     check(&m, &cpu, split(2, 2, Global), "Reduce cannot become Global");
     check(&m, &cpu, split(0, 16, Global), "would change nothing");
     check(&m, &cpu, Opt::Swap { a: 1, b: 2 }, "a reduce would be outside a loop it depends on");
@@ -181,6 +183,9 @@ fn an_opt_is_a_line_that_parses_back() {
             assert_eq!(opt.to_string().parse::<Opt>(), Ok(opt));
         }
     }
+    let vector = split(0, 4, AxisKind::Vector);
+    assert_eq!(vector.to_string(), "split 0 4 Vector inner");
+    assert_eq!(vector.to_string().parse::<Opt>(), Ok(vector));
     let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::Lines };
     assert_eq!(lines.to_string().parse::<Opt>(), Ok(lines));
     for line in [
@@ -194,5 +199,32 @@ fn an_opt_is_a_line_that_parses_back() {
         "tile 1 2",
     ] {
         assert!(line.parse::<Opt>().is_err(), "{line}");
+    }
+}
+
+#[test]
+fn two_vectors_are_never_open_in_one_value() {
+    let opts = [split(1, 4, AxisKind::Vector), split(0, 4, AxisKind::Vector)];
+    match lower(&matmul(16, 24, 20), &Target::interp(), Opts::List(&opts)) {
+        Err(Error::Opt { why, .. }) => assert!(why.contains("in another vector"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // rows of a softmax are walked by loops of their own, each with its vector
+    let opts = [split(1, 4, AxisKind::Vector), split(3, 4, AxisKind::Vector), split(5, 4, AxisKind::Vector)];
+    let l = lower(&softmax(6, 24), &Target::interp(), Opts::List(&opts)).unwrap();
+    assert_eq!(count(&l, |n| n.op == Op::Load && n.src[0].op == Op::Index && n.lanes() == 4), 3, "{l}");
+}
+
+#[test]
+fn a_linear_program_is_a_listing_that_parses_back() {
+    for target in crate::run::targets() {
+        for case in cases() {
+            let l = lower(&case.sink, &target, Opts::Heuristic).unwrap();
+            let text = l.to_string();
+            assert_eq!(Linear::parse(&text).as_ref(), Ok(&l), "{text}");
+        }
+    }
+    for bad in ["kernel x\nnonsense", "}", "for %0 {", "prefetch 3", "let %1 = Const:int32 {3}"] {
+        assert!(Linear::parse(bad).is_err(), "{bad}");
     }
 }

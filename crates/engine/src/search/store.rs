@@ -9,7 +9,7 @@ use frit_uop::{UOp, text};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Part of every key: results of another search are not used.
-const VERSION: &[u8] = b"tuned 3";
+const VERSION: &[u8] = b"tuned 4";
 
 struct Found {
     cache: DiskCache,
