@@ -3,6 +3,7 @@
 
 pub mod alu;
 pub mod bytecode;
+pub mod costs;
 pub mod dtype;
 pub mod elementary;
 pub mod fork;
@@ -15,6 +16,7 @@ pub mod sync;
 pub mod target;
 
 pub use alu::Alu;
+pub use costs::Costs;
 pub use dtype::DType;
 pub use kernel::{Code, Kernel, Language, LaunchDims, Param};
 pub use matrix::MatrixUnit;

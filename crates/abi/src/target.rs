@@ -1,6 +1,7 @@
 //! What a machine can do, as data: codegen and render agree through it without seeing each other.
 
 use crate::alu::AluSet;
+use crate::costs::Costs;
 use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MatrixUnit};
 use crate::{Alu, DType, Language};
 
@@ -39,6 +40,8 @@ pub struct Target {
     pub isa: Isa,
     /// Its matrix units.
     pub matrix: Vec<MatrixUnit>,
+    /// What things cost there.
+    pub costs: &'static Costs,
 }
 
 /// Which instructions machine code may use.
@@ -160,6 +163,7 @@ impl Target {
             int_ops: BASIC_INT,
             isa,
             matrix: vec![],
+            costs: Costs::of_vectors(vector_bytes),
         }
     }
 
@@ -183,6 +187,7 @@ impl Target {
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,
             matrix: [&AMX_INT8[..], &[AMX_BF16]].concat(),
+            costs: Costs::of_vectors(16),
         }
     }
     /// The interpreter posing as a GPU: blocks, local memory, barriers, scalar arithmetic, aligned vector access.

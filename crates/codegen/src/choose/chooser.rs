@@ -7,6 +7,9 @@ use crate::plan::opt::Opt;
 use frit_uop::{AxisKind, DType, Op, UOp};
 use smallvec::SmallVec;
 
+/// Elements from which a step is a stride: what is between two steps is not used up by the loop that takes them.
+pub(super) const STRIDED: i64 = 64;
+
 /// A load or store: how it moves, and how often it happens.
 pub(super) struct Access {
     pub idx: UOp,

@@ -11,6 +11,7 @@
 //! ```
 //! Which axis, which tile, which order: by an estimate in cycles from how loads move with axes, nothing else.
 
+use super::chooser::STRIDED;
 use crate::kernel::access::{address, coefficient};
 use crate::kernel::ranges::closed;
 use crate::plan::opt::{Layout, Opt};
@@ -18,19 +19,8 @@ use crate::plan::{Axis, Plan};
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use smallvec::SmallVec;
 
-/// Bytes that a second-level cache brings in a cycle, and what a vector brought lane by lane costs a lane.
-const NEAR_BYTES: f64 = 24.0;
-const SCATTER: f64 = 1.4;
-/// Instructions that begin in a cycle on a core that someone shares.
-const ISSUE: f64 = 3.0;
-/// What a result costs that is turned round in registers, and a store of some of them.
-const TURN: f64 = 0.4;
-const PIECE: f64 = 2.5;
-/// Results in one tile along one axis, and updates written out in one loop body, at most.
+/// Results in one tile along one axis, at most.
 const LONGEST: usize = 28;
-const BODY: usize = 112;
-/// The same where that is all of the reduce.
-const WHOLE: usize = 160;
 
 /// How far an index moves with each range it moves with, where that is a constant.
 struct Steps(SmallVec<[(u32, Option<i64>); 6]>);
@@ -299,7 +289,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .filter(|(origin, _)| !o.moves_with(*origin))
             .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
             .product();
-        let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > 64));
+        let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > STRIDED));
         let dear = o.is_gated || strided;
         o.steps.step(c.lane) != Some(1) || dear && again >= 4.0 && self.can_be_packed(o)
     }
@@ -311,7 +301,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Cycles of one thread, roughly; `None` where the tile does not fit in registers.
     fn estimate(&self, c: &Choice) -> Option<f64> {
-        let lanes = self.lanes;
+        let (lanes, costs) = (self.lanes, self.plan.target.costs);
         let results = c.results();
         let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
             self.operands.iter().partition(|o| o.moves_with(c.lane));
@@ -348,35 +338,48 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let mine = mine.map(|t| t.1).product::<usize>() as f64;
             let stride = o.steps.step(innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
             let staged = o.has_windows;
-            lines += mine * if stride >= 2048 && !staged { 2.0 } else { 0.05 };
-            brought += if stride >= 64 && !staged { mine * 64.0 } else { 0.0 };
+            lines += mine
+                * match stride >= costs.set_conflict && !staged {
+                    true => costs.conflicting_line.get(),
+                    false => costs.near_line.get(),
+                };
+            brought += if stride >= costs.line && !staged { mine * costs.line as f64 } else { 0.0 };
         }
         let step = [
-            results as f64 / 2.0,
-            loads / 2.0,
-            (results as f64 + self.loaded(c)) / ISSUE,
-            (far + brought) / NEAR_BYTES,
-            4.0,
+            results as f64 / costs.fma_ports.get(),
+            loads / costs.load_ports.get(),
+            (results as f64 + self.loaded(c)) / costs.issue_width.get(),
+            (far + brought) / costs.l2_bytes_per_cycle.get(),
+            costs.fma_latency.get(),
         ];
-        let step = step.into_iter().fold(0.0, f64::max) + 1.5 * gates + 0.5 + lines;
-        // masks cost a little
-        let ragged = if padded == self.size(c.lane) { 1.0 } else { 1.03 };
+        let step = step.into_iter().fold(0.0, f64::max)
+            + costs.masked_load.get() * gates
+            + costs.loop_overhead.get()
+            + lines;
+        let ragged = if padded == self.size(c.lane) { 1.0 } else { costs.masked_loop.get() };
         let mut cost = rounds * depth * step * ragged;
         for o in wide.iter().filter(|o| self.is_packed(o, c)) {
             let others =
                 self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
             let elements = padded as f64 * others.map(|x| x.1 as f64).product::<f64>();
-            cost += elements * if o.steps.step(c.lane) == Some(1) { 2.0 / lanes as f64 } else { SCATTER };
+            cost += elements
+                * match o.steps.step(c.lane) {
+                    Some(1) => costs.packed_vector.get() / lanes as f64,
+                    _ => costs.gather_lane.get(),
+                };
         }
         for steps in &self.once {
             let times: f64 = steps.0.iter().map(|(r, _)| self.size(*r) as f64).product();
             let beside = c.tile.iter().find(|t| steps.step(t.0) == Some(1));
             cost += times
                 * match (steps.step(c.lane), beside) {
-                    (Some(0), _) if !steps.moves_with(c.lane) => 0.5,
-                    (Some(1), _) => 1.5 / lanes as f64,
-                    (_, Some(t)) => TURN + PIECE * pieces(t.1, lanes) / t.1 as f64,
-                    _ => SCATTER,
+                    (Some(0), _) if !steps.moves_with(c.lane) => costs.result_scalar.get(),
+                    (Some(1), _) => costs.result_vector.get() / lanes as f64,
+                    (_, Some(t)) => {
+                        let stored = costs.partial_store.get() * pieces(t.1, lanes) / t.1 as f64;
+                        costs.transpose_lane.get() + stored
+                    }
+                    _ => costs.gather_lane.get(),
                 };
         }
         Some(cost)
@@ -384,12 +387,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
     fn loaded(&self, c: &Choice) -> f64 {
-        let is_operand = |o: &&Operand| self.folds() && self.copies(o, c) == c.results();
+        let is_operand =
+            |o: &&Operand| self.plan.target.costs.has_broadcast_operands && self.copies(o, c) == c.results();
         self.operands.iter().filter(|o| !is_operand(o)).map(|o| self.fresh(o, c)).sum()
-    }
-    /// Whether an instruction takes one value in memory for all lanes, as AVX-512 does.
-    fn folds(&self) -> bool {
-        self.plan.target.vector_bytes >= 64
     }
 
     // ---- applying
@@ -432,7 +432,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Whether there are so few steps that all are written out.
     fn is_written_out(&self, c: &Choice) -> bool {
-        self.depth() * c.results() as f64 <= WHOLE as f64 && self.reduced.iter().all(|r| self.is_fixed(r.0))
+        self.depth() * c.results() as f64 <= self.plan.target.costs.straight_updates as f64
+            && self.reduced.iter().all(|r| self.is_fixed(r.0))
     }
 
     /// Write out all steps of the reduce, or a few of its innermost axis.
@@ -450,10 +451,12 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let step = |o: &Operand, axis: u32| o.steps.step(axis).map(i64::abs);
         let overlaps =
             |o: &Operand| c.tile.iter().any(|t| o.moves_with(t.0) && step(o, t.0) == step(o, origin));
-        if !self.folds() && self.operands.iter().any(overlaps) || !self.is_fixed(origin) {
+        if !self.plan.target.costs.has_broadcast_operands && self.operands.iter().any(overlaps)
+            || !self.is_fixed(origin)
+        {
             return Some(());
         }
-        let most = (BODY / results).clamp(1, 8);
+        let most = (self.plan.target.costs.body_updates / results).clamp(1, 8);
         let factor = (1..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(1);
         let axis = self.find(origin, AxisKind::Reduce)?;
         self.split(axis, factor, AxisKind::Unroll)

@@ -1,6 +1,6 @@
 //! Tiles of results in registers, loops written out, and their order on a CPU.
 
-use super::chooser::{Access, Chooser};
+use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
 use crate::plan::opt::{Layout, Opt};
@@ -52,7 +52,7 @@ impl Chooser<'_, '_> {
             .collect();
         // of tiles that are as good, the one that is closest in memory
         axes.sort_by_key(|(o, _)| (!lanes.contains(o), std::cmp::Reverse(self.find(*o, AxisKind::Global))));
-        let results = self.reduces.len();
+        let (results, in_flight) = (self.reduces.len(), self.plan.target.costs.results_in_flight);
         let fits = |n: usize| -> Vec<usize> { (1..=8).filter(|f| n.is_multiple_of(*f)).collect() };
         let mut best: (f64, Vec<(u32, usize)>) = (0.0, vec![]);
         let mut consider = |tile: &[(u32, usize)]| {
@@ -65,7 +65,7 @@ impl Chooser<'_, '_> {
             }
             let loaded: usize = loads.iter().map(|l| copies(l)).sum();
             // enough in flight to hide latency, then little loaded for what is computed
-            let score = count as f64 / loaded as f64 * (count.min(8) as f64 / 8.0);
+            let score = count as f64 / loaded as f64 * (count.min(in_flight) as f64 / in_flight as f64);
             if score > best.0 * 1.001 {
                 best = (score, tile.to_vec());
             }
@@ -190,7 +190,8 @@ impl Chooser<'_, '_> {
         let vectors =
             self.plan.axes.iter().filter(|a| a.kind.is_side_by_side() && idx.ranges.contains(&a.origin));
         let scattered = vectors.into_iter().any(|a| coefficient(idx, a.origin) != Some(1));
-        let strided = closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > 64));
+        let strided =
+            closed(&self.reduces[0]).iter().any(|r| coefficient(idx, *r).is_none_or(|c| c > STRIDED));
         // windows overlap: a copy of all of them is larger than what it is a copy of
         let mut steps: Vec<Option<i64>> = idx.ranges.iter().map(|r| coefficient(idx, *r)).collect();
         steps.sort_unstable();

@@ -5,19 +5,14 @@
 //! stays near: rows are then read as long runs, and lines of many pages are never wanted at once. From there a few rows
 //! of the result are written by turns, each as a long run.
 
-use super::chooser::{Access, Chooser};
+use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
 use crate::plan::opt::{Layout, Opt};
 use crate::plan::{Axis, Plan};
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 
-/// Bytes of each row of a block: long enough to run through. As many rows as a part of the second cache holds.
-const ROW_BYTES: usize = 256;
 /// The part of the second cache that a block takes: the rest is for what comes next and what is written.
 const PART: usize = 8;
-/// Rows that are written by turns from a block, at most. Rows that are pages apart have their lines in the same few
-/// places of the first cache, and a line that is not complete yet must find one.
-const TURNS: usize = 8;
 
 /// A range along which some access is contiguous, how it is walked, and the bytes of an element.
 type Line = (u32, AxisKind, usize);
@@ -72,7 +67,7 @@ impl Chooser<'_, '_> {
     fn side_by_side(&mut self, axes: &[Line], vectors: bool, near: Option<u32>) {
         for &(origin, kind, bytes) in axes {
             let w = self.plan.target.vector_bytes / bytes.max(4);
-            let w = if near == Some(origin) { w.min(TURNS) } else { w };
+            let w = if near == Some(origin) { w.min(self.plan.target.costs.interleaved_rows) } else { w };
             let Some(axis) = self.find(origin, kind) else { continue };
             let whole = w > 1 && vectors && self.plan.axes[axis].extent.bounds.1 >= w as i128;
             if whole && (self.split(axis, w, AxisKind::Upcast) || self.round_up(axis, w)) {
@@ -116,7 +111,7 @@ impl Chooser<'_, '_> {
             l.src.len() == 1
                 && l.arg == Arg::None
                 && idx.ranges.contains(&lane)
-                && coefficient(idx, lane).is_some_and(|c| c.unsigned_abs() > 64)
+                && coefficient(idx, lane).is_some_and(|c| c.unsigned_abs() > STRIDED as u64)
         };
         let mut loads = self.plan.operands.iter().filter(across);
         let (Some(load), None) = (loads.next().cloned(), loads.next()) else { return None };
@@ -139,10 +134,11 @@ impl Chooser<'_, '_> {
         };
         // blocks of about the same size, rounded up where there is an edge
         let (mut parts, mut pads) = (vec![], vec![]);
-        let rows = self.plan.target.l2() / PART / ROW_BYTES;
+        let row = self.plan.target.costs.block_row;
+        let rows = self.plan.target.l2() / PART / row;
         // a vector of a row is copied whole, though it is taken in parts
         let whole = (self.plan.target.lanes(load.dtype) / taken(self, along).max(1)).max(1);
-        for (origin, most, whole) in [(along, ROW_BYTES / load.dtype.size(), whole), (lane, rows, 1)] {
+        for (origin, most, whole) in [(along, row / load.dtype.size(), whole), (lane, rows, 1)] {
             let Some(n) = self.size(origin, AxisKind::Global) else { return false };
             let copies = taken(self, origin).max(1);
             let part = n.div_ceil(n.div_ceil((most / copies).max(1))).next_multiple_of(whole);

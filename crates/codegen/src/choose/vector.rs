@@ -9,6 +9,11 @@ use crate::plan::opt::Opt;
 use frit_uop::{AxisKind, Op};
 use smallvec::{SmallVec, smallvec};
 
+/// What vectors must save of what moves with their axis.
+const LEAST_SAVED: f64 = 0.25;
+/// Results that a tile lets share a load, at most.
+const MOST_REUSE: f64 = 6.0;
+
 /// A way to walk an axis in vectors: lanes, and whether its extent must be rounded up.
 #[derive(Clone, Copy)]
 struct Fit {
@@ -41,34 +46,34 @@ impl Chooser<'_, '_> {
     /// The cost of what moves with a range, in scalar operations: in vectors of so many elements along others, of which no
     /// two are open together, or without.
     fn cost(&self, of: Option<u32>, along: &[(u32, f64)]) -> f64 {
+        let costs = self.plan.target.costs;
         let counts = |ids: &[u32]| of.is_none_or(|id| ids.contains(&id));
         let lane = |ids: &[u32]| along.iter().find(|(id, _)| ids.contains(id)).copied();
         let accesses = self.accesses.iter().filter(|a| counts(&a.around)).map(|a| {
             let along = lane(&a.around);
-            let share =
-                match along {
-                    Some((id, w)) => match (coefficient(&a.idx, id), a.node.op) {
-                        (Some(0), _) if !a.moves_with(id) => 1.0 / w,
-                        (Some(1), _) => 1.0 / w,
-                        _ if self.can_be_staged(a, id) => 1.2 / w,
-                        // loaded whole, and shuffled
-                        (Some(step @ 2..=4), Op::Load) if !is_gated_by(&a.idx, id) => 2.0 * step as f64 / w,
-                        // of two ways, the one that writes straight on
-                        (_, op) if self.can_transpose_in_registers(&a.node, &a.idx, id, w) => {
-                            if op == Op::Load { 5.0 / w } else { 5.5 / w }
-                        }
-                        // lane by lane: moved, and put in its place
-                        (_, Op::Load) => 1.8,
-                        _ => 2.5,
+            let share = match along {
+                Some((id, w)) => match (coefficient(&a.idx, id), a.node.op) {
+                    (Some(0), _) if !a.moves_with(id) => 1.0 / w,
+                    (Some(1), _) => 1.0 / w,
+                    _ if self.can_be_staged(a, id) => costs.staged_load.get() / w,
+                    (Some(step @ 2..=4), Op::Load) if !is_gated_by(&a.idx, id) => {
+                        costs.deinterleaved_load.get() * step as f64 / w
+                    }
+                    (_, op) if self.can_transpose_in_registers(&a.node, &a.idx, id, w) => match op {
+                        Op::Load => costs.transposed_load.get() / w,
+                        _ => costs.transposed_store.get() / w,
                     },
-                    _ => 1.0,
-                };
+                    (_, Op::Load) => costs.load_lane.get(),
+                    _ => costs.store_lane.get(),
+                },
+                _ => 1.0,
+            };
             // a tile of results will use what it loads several times
-            a.times * share / self.reuse(a, along).min(6.0)
+            a.times * share / self.reuse(a, along).min(MOST_REUSE)
         });
         let work = self.work.iter().filter(|(n, _)| counts(&n.ranges)).map(|(n, times)| {
             let (_, w) = lane(&n.ranges).unwrap_or((0, 1.0));
-            0.5 * times / w
+            costs.arithmetic.get() * times / w
         });
         accesses.sum::<f64>() + work.sum::<f64>()
     }
@@ -164,7 +169,7 @@ impl Chooser<'_, '_> {
         // what moves with it must become much cheaper, whatever the rest of the kernel costs
         let before = self.cost(Some(choice.0), &[]);
         let saved = self.cost(None, &[]) - self.vector_cost(&[choice]);
-        (saved > 0.25 * before).then_some(choice)
+        (saved > LEAST_SAVED * before).then_some(choice)
     }
 
     /// How vectors fit an axis best.
@@ -179,7 +184,8 @@ impl Chooser<'_, '_> {
         while lanes >= 2 {
             let whole = self.plan.axes[axis].size().is_some_and(|n| n % lanes == 0);
             let pad = !whole;
-            let vectors = extent.div_ceil(lanes) as f64 * if pad { 1.15 } else { 1.0 };
+            let vectors = extent.div_ceil(lanes) as f64
+                * if pad { self.plan.target.costs.masked_vector.get() } else { 1.0 };
             let opt = if pad {
                 Opt::Pad { axis, n: lanes }
             } else {

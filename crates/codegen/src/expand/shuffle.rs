@@ -7,19 +7,16 @@
 //! ```
 //!
 //! Everything is written as shuffles of two vectors, of the kinds that machines have: neighbours interleaved within
-//! chunks of 16 bytes, then whole chunks exchanged.
+//! chunks, then whole chunks exchanged.
 
 use frit_uop::UOp;
 
-/// Bytes within which lanes are interleaved.
-const CHUNK: usize = 16;
-
 /// Transpose squares of `n` by `n`, side by side in `n` vectors: lane `b*n + i` of the j-th result is lane `b*n + j` of
 /// the i-th vector.
-pub fn transpose(rows: &[UOp], bytes: usize) -> Vec<UOp> {
+pub fn transpose(rows: &[UOp], bytes: usize, chunk_bytes: usize) -> Vec<UOp> {
     let n = rows.len();
     let w = rows[0].lanes();
-    let chunk = n.min((CHUNK / bytes.max(1)).max(1));
+    let chunk = n.min((chunk_bytes / bytes.max(1)).max(1));
     let (near, all) = (chunk.trailing_zeros(), n.trailing_zeros());
     let mut v: Vec<UOp> = rows.to_vec();
     // the row and column each lane comes from
@@ -155,7 +152,7 @@ mod tests {
         for bytes in [1, 2, 4, 8] {
             for (n, w) in [(2, 2), (4, 4), (8, 8), (16, 16), (4, 16), (8, 16), (2, 8), (32, 32)] {
                 let rows: Vec<UOp> = (0..n).map(|r| numbers(1000 * r, w, 1)).collect();
-                for (j, column) in transpose(&rows, bytes).iter().enumerate() {
+                for (j, column) in transpose(&rows, bytes, 16).iter().enumerate() {
                     let wanted: Vec<i64> = (0..w).map(|l| (l % n * 1000 + l / n * n + j) as i64).collect();
                     assert_eq!(lanes(column), wanted, "{bytes} bytes, {n} of {w}, column {j}");
                 }

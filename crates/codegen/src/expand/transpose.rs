@@ -11,6 +11,7 @@
 use super::shuffle;
 use crate::error::Error;
 use crate::kernel::access::{address, coefficient, substitute_open};
+use frit_abi::{Costs, Target};
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -32,15 +33,16 @@ pub struct TransposedAccess {
     of_column: Vec<Vec<UOp>>,
     /// Bytes of a vector register.
     register: usize,
+    costs: &'static Costs,
     loaded: OnceCell<Vec<UOp>>,
 }
 
 /// All of them.
-#[derive(Default)]
 pub struct TransposedAccesses {
     all: Vec<Rc<TransposedAccess>>,
     place: FxHashMap<UOp, (usize, usize)>,
     register: usize,
+    costs: &'static Costs,
 }
 
 /// What accesses must have in common: the effect they are part of, buffer, index without its constant, conditions on the
@@ -50,17 +52,14 @@ type Key = (Option<UOp>, UOp, UOp, Vec<UOp>, Option<UOp>);
 /// Makes all lanes of a value one vector.
 pub type Widen<'w> = &'w mut dyn FnMut(&UOp) -> Result<UOp, Error>;
 
-/// Elements from one lane to the next, or one row of a few lanes, that an address still reaches for any vector.
-pub const FARTHEST: i64 = 1 << 22;
-
 /// An address and the gate of an access to it.
 type Place = (UOp, Option<UOp>);
 
 /// A column on its own: its place, its conditions, itself.
 type Column = (i64, Vec<UOp>, UOp);
 
-/// Those among accesses with lanes of these widths, for registers of so many bytes.
-pub fn find(order: &[UOp], widths: &FxHashMap<u32, u32>, register: usize) -> TransposedAccesses {
+/// Those among accesses with lanes of these widths.
+pub fn find(order: &[UOp], widths: &FxHashMap<u32, u32>, target: &Target) -> TransposedAccesses {
     let mut keys: Vec<(Key, u32)> = vec![];
     let mut groups: FxHashMap<Key, Vec<Column>> = FxHashMap::default();
     let mut add = |n: &UOp, sink: Option<&UOp>| {
@@ -92,7 +91,12 @@ pub fn find(order: &[UOp], widths: &FxHashMap<u32, u32>, register: usize) -> Tra
             _ => {}
         }
     }
-    let mut found = TransposedAccesses { register, ..Default::default() };
+    let mut found = TransposedAccesses {
+        all: vec![],
+        place: FxHashMap::default(),
+        register: target.vector_bytes,
+        costs: target.costs,
+    };
     for (key, lane) in keys {
         let Some(group) = groups.remove(&key) else { continue };
         let rows = widths[&lane] as usize;
@@ -163,6 +167,7 @@ impl TransposedAccesses {
                 of_row: of_row.clone(),
                 of_column: run.iter().map(|(_, c, _)| c.clone()).collect(),
                 register: self.register,
+                costs: self.costs,
                 loaded: OnceCell::new(),
             }));
             at += n;
@@ -210,7 +215,9 @@ impl TransposedAccess {
         }
         let is_one = self.of_row.is_empty() && self.of_column.iter().all(|c| *c == self.of_column[0]);
         let reach = coefficient(&self.idx, self.lane).and_then(|step| step.checked_mul(n as i64));
-        let Some(stride) = reach.filter(|s| is_one && s.abs() <= FARTHEST) else { return Ok(None) };
+        let Some(stride) = reach.filter(|s| is_one && s.abs() <= self.costs.address_reach) else {
+            return Ok(None);
+        };
         let places = self.places(widen, n)?;
         Ok(Some(places.into_iter().map(|(row, gate)| (beside(&row, count, n, stride), gate)).collect()))
     }
@@ -238,7 +245,8 @@ impl TransposedAccess {
                 (0..n).map(|i| shuffle::join(rows.iter().skip(i).step_by(n).cloned().collect())).collect()
             }
         };
-        let columns = self.loaded.get_or_init(|| shuffle::transpose(&joined, self.bytes()));
+        let columns =
+            self.loaded.get_or_init(|| shuffle::transpose(&joined, self.bytes(), self.costs.shuffle_bytes));
         Ok(columns[column].clone())
     }
 
@@ -250,7 +258,7 @@ impl TransposedAccess {
             let x = widen(&a.src[1])?;
             columns.push(if x.lanes() > 1 { x } else { UOp::stack((0..w).map(|_| x.clone())) });
         }
-        let turned = shuffle::transpose(&columns, self.bytes());
+        let turned = shuffle::transpose(&columns, self.bytes(), self.costs.shuffle_bytes);
         if let Some(sides) = self.sides(widen)? {
             return Ok(UOp::sink(sides.into_iter().zip(turned).map(|(side, value)| store_at(side, value))));
         }

@@ -16,7 +16,7 @@
 
 use super::combine;
 use super::shuffle;
-use super::transpose::{self, FARTHEST, TransposedAccesses};
+use super::transpose::{self, TransposedAccesses};
 use crate::error::Error;
 use crate::kernel::access::{address, behind_after, coefficient, substitute_open};
 use crate::pass::Ctx;
@@ -38,11 +38,12 @@ pub fn vectorise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if widths.is_empty() {
         return Ok(sink.clone());
     }
-    let transposed = transpose::find(&order, &widths, ctx.target.vector_bytes);
+    let transposed = transpose::find(&order, &widths, ctx.target);
     let written =
         order.iter().filter(|n| n.op == Op::Store).filter_map(|n| Some(behind_after(address(n)?.0).clone()));
     let done = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
-    let mut v = Vectoriser { widths, transposed, written: written.collect(), done };
+    let reach = ctx.target.costs.address_reach;
+    let mut v = Vectoriser { widths, transposed, written: written.collect(), done, reach };
     Ok(simplify(&v.vector(sink)?))
 }
 
@@ -53,6 +54,8 @@ struct Vectoriser {
     /// Memory that the kernel writes to.
     written: FxHashSet<UOp>,
     done: FxHashMap<UOp, UOp>,
+    /// Elements from one lane to the next that an address reaches.
+    reach: i64,
 }
 
 impl Vectoriser {
@@ -179,7 +182,7 @@ impl Vectoriser {
         let is_apart = value.as_ref().is_some_and(|v| v.op == Op::Stack);
         if let (Some(step), Some(rest), false, false) = (step, &rest, checked, is_apart)
             && gate.as_ref().is_none_or(|g| g.lanes() == 1)
-            && (1..=FARTHEST).contains(&step.abs())
+            && (1..=self.reach).contains(&step.abs())
         {
             return Ok(build(buf.at_tile(rest, w, 1, step), value.map(wide), gate));
         }

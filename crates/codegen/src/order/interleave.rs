@@ -14,18 +14,13 @@ use frit_uop::{DType, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// Chains shorter than this are seen whole by the machine.
-const LONG: usize = 12;
-/// More chains side by side keep no unit busier.
-const MOST: usize = 4;
-
 /// The pass: long chains of steps stand side by side, as many as registers hold.
 pub fn interleave(steps: Vec<Step>, target: &Target) -> Vec<Step> {
     let mut out = Vec::with_capacity(steps.len());
     for run in steps.chunk_by(|a, b| is_plain(a) && is_plain(b)) {
         let stores = run.iter().filter(|s| matches!(s, Step::Do(n) if n.op == Op::Store)).count();
-        if stores > 1 && run.len() > stores * LONG {
-            out.extend(Run::new(run).order(target.registers).into_iter().map(|i| run[i].clone()));
+        if stores > 1 && run.len() > stores * target.costs.window_steps {
+            out.extend(Run::new(run).order(target).into_iter().map(|i| run[i].clone()));
         } else {
             out.extend_from_slice(run);
         }
@@ -113,16 +108,18 @@ impl<'a> Run<'a> {
     }
 
     /// The steps in their new order.
-    fn order(&self, registers: usize) -> Vec<usize> {
+    fn order(&self, target: &Target) -> Vec<usize> {
+        let costs = target.costs;
         let chains = self.chains();
         let (mut groups, mut rest) = (vec![], &chains[..]);
         while let Some(first) = rest.first() {
             // one may have computed an address that the others share
-            let is_alike = |c: &&Chain| c.own >= LONG && c.own.abs_diff(first.own) <= first.own / 8;
+            let is_alike =
+                |c: &&Chain| c.own >= costs.window_steps && c.own.abs_diff(first.own) <= first.own / 8;
             let alike = rest.iter().take_while(is_alike).count();
             let (kept, live) = self.pressure(&first.steps);
-            let fit = registers.saturating_sub(kept) / live.max(1);
-            let (now, later) = rest.split_at(alike.min(fit).clamp(1, MOST));
+            let fit = target.registers.saturating_sub(kept) / live.max(1);
+            let (now, later) = rest.split_at(alike.min(fit).clamp(1, costs.busy_chains));
             groups.push(now);
             rest = later;
         }

@@ -13,21 +13,9 @@
 //! of it.
 
 use crate::kernel::access::{address, behind_after, coefficient};
-use frit_abi::Target;
+use frit_abi::{Costs, Target};
 use frit_uop::{Op, Step, UOp};
 use rustc_hash::FxHashSet;
-
-/// Bytes of a cache line.
-const LINE: i64 = 64;
-/// Bytes within which the hardware prefetcher follows a stream.
-const PAGE: u64 = 4096;
-/// How far ahead a stream is prefetched: what a core computes while memory answers.
-const DISTANCE_BYTES: i64 = 2048;
-/// Iterations ahead that interleaved stores are prefetched, and how few of them the hardware follows by itself.
-const DISTANCE_STORES: i64 = 2;
-const FEWEST_STORES: usize = 4;
-/// Steps of a loop beside which prefetching a line several times is cheap.
-const BUSY: usize = 64;
 
 /// A loop with no other in it.
 struct InnermostLoop<'a> {
@@ -63,8 +51,8 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     /// Bytes that one iteration touches, and all of them.
-    fn bytes(&self) -> (i64, Option<i64>) {
-        let once = if self.step.abs() < LINE { self.step.abs() } else { self.lines.len() as i64 * LINE };
+    fn bytes(&self, line: i64) -> (i64, Option<i64>) {
+        let once = if self.step.abs() < line { self.step.abs() } else { self.lines.len() as i64 * line };
         let rounds = self.of.open.last().and_then(|r| r.src[0].as_int());
         (once, rounds.and_then(|n| n.checked_mul(once)))
     }
@@ -82,11 +70,10 @@ impl Stream<'_> {
 /// The pass.
 pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
     let loops = innermost_loops(&steps);
-    let far = target.l2() as i64;
-    let streams: Vec<Stream> = loops.iter().flat_map(|l| streams(&steps, l, far)).collect();
+    let streams: Vec<Stream> = loops.iter().flat_map(|l| streams(&steps, l, target)).collect();
     let mut wanted: Vec<(usize, Step)> = vec![];
     for s in &streams {
-        let Some(bytes) = distance(s, &streams, &loops, far).and_then(|b| i32::try_from(b).ok()) else {
+        let Some(bytes) = distance(s, &streams, &loops, target).and_then(|b| i32::try_from(b).ok()) else {
             continue;
         };
         wanted.extend(s.lines.iter().map(|(at, index)| (*at, Step::Prefetch((*index).clone(), bytes))));
@@ -107,14 +94,16 @@ pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
 }
 
 /// How many bytes after its addresses a stream is prefetched, if it is.
-fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], far: i64) -> Option<i64> {
+fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], target: &Target) -> Option<i64> {
+    let costs = target.costs;
+    let (line, ahead) = (costs.line as i64, costs.prefetch_bytes as i64);
     if s.is_interleaved {
-        return s.step.checked_mul(DISTANCE_STORES);
+        return s.step.checked_mul(costs.prefetch_stores as i64);
     }
-    let ((once, whole), mut same) = (s.bytes(), all.iter().filter(|r| r.is_over(s)));
+    let ((once, whole), mut same) = (s.bytes(line), all.iter().filter(|r| r.is_over(s)));
     // the hardware follows a long stream by itself where lines are wanted seldom
     let along = || {
-        let rounds = (DISTANCE_BYTES + once - 1).checked_div(once).filter(|_| s.step.abs() >= LINE)?;
+        let rounds = (ahead + once - 1).checked_div(once).filter(|_| s.step.abs() >= line)?;
         rounds.checked_mul(s.step)
     };
     if s.op == Op::Store {
@@ -122,12 +111,14 @@ fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], far: i64) -> Op
         let in_rows = loops.iter().filter(|l| l.is_beside(s.of)).count() > 1;
         return along().filter(|_| in_rows && same.next().is_some_and(|r| std::ptr::eq(r, s)));
     }
-    if same.count() == 1 && whole.is_none_or(|n| n > 2 * DISTANCE_BYTES) {
+    if same.count() == 1 && whole.is_none_or(|n| n > 2 * ahead) {
         return along();
     }
     // one of the loops over this row prefetches the next row, the one with the most work
     let first = all.iter().filter(|r| r.is_over(s)).reduce(|a, b| if b.work() > a.work() { b } else { a });
-    s.row.filter(|_| first.is_some_and(|f| std::ptr::eq(f, s)) && whole.is_some_and(|n| n <= far / 4))
+    s.row.filter(|_| {
+        first.is_some_and(|f| std::ptr::eq(f, s)) && whole.is_some_and(|n| n <= target.l2() as i64 / 4)
+    })
 }
 
 fn innermost_loops(steps: &[Step]) -> Vec<InnermostLoop<'_>> {
@@ -185,15 +176,18 @@ impl Access<'_> {
 }
 
 /// What a loop reads and writes of parameters that are larger than the cache.
-fn streams<'a>(steps: &'a [Step], of: &'a InnermostLoop<'a>, far: i64) -> Vec<Stream<'a>> {
+fn streams<'a>(steps: &'a [Step], of: &'a InnermostLoop<'a>, target: &Target) -> Vec<Stream<'a>> {
+    let (far, costs) = (target.l2() as i64, target.costs);
+    let width = costs.line as i64;
     let accesses: Vec<Access> = of.steps.clone().filter_map(|at| access(steps, at, of, far)).collect();
-    let mut out: Vec<Stream> = interleaved_stores(&accesses, of).into_iter().collect();
+    let mut out: Vec<Stream> = interleaved_stores(&accesses, of, costs).into_iter().collect();
     let mut seen: FxHashSet<(Op, &UOp, &[Option<i64>], i64)> = FxHashSet::default();
     for a in &accesses {
-        let Some(step) = a.step(1).filter(|b| b.abs() >= LINE || *b != 0 && of.work >= BUSY) else {
+        let Some(step) = a.step(1).filter(|b| b.abs() >= width || *b != 0 && of.work >= costs.busy_loop)
+        else {
             continue;
         };
-        let line = offset(a.idx).saturating_mul(a.size).div_euclid(LINE);
+        let line = offset(a.idx).saturating_mul(a.size).div_euclid(width);
         if is_near(of, &a.moves, a.size, far) || !seen.insert((a.node.op, a.buf, &a.moves, line)) {
             continue;
         }
@@ -225,12 +219,16 @@ fn access<'a>(steps: &'a [Step], at: usize, of: &InnermostLoop, far: i64) -> Opt
 
 /// Rows of one buffer that a loop stores to in turn, each a page or more from the one before: of many the hardware
 /// prefetcher loses track.
-fn interleaved_stores<'a>(accesses: &[Access<'a>], of: &'a InnermostLoop<'a>) -> Option<Stream<'a>> {
+fn interleaved_stores<'a>(
+    accesses: &[Access<'a>],
+    of: &'a InnermostLoop<'a>,
+    costs: &Costs,
+) -> Option<Stream<'a>> {
     let (mut lines, mut last): (Vec<(usize, &UOp)>, Option<&Access>) = (vec![], None);
     for a in accesses.iter().filter(|a| a.node.op == Op::Store && a.step(1).is_some_and(|s| s != 0)) {
         let is_apart = |l: &Access| {
             let ((base, at), (of_last, last_at)) = (a.base(), l.base());
-            a.buf == l.buf && base == of_last && at.abs_diff(last_at) >= PAGE
+            a.buf == l.buf && base == of_last && at.abs_diff(last_at) >= costs.page as u64
         };
         if last.is_none_or(is_apart) {
             last = Some(a);
@@ -239,7 +237,7 @@ fn interleaved_stores<'a>(accesses: &[Access<'a>], of: &'a InnermostLoop<'a>) ->
     }
     let (a, step) = (last?, last?.step(1)?);
     let stream = Stream { of, op: Op::Store, buf: a.buf, lines, step, row: None, is_interleaved: true };
-    (stream.lines.len() >= FEWEST_STORES).then_some(stream)
+    (stream.lines.len() >= costs.untracked_streams).then_some(stream)
 }
 
 /// Whether a loop around comes back to what was touched while it is still near.

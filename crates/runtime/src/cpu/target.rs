@@ -37,6 +37,7 @@ pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
         int_ops: BASIC_INT,
         isa: Isa::Portable,
         matrix: vec![],
+        costs: frit_abi::Costs::of_vectors(vector_bytes),
     }
 }
 
