@@ -11,7 +11,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, substitute_open};
+use crate::kernel::access::{coefficient, substitute_open};
 use crate::kernel::ranges::{self, Replacement};
 use crate::pass::Ctx;
 use crate::plan::axes::{Chosen, Plan};
@@ -48,7 +48,7 @@ fn id(range: &UOp) -> u32 {
 }
 /// The ranges' values as one number, the last one fastest.
 fn flat<'n>(ranges: impl IntoIterator<Item = &'n UOp>) -> UOp {
-    ranges.into_iter().fold(UOp::index(0), |i, r| i.fold_mul(&r.src[0]).fold_add(r))
+    ranges.into_iter().fold(UOp::index(0), |i, r| i.fold_mul(r.extent()).fold_add(r))
 }
 
 impl Lowering<'_> {
@@ -141,7 +141,7 @@ impl Lowering<'_> {
         let mut src: SmallVec<[UOp; 4]> = smallvec![];
         let mut fill = Map::default();
         for r in &kept {
-            let new = self.range(r.src[0].as_int().unwrap_or(1), AxisKind::Upcast);
+            let new = self.range(r.extent().as_int().unwrap_or(1), AxisKind::Upcast);
             fill.insert(id(r), new.clone());
             src.push(new);
         }
@@ -161,13 +161,16 @@ impl Lowering<'_> {
         let order = sink.toposort();
         let along = |r: &UOp| {
             let stores = order.iter().filter(|s| s.op == Op::Store);
-            stores.filter_map(address).filter(|(_, idx)| coefficient(idx, id(r)) == Some(1)).count()
+            stores
+                .filter_map(|n| n.buffer_and_index())
+                .filter(|(_, idx)| coefficient(idx, id(r)) == Some(1))
+                .count()
         };
         let lanes = if along(&m) > along(&n) { &m } else { &n };
         let width = self.chosen.unit.accumulator.size();
         let mut map = FxHashMap::default();
         for r in [&m, &n] {
-            let ranges = self.walked(r.src[0].as_int().unwrap_or(1), if r == lanes { width } else { 0 });
+            let ranges = self.walked(r.extent().as_int().unwrap_or(1), if r == lanes { width } else { 0 });
             map.insert(id(r), Replacement { value: flat(&ranges), ranges: ranges.into() });
         }
         map
@@ -199,7 +202,7 @@ impl Lowering<'_> {
             (None, None) => {
                 let copies = |k: AxisKind| matches!(k, AxisKind::Upcast | AxisKind::Unroll);
                 let axes = self.plan.axes.iter().filter(|a| copies(a.kind));
-                let moves = axes.filter(|a| load.src[0].src[1].ranges.contains(&id(&self.last[&a.id()])));
+                let moves = axes.filter(|a| load.index().ranges.contains(&id(&self.last[&a.id()])));
                 let mut axes: Vec<u32> = moves.map(|a| a.id()).collect();
                 axes.extend(self.chosen.layout(operand).map(|d| self.chosen.parts[d as usize]));
                 self.staged(load, rows, &axes)
@@ -208,14 +211,14 @@ impl Lowering<'_> {
     }
     /// The tile where the load reads it, if it lies there as the unit wants it.
     fn direct(&self, load: &UOp, rows: Rows) -> Option<UOp> {
-        let (buf, idx) = address(load)?;
+        let (buf, idx) = load.buffer_and_index()?;
         let [row, column] = [self.part(rows.row), self.part(rows.column)];
         if rows.pack != 1 || idx.op == Op::Where || coefficient(idx, id(column))? != 1 {
             return None;
         }
         let stride = coefficient(idx, id(row))?;
         let origin = [row, column].map(|r| (id(r), UOp::index(0))).into_iter().collect();
-        let (n, lanes) = (row.src[0].as_int()? as u32, column.src[0].as_int()? as u32);
+        let (n, lanes) = (row.extent().as_int()? as u32, column.extent().as_int()? as u32);
         Some(buf.at_tile(&substitute_open(idx, &origin), n, lanes, stride).load())
     }
 
@@ -229,13 +232,13 @@ impl Lowering<'_> {
         let size = rows.pack * load.dtype.size();
         let (mut fill, mut src): (Map, SmallVec<[UOp; 4]>) = (Map::default(), smallvec![]);
         for r in &outer {
-            let new = self.range(r.src[0].as_int().unwrap_or(1), AxisKind::Loop);
+            let new = self.range(r.extent().as_int().unwrap_or(1), AxisKind::Loop);
             fill.insert(id(r), new.clone());
             src.push(new);
         }
         let line = self.range(lines as i64, AxisKind::Loop);
         src.push(line.clone());
-        let is_contiguous = coefficient(&load.src[0].src[1], id(&column)) == Some(1);
+        let is_contiguous = coefficient(load.index(), id(&column)) == Some(1);
         let across = self.walked(columns as i64, if is_contiguous { size } else { 0 });
         fill.insert(id(&column), flat(&across));
         src.extend(across);

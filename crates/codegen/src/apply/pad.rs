@@ -5,7 +5,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, substitute_open, with_index};
+use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::kernel::ranges::{Replacement, closed, replace};
 use crate::pass::Ctx;
 use crate::plan::{Axis, Plan};
@@ -43,7 +43,7 @@ impl Padded {
             (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
         for (&id, p) in &plan.parts {
             let (Some(extent), Some(a)) = (&p.padded, p.origin.range_arg()) else { continue };
-            let (r, end) = (UOp::range(extent, id, a.kind), &p.origin.src[0]);
+            let (r, end) = (UOp::range(extent, id, a.kind), p.origin.extent());
             gates.insert(id, r.lt(end));
             if matches!(a.kind, AxisKind::Global | AxisKind::Loop) && can_clamp(plan, id) {
                 clamped.insert(id, r.bin(Alu::Min, &(end + -1)));
@@ -59,12 +59,12 @@ impl Padded {
         let far = |(buf, idx): (&UOp, &UOp)| {
             buf.op != Op::After && coefficient(idx, id).is_some_and(|c| c.abs() > 1)
         };
-        self.clamped.contains_key(&id) && address(load).is_some_and(far)
+        self.clamped.contains_key(&id) && load.buffer_and_index().is_some_and(far)
     }
 
     /// A load that is rebuilt, with its clamped ranges in its index.
     fn clamp(&self, old: &UOp, new: UOp) -> UOp {
-        let Some((_, idx)) = address(&new).filter(|_| new.op == Op::Load) else { return new };
+        let Some((_, idx)) = new.buffer_and_index().filter(|_| new.op == Op::Load) else { return new };
         let mine = idx.ranges.iter().filter(|id| self.is_clamped(old, **id));
         let values: FxHashMap<u32, UOp> = mine.map(|id| (*id, self.clamped[id].clone())).collect();
         if values.is_empty() { new } else { with_index(&new, substitute_open(idx, &values)) }
@@ -74,7 +74,7 @@ impl Padded {
     fn mask(&self, old: &UOp, new: UOp) -> UOp {
         let all =
             |ids: &[u32]| ids.iter().filter_map(|id| self.gates.get(id)).cloned().reduce(|a, b| a.and_(&b));
-        match (old.op, address(old)) {
+        match (old.op, old.buffer_and_index()) {
             (Op::Load, Some((_, idx))) => {
                 let ids: SmallVec<[u32; 6]> =
                     idx.ranges.iter().copied().filter(|id| !self.is_clamped(old, *id)).collect();
@@ -107,7 +107,7 @@ fn can_clamp(plan: &Plan, id: u32) -> bool {
 
 /// An access under a gate.
 fn gated(access: UOp, gate: Option<UOp>) -> UOp {
-    match (gate, address(&access)) {
+    match (gate, access.buffer_and_index()) {
         (Some(gate), Some((_, idx))) => with_index(&access, gate.select(idx, &UOp::invalid())),
         _ => access,
     }
@@ -116,7 +116,7 @@ fn gated(access: UOp, gate: Option<UOp>) -> UOp {
 /// Whether a value is zero where the loads that move with a range read nothing.
 fn is_zero_outside(x: &UOp, id: u32) -> bool {
     match x.op {
-        Op::Load => address(x).is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
+        Op::Load => x.buffer_and_index().is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
         // both, since zero times infinity is not zero
         Op::Mul | Op::Add | Op::Sub => x.src.iter().all(|s| is_zero_outside(s, id)),
         Op::Cast | Op::Neg => is_zero_outside(&x.src[0], id),

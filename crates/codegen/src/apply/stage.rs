@@ -5,7 +5,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, substitute_open, with_index};
+use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::pass::Ctx;
 use crate::plan::Plan;
 use crate::plan::axes::{Dim, Tile};
@@ -116,7 +116,7 @@ impl<'a> Fill<'a> {
             }
         }
         let mut value = substitute_open(self.load, &self.values);
-        if let (Some(gate), Some((_, idx))) = (&self.inside, address(&value)) {
+        if let (Some(gate), Some((_, idx))) = (&self.inside, value.buffer_and_index()) {
             value = with_index(&value, gate.select(idx, &UOp::invalid()));
         }
         let packed = self.plan.ast.any(|n| n.op == Op::Reduce) && self.tile.layout == Layout::Walked;
@@ -139,7 +139,8 @@ impl<'a> Fill<'a> {
     /// One axis: in vectors where the load is contiguous along copies, else as a plain loop.
     fn single(&mut self, axis: u32, d: &Dim, across: bool) {
         let main = &self.last[&axis];
-        let contiguous = address(self.load).is_some_and(|(_, idx)| coefficient(idx, id(main)) == Some(1));
+        let contiguous =
+            self.load.buffer_and_index().is_some_and(|(_, idx)| coefficient(idx, id(main)) == Some(1));
         let copies = main.range_arg().is_some_and(|a| a.kind.is_side_by_side())
             && self.plan.target.vector_bytes > 0
             && (contiguous || across);
@@ -180,7 +181,7 @@ impl<'a> Fill<'a> {
     /// of memory, long enough for vectors.
     fn memory_run(&self) -> Option<std::ops::Range<usize>> {
         let (dims, last, lanes) = (&self.tile.dims, self.last, self.lanes());
-        let (_, idx) = address(self.load)?;
+        let (_, idx) = self.load.buffer_and_index()?;
         let is_copy = |d: &Dim| last[&d.axes[0].0].range_arg().is_some_and(|a| a.kind.is_side_by_side());
         let vector = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1)?;
         if vector.stride.is_none_or(|s| s.abs() <= 1) || self.plan.target.grid.is_some() {
@@ -201,7 +202,7 @@ impl<'a> Fill<'a> {
 /// Number the ranges over which a tile is filled so that the one with the widest step is outside: long runs of memory
 /// are read one after the other. (What a reduce reads is packed in the order in which it will be wanted.)
 fn in_order_of_memory(value: UOp, fill: &mut [UOp]) -> UOp {
-    let Some((_, idx)) = address(&value) else { return value };
+    let Some((_, idx)) = value.buffer_and_index() else { return value };
     let mut ids: Vec<u32> = fill.iter().map(id).collect();
     ids.sort_unstable();
     let step = |r: &UOp| coefficient(idx, id(r)).map_or(u64::MAX, i64::unsigned_abs);

@@ -1,6 +1,5 @@
 //! What heuristics look at while they choose: accesses, work, reduces, and the plan so far.
 
-use crate::kernel::access::address;
 use crate::kernel::ranges::closed;
 use crate::plan::Plan;
 use crate::plan::opt::Opt;
@@ -57,14 +56,14 @@ impl<'p, 'a> Chooser<'p, 'a> {
         let accesses = order
             .iter()
             .filter_map(|n| {
-                let (idx, around) = (address(n)?.1.clone(), around(n));
+                let (idx, around) = (n.buffer_and_index()?.1.clone(), around(n));
                 Some(Access { idx, node: n.clone(), times: times(&around), around })
             })
             .collect();
         let is_data = |n: &UOp| n.op.alu().is_some() && !matches!(n.dtype, DType::Index | DType::Bool);
         let mut work: Vec<(UOp, f64)> =
             order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();
-        work.extend(reduces.iter().map(|r| (r.src[0].clone(), times(&r.src[0].ranges))));
+        work.extend(reduces.iter().map(|r| (r.body().clone(), times(&r.body().ranges))));
         Chooser { plan, applied: vec![], accesses, work, reduces }
     }
 

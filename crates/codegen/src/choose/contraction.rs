@@ -12,7 +12,7 @@
 //! Which axis, which tile, which order: by an estimate in cycles from how loads move with axes, nothing else.
 
 use super::chooser::STRIDED;
-use crate::kernel::access::{address, coefficient};
+use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
 use crate::plan::opt::{Layout, Opt};
 use crate::plan::{Axis, Plan};
@@ -146,14 +146,17 @@ impl<'p, 'a> Contraction<'p, 'a> {
             if matches!(load.arg, Arg::Site(_)) {
                 return None;
             }
-            let idx = &load.src[0].src[1];
+            let idx = load.index();
             let is_gated = idx.op == Op::Where;
             let has_windows = is_gated && plan.has_windows(at);
             let bytes = load.dtype.size();
             operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes });
         }
-        let once =
-            order.iter().filter(|n| !is_reduced(n)).filter_map(|n| Some(Steps::of(address(n)?.1))).collect();
+        let once = order
+            .iter()
+            .filter(|n| !is_reduced(n))
+            .filter_map(|n| Some(Steps::of(n.buffer_and_index()?.1)))
+            .collect();
         let widest = operands.iter().map(|o| o.bytes).chain([reduce.dtype.size()]).max()?.max(4);
         let lanes = plan.target.vector_bytes / widest;
         (operands.len() > 1 && lanes > 1).then_some(Contraction {

@@ -8,7 +8,7 @@
 //! for panels of n (threads) { pack B;  for blocks of m { pack A;  for blocks of n in the panel { for k { 2 x 2 } } } }
 //! ```
 
-use crate::kernel::access::{address, coefficient};
+use crate::kernel::access::coefficient;
 use crate::kernel::contraction::Product;
 use crate::plan::axes::Chosen;
 use crate::plan::opt::{Layout, Opt};
@@ -57,7 +57,7 @@ impl Ways {
         if !unit.accumulates(product.reduce.dtype) {
             return None;
         }
-        let moves = |l: &UOp, a: &Axis| l.src[0].src[1].ranges.contains(&a.origin);
+        let moves = |l: &UOp, a: &Axis| l.index().ranges.contains(&a.origin);
         let [x, y] = &product.loads;
         let alone = |l: &UOp, o: &UOp| {
             let of_one =
@@ -69,7 +69,7 @@ impl Ways {
         // columns are what is contiguous in the result
         let is_column = |a: &Axis| {
             let order = plan.ast.toposort();
-            let stores = order.iter().filter(|n| n.op == Op::Store).filter_map(address);
+            let stores = order.iter().filter(|n| n.op == Op::Store).filter_map(|n| n.buffer_and_index());
             stores.filter(|(_, idx)| coefficient(idx, a.origin) == Some(1)).count() > 0
         };
         let (of_x, of_y) = (longest(alone(x, y))?, longest(alone(y, x))?);
@@ -81,7 +81,7 @@ impl Ways {
         }
         // elements that are packed one by one, each under a gate, cost more than the unit saves
         let near = |l: &UOp, across: &Axis| {
-            let idx = &l.src[0].src[1];
+            let idx = l.index();
             coefficient(idx, k.origin) == Some(1)
                 || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
         };
@@ -162,8 +162,7 @@ impl Ways {
         let batches: usize = batches.filter_map(|a| a.size()).product();
         // as few panels as keep all threads busy to the end; fewer where rows are packed anew for each of them
         let chosen = done.plan.matrix.clone()?;
-        let slow =
-            coefficient(&done.plan.operands[chosen.operands[0]].src[0].src[1], self.origins[2]) != Some(1);
+        let slow = coefficient(done.plan.operands[chosen.operands[0]].index(), self.origins[2]) != Some(1);
         let many = if slow { threads } else { 4 * threads };
         let q = if batches >= 4 * threads { panel(1) } else { panel(many).or_else(|| panel(threads)) };
         let (outer, inner) = match q {
@@ -228,7 +227,7 @@ impl Ways {
 
 /// Whether A is read where it is.
 fn is_direct(plan: &Plan, chosen: &Chosen) -> bool {
-    let idx = &plan.operands[chosen.operands[0]].src[0].src[1];
+    let idx = plan.operands[chosen.operands[0]].index();
     let [m, k] = [Dim::M, Dim::K]
         .map(|d| plan.axes.iter().find(|a| a.id() == chosen.parts[d as usize]).map_or(0, |a| a.origin));
     let is_padded = |o: &u32| plan.parts.get(o).is_some_and(|p| p.padded.is_some());

@@ -145,7 +145,7 @@ impl Chooser<'_, '_> {
 
     /// Bytes that a load of the reduce walks while the outer loops stand still.
     fn footprint(&self, load: &UOp) -> f64 {
-        let idx = &load.src[0].src[1];
+        let idx = load.index();
         let inner = |k: AxisKind| k == AxisKind::Reduce || k.is_in_registers();
         let axes = self.plan.axes.iter().filter(|a| inner(a.kind) && idx.ranges.contains(&a.origin));
         axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>() * load.dtype.size() as f64
@@ -162,7 +162,7 @@ impl Chooser<'_, '_> {
         let loads: Vec<UOp> = self.plan.operands.iter().filter(|l| self.is_reduced(l)).cloned().collect();
         let fresh = |axis: usize| {
             let origin = self.plan.axes[axis].origin;
-            let moving = loads.iter().filter(|l| l.src[0].src[1].ranges.contains(&origin));
+            let moving = loads.iter().filter(|l| l.index().ranges.contains(&origin));
             moving.map(|l| self.footprint(l)).sum::<f64>()
         };
         let long = |i: &usize| self.plan.axes[*i].size().is_some_and(|n| n >= 4);
@@ -183,10 +183,10 @@ impl Chooser<'_, '_> {
     /// Copy the operand that stays while the loop `inside` runs, if its walk is strided and it is read often enough.
     fn pack(&mut self, inside: u32) {
         let Some(at) = self.find(inside, AxisKind::Global) else { return };
-        let stays = |op: &UOp| !op.src[0].src[1].ranges.contains(&inside) && self.is_reduced(op);
+        let stays = |op: &UOp| !op.index().ranges.contains(&inside) && self.is_reduced(op);
         let Some(operand) = self.plan.operands.iter().position(stays) else { return };
         let load = &self.plan.operands[operand];
-        let idx = &load.src[0].src[1];
+        let idx = load.index();
         let vectors =
             self.plan.axes.iter().filter(|a| a.kind.is_side_by_side() && idx.ranges.contains(&a.origin));
         let scattered = vectors.into_iter().any(|a| coefficient(idx, a.origin) != Some(1));
@@ -198,7 +198,7 @@ impl Chooser<'_, '_> {
         if steps.windows(2).any(|w| w[0] == w[1]) {
             return;
         }
-        let large = load.src[0].src[0].shape()[0].as_int().is_some_and(|n| n > 1 << 14);
+        let large = load.buffer().shape()[0].as_int().is_some_and(|n| n > 1 << 14);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
             self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
         }

@@ -107,7 +107,7 @@ impl Chooser<'_, '_> {
     /// What is read across, if there is more of it than near memory holds, and the range along which it is contiguous.
     fn strided_far_load(&self, lane: u32) -> Option<(UOp, u32)> {
         let across = |l: &&UOp| {
-            let idx = &l.src[0].src[1];
+            let idx = l.index();
             l.src.len() == 1
                 && l.arg == Arg::None
                 && idx.ranges.contains(&lane)
@@ -115,11 +115,11 @@ impl Chooser<'_, '_> {
         };
         let mut loads = self.plan.operands.iter().filter(across);
         let (Some(load), None) = (loads.next().cloned(), loads.next()) else { return None };
-        let (idx, bytes) = (&load.src[0].src[1], load.dtype.size());
+        let (idx, bytes) = (load.index(), load.dtype.size());
         let row = |x: &Axis| {
             matches!(x.kind, AxisKind::Global | AxisKind::Loop) && coefficient(idx, x.origin) == Some(1)
         };
-        let large = load.src[0].src[0].shape()[0].as_int().unwrap_or(i64::MAX) as usize * bytes;
+        let large = load.buffer().shape()[0].as_int().unwrap_or(i64::MAX) as usize * bytes;
         let along = self.plan.axes.iter().find(|x| row(x)).map(|x| x.origin)?;
         let is_far = along != lane && large > self.plan.target.caches[1] / 2 && self.reduces.is_empty();
         is_far.then_some((load, along))

@@ -7,7 +7,7 @@
 
 use super::linear_lane;
 use crate::error::Error;
-use crate::kernel::access::{address, substitute_open, with_index};
+use crate::kernel::access::{substitute_open, with_index};
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
@@ -46,7 +46,7 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             }
             // one index a dimension of the stage
             Op::Index if n.src[0].op == Op::Stage && n.src.len() > 2 => {
-                let extents = n.src[0].src[1..].iter().map(|r| r.src[0].clone());
+                let extents = n.src[0].src[1..].iter().map(|r| r.extent().clone());
                 src[0].at(&flat(src[1..].iter().zip(extents)))
             }
             _ => n.with_src(src.into_iter().collect()),
@@ -80,7 +80,7 @@ impl Tile {
             return Err(Error::Kernel(format!("{n:?} outside local memory")));
         };
         let (value, fill) = (src[0].clone(), src[1..].to_vec());
-        let extents: Option<Vec<i64>> = fill.iter().map(|r| r.src[0].as_int()).collect();
+        let extents: Option<Vec<i64>> = fill.iter().map(|r| r.extent().as_int()).collect();
         let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
         let shape = matrix_of(&value, ctx)?;
         let elements = extents.iter().product::<i64>() * shape.map_or(1, |(r, c)| (r * c) as i64);
@@ -122,7 +122,7 @@ impl Tile {
         if len % lanes != 0 {
             let inside = flat.lt(&UOp::index(len));
             place = inside.select(&flat, &UOp::invalid());
-            if let Some((_, idx)) = address(&value) {
+            if let Some((_, idx)) = value.buffer_and_index() {
                 value = with_index(&value, inside.select(idx, &UOp::invalid()));
             }
         }

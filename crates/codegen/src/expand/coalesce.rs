@@ -9,7 +9,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{address, behind_after, factor};
+use crate::kernel::access::factor;
 use crate::pass::Ctx;
 use frit_uop::{Arg, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -92,8 +92,8 @@ fn runs<'n>(accesses: impl Iterator<Item = &'n UOp>, bytes: usize) -> Vec<Run> {
     let mut groups: FxHashMap<Key, Vec<(i64, UOp)>> = FxHashMap::default();
     let mut keys: Vec<Key> = vec![];
     for n in accesses {
-        let Some((buf, idx)) = address(n).filter(|_| n.src[0].arg == Arg::None) else { continue };
-        if behind_after(buf).op == Op::Define {
+        let Some((buf, idx)) = n.buffer_and_index().filter(|_| n.src[0].arg == Arg::None) else { continue };
+        if buf.behind_after().op == Op::Define {
             continue; // local memory has no alignment to speak of
         }
         let (rest, offset) = match (idx.op, idx.src.get(1).and_then(|c| c.as_int())) {

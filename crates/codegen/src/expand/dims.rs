@@ -42,7 +42,7 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
     if !ranges.iter().any(|r| kind(r) == Some(AxisKind::Thread)) {
         let is_copy = |r: &&UOp| kind(r).is_some_and(AxisKind::is_in_registers);
         for r in ranges.iter().filter(|r| !is_copy(r)) {
-            let enough: Option<i64> = chosen.iter().map(|r| r.src[0].as_int()).product();
+            let enough: Option<i64> = chosen.iter().map(|r| r.extent().as_int()).product();
             let few = chosen.is_empty() || enough.is_some_and(|n| n < 8 * threads as i64);
             // what is done once for the loops so far must not be done again for each iteration of this one
             let once = |n: &UOp| {
@@ -64,12 +64,12 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
     let mut map: FxHashMap<u32, Replacement> = FxHashMap::default();
     for r in &ranges {
         if kind(r) == Some(AxisKind::Global) {
-            let value = UOp::range(&r.src[0], id(r), AxisKind::Loop);
+            let value = UOp::range(r.extent(), id(r), AxisKind::Loop);
             map.insert(id(r), Replacement { value: value.clone(), ranges: smallvec![value] });
         }
     }
     if let Some(first) = chosen.first() {
-        let extent = chosen.iter().fold(UOp::index(1), |e, r| e.fold_mul(&r.src[0]));
+        let extent = chosen.iter().fold(UOp::index(1), |e, r| e.fold_mul(r.extent()));
         let thread = UOp::range(&extent, id(first), AxisKind::Thread);
         for (r, value) in chosen.iter().zip(unflatten(&thread, &chosen)) {
             let ranges = if r == first { smallvec![thread.clone()] } else { SmallVec::new() };
@@ -89,8 +89,8 @@ fn unflatten(flat: &UOp, ranges: &[&UOp]) -> Vec<UOp> {
         if i == 0 {
             values.push(rest.clone());
         } else {
-            values.push(rest.modulo(&r.src[0]));
-            rest = rest.floordiv(&r.src[0]);
+            values.push(rest.modulo(r.extent()));
+            rest = rest.floordiv(r.extent());
         }
     }
     values.reverse();
@@ -120,10 +120,10 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
     // innermost first: it gets the fastest id
     let blocks: Vec<Class> = of_kind(&[AxisKind::Global, AxisKind::Thread])
         .into_iter()
-        .map(|r| Class { extent: r.src[0].clone(), ranges: vec![r] })
+        .map(|r| Class { extent: r.extent().clone(), ranges: vec![r] })
         .collect();
     let found = of_kind(&[AxisKind::Local, AxisKind::GroupReduce, AxisKind::Warp]);
-    let extents: Vec<UOp> = found.iter().map(|r| r.src[0].clone()).collect();
+    let extents: Vec<UOp> = found.iter().map(|r| r.extent().clone()).collect();
     let together = |a: usize, b: usize| {
         order.iter().map(ranges::open_at).any(|o| o.contains(&id(&found[a])) && o.contains(&id(&found[b])))
     };
@@ -165,7 +165,7 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
         let gate = gate.iter().filter(idle).map(|c| c.1.eq_(&zero)).reduce(|a, b| a.and_(&b));
         let Some(gate) = gate else { return new };
         checked |= matches!(new.arg, Arg::Site(_));
-        with_index(&new, gate.select(&new.src[0].src[1], &UOp::invalid()))
+        with_index(&new, gate.select(new.index(), &UOp::invalid()))
     });
     if checked {
         return Err(Error::Target("a checked store must not be left to one lane".into()));

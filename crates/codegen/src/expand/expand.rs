@@ -44,7 +44,7 @@ pub fn expand(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     }
     let mut extents: FxHashMap<u32, usize> = FxHashMap::default();
     for r in order.iter().filter(|n| matches!(kind(n), Some(AxisKind::Upcast | AxisKind::Unroll))) {
-        let (Some(a), Some(n)) = (r.range_arg(), r.src[0].as_int()) else {
+        let (Some(a), Some(n)) = (r.range_arg(), r.extent().as_int()) else {
             return Err(Error::Kernel(format!("{r:?} of unknown extent")));
         };
         extents.insert(a.id, n as usize);

@@ -7,7 +7,6 @@
 //! An access that was to be checked and whose index is known to be inside needs no check: it loses its site.
 
 use crate::error::Error;
-use crate::kernel::access::address;
 use crate::pass::Ctx;
 use frit_uop::graph::Numbered;
 use frit_uop::symbolic::simplify_given;
@@ -28,7 +27,7 @@ pub fn gates(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
 }
 
 fn pull(n: &UOp) -> UOp {
-    let Some((buf, idx)) = address(n) else { return n.clone() };
+    let Some((buf, idx)) = n.buffer_and_index() else { return n.clone() };
     let (never, first) = (UOp::boolean(false), UOp::index(0));
     let gated = match idx.op {
         // a checked access that always misses: it stays, to be reported

@@ -10,7 +10,7 @@
 
 use super::shuffle;
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, substitute_open};
+use crate::kernel::access::{coefficient, substitute_open};
 use frit_abi::{Costs, Target};
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, DType, Op, UOp};
@@ -68,7 +68,7 @@ pub fn find(order: &[UOp], widths: &FxHashMap<u32, u32>, target: &Target) -> Tra
         if n.op == Op::Load && (2..=4).contains(&step) {
             return;
         }
-        let Some((buf, idx)) = address(n) else { return };
+        let Some((buf, idx)) = n.buffer_and_index() else { return };
         let (rest, offset) = match (idx.op, idx.src.get(1).and_then(|c| c.as_int())) {
             (Op::Add, Some(c)) => (idx.src[0].clone(), c),
             _ => (idx.clone(), 0),
@@ -107,7 +107,7 @@ pub fn find(order: &[UOp], widths: &FxHashMap<u32, u32>, target: &Target) -> Tra
 
 /// The lane an access moves with, and how far in each step; unless that is side by side.
 fn strided(n: &UOp, widths: &FxHashMap<u32, u32>) -> Option<(u32, i64)> {
-    let (buf, idx) = address(n)?;
+    let (buf, idx) = n.buffer_and_index()?;
     let plain = n.arg == Arg::None && n.src[0].arg == Arg::None && buf.dtype != DType::Bool;
     let lane = *idx.ranges.iter().find(|r| widths.contains_key(r)).filter(|_| plain)?;
     let step = coefficient(idx, lane).filter(|s| s.abs() > 1)?;
@@ -183,7 +183,7 @@ impl TransposedAccess {
     /// Address and gate of each of the first rows.
     fn places(&self, widen: Widen, rows: usize) -> Result<Vec<Place>, Error> {
         let n = self.accesses.len();
-        let Some((buf, _)) = address(&self.accesses[0]) else {
+        let Some((buf, _)) = self.accesses[0].buffer_and_index() else {
             return Err(Error::Kernel("rows of something that is no access".into()));
         };
         let buf = widen(buf)?;

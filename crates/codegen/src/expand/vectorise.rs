@@ -18,7 +18,7 @@ use super::combine;
 use super::shuffle;
 use super::transpose::{self, TransposedAccesses};
 use crate::error::Error;
-use crate::kernel::access::{address, behind_after, coefficient, substitute_open};
+use crate::kernel::access::{coefficient, substitute_open};
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
@@ -39,8 +39,10 @@ pub fn vectorise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         return Ok(sink.clone());
     }
     let transposed = transpose::find(&order, &widths, ctx.target);
-    let written =
-        order.iter().filter(|n| n.op == Op::Store).filter_map(|n| Some(behind_after(address(n)?.0).clone()));
+    let written = order
+        .iter()
+        .filter(|n| n.op == Op::Store)
+        .filter_map(|n| Some(n.buffer_and_index()?.0.behind_after().clone()));
     let done = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
     let reach = ctx.target.costs.address_reach;
     let mut v = Vectoriser { widths, transposed, written: written.collect(), done, reach };
@@ -92,12 +94,12 @@ impl Vectoriser {
             }
             // addresses are made by the access that uses them
             (Op::Index, Some(_)) => Ok(n.clone()),
-            (Op::Load, Some((id, w))) if address(n).is_some() => match self.transposed.of(n) {
+            (Op::Load, Some((id, w))) if n.buffer_and_index().is_some() => match self.transposed.of(n) {
                 Some((rows, column)) => rows.load(column, &mut |n| self.vector(n)),
                 None => self.access(n, id, w),
             },
             // each of the rows is stored with the first of the columns
-            (Op::Store, Some((id, w))) if address(n).is_some() => match self.transposed.of(n) {
+            (Op::Store, Some((id, w))) if n.buffer_and_index().is_some() => match self.transposed.of(n) {
                 Some((rows, 0)) => rows.store(&mut |n| self.vector(n)),
                 Some(_) => Ok(UOp::sink([])),
                 None => self.access(n, id, w),
@@ -136,7 +138,7 @@ impl Vectoriser {
     }
 
     fn access(&mut self, n: &UOp, id: u32, w: u32) -> Result<UOp, Error> {
-        let Some((buf, idx)) = address(n) else { return Ok(n.clone()) };
+        let Some((buf, idx)) = n.buffer_and_index() else { return Ok(n.clone()) };
         let (buf, step) = (self.done[buf].clone(), coefficient(idx, id));
         let gate = n.gate().map(|g| self.done[g].clone());
         let value = (n.op == Op::Store).then(|| self.done[&n.src[1]].clone());
@@ -168,7 +170,7 @@ impl Vectoriser {
         }
         if let (Some(step @ 2..=4), Some(rest), false, None) = (step, &rest, checked, &value)
             && gate.as_ref().is_none_or(|g| g.lanes() == 1)
-            && !self.written.contains(behind_after(&buf))
+            && !self.written.contains(buf.behind_after())
         {
             // what is between is read too, so no one may be writing it
             let starts = shuffle::covering(w as usize, step as usize);

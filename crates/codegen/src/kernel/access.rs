@@ -42,16 +42,6 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The address of a load or store in memory, if it is one: buffer and index.
-pub fn address(access: &UOp) -> Option<(&UOp, &UOp)> {
-    match (access.op, access.src.first()) {
-        (Op::Load | Op::Store, Some(a)) if a.op == Op::Index && a.src.len() == 2 => {
-            Some((&a.src[0], &a.src[1]))
-        }
-        _ => None,
-    }
-}
-
 /// A load or store with another index.
 pub fn with_index(access: &UOp, idx: UOp) -> UOp {
     let mut src = access.src.clone();
@@ -59,17 +49,9 @@ pub fn with_index(access: &UOp, idx: UOp) -> UOp {
     access.with_src(src)
 }
 
-/// What an `After` stands for.
-pub fn behind_after(mut n: &UOp) -> &UOp {
-    while n.op == Op::After {
-        n = &n.src[0];
-    }
-    n
-}
-
 /// The parameter a load or store goes to.
 pub fn slot(access: &UOp) -> Option<u32> {
-    match behind_after(address(access)?.0).arg {
+    match access.buffer_and_index()?.0.behind_after().arg {
         Arg::Param { slot, .. } => Some(slot),
         _ => None,
     }

@@ -1,6 +1,5 @@
 //! Sums of products: recognised here, for whoever asks.
 
-use super::access::address;
 use frit_uop::{Alu, Arg, DType, Op, UOp};
 
 /// A sum of products of two loads.
@@ -34,7 +33,7 @@ fn behind_casts(mut n: &UOp) -> Option<&UOp> {
     while n.op == Op::Cast && keeps_values(n.src[0].dtype, n.dtype) {
         n = &n.src[0];
     }
-    (n.op == Op::Load && address(n).is_some()).then_some(n)
+    (n.op == Op::Load && n.buffer_and_index().is_some()).then_some(n)
 }
 
 fn keeps_values(from: DType, to: DType) -> bool {

@@ -1,6 +1,6 @@
 //! What a kernel does, counted before any opt: arithmetic, bytes, a name.
 
-use super::access::{address, slot};
+use super::access::slot;
 use super::ranges::{all, closed};
 use frit_uop::{Op, UOp};
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ fn times(ids: impl Iterator<Item = u32>, extents: &FxHashMap<u32, UOp>) -> UOp {
 /// Float and integer operations on data, and bytes that must move at least once, both over the kernel's variables.
 pub fn count(order: &[UOp]) -> (UOp, UOp) {
     let extents: FxHashMap<u32, UOp> =
-        all(order).into_iter().filter_map(|r| Some((r.range_arg()?.id, r.src[0].clone()))).collect();
+        all(order).into_iter().filter_map(|r| Some((r.range_arg()?.id, r.extent().clone()))).collect();
     let mut flops = UOp::index(0);
     // the largest region of each parameter that one access walks, for reading and for writing
     let mut regions: FxHashMap<(u32, bool), (UOp, i64)> = FxHashMap::default();
@@ -25,7 +25,7 @@ pub fn count(order: &[UOp]) -> (UOp, UOp) {
                 flops = flops.fold_add(&times(ids, &extents));
             }
             Op::Load | Op::Store => {
-                let (Some((buf, idx)), Some(slot)) = (address(n), slot(n)) else { continue };
+                let (Some((buf, idx)), Some(slot)) = (n.buffer_and_index(), slot(n)) else { continue };
                 let region = times(idx.ranges.iter().copied(), &extents);
                 let entry = regions.entry((slot, n.op == Op::Store));
                 let bytes = buf.dtype.size() as i64;
@@ -67,7 +67,7 @@ pub fn name(sink: &UOp) -> Arc<str> {
     let mut name = kind.to_string();
     for r in all(&order) {
         let part = if r.range_arg().is_some_and(|a| a.kind.is_in_registers()) { "x" } else { "" };
-        let extent = r.src[0].as_int().map_or("v".to_string(), |n| n.to_string());
+        let extent = r.extent().as_int().map_or("v".to_string(), |n| n.to_string());
         name += &format!("_{part}{extent}");
     }
     name.into()

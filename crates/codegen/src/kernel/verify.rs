@@ -1,6 +1,5 @@
 //! Check a linear program: everything is computed before it is used, in scope, of a decided type.
 
-use super::access::behind_after;
 use frit_abi::Target;
 use frit_uop::{Arg, DType, Linear, Op, Step, UOp};
 use rustc_hash::FxHashSet;
@@ -19,7 +18,7 @@ pub fn verify(linear: &Linear, target: &Target) -> Result<(), String> {
                 if open.iter().any(|(o, _)| o == r) || r.op != Op::Range {
                     return fail(r, "is opened twice or no range");
                 }
-                available(&r.src[0], &scope, &effects)
+                available(r.extent(), &scope, &effects)
                     .or_else(|n| fail(&n, "is an extent that is not there"))?;
                 scope.insert(r.clone());
                 open.push((r.clone(), vec![]));
@@ -125,7 +124,7 @@ fn check_types(n: &UOp, target: &Target) -> Result<(), &'static str> {
     if n.op == Op::Matrix {
         return check_matrix(n, target);
     }
-    if n.op == Op::Load && behind_after(&n.src[0]).op == Op::Param {
+    if n.op == Op::Load && n.src[0].behind_after().op == Op::Param {
         return Err("loads a whole parameter");
     }
     Ok(())

@@ -8,7 +8,6 @@
 //! out-of-order window reaches. So independent chains of one length stand side by side, as many as registers hold. Only straight code is reordered; what is read still comes before what is written to the same memory.
 
 use super::is_step;
-use crate::kernel::access::{address, behind_after};
 use frit_abi::Target;
 use frit_uop::{DType, Op, Step, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -61,8 +60,8 @@ impl<'a> Run<'a> {
             for s in &n.src {
                 reach(s, &place, &mut behind, &mut needs[i]);
             }
-            if let Some((base, _)) = address(n) {
-                let touched = touched.entry(behind_after(base)).or_default();
+            if let Some((base, _)) = n.buffer_and_index() {
+                let touched = touched.entry(base.behind_after()).or_default();
                 if n.op == Op::Store {
                     // which come after whatever was touched before them
                     after[i].extend(touched.drain(..));

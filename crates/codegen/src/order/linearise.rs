@@ -6,7 +6,7 @@
 
 use super::is_step;
 use crate::error::Error;
-use crate::kernel::access::{behind_after, slot};
+use crate::kernel::access::slot;
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_uop::graph::Numbered;
@@ -218,8 +218,8 @@ impl Order<'_> {
                 at = self.graph.src(at)[before] as usize;
             }
             let n = &self.graph.nodes[at];
-            let of_register = n.op == Op::Load && behind_after(&n.src[0]).op == Op::Define;
-            if of_register && behind_after(&n.src[0]) == behind_after(&store.src[0]) {
+            let of_register = n.op == Op::Load && n.src[0].behind_after().op == Op::Define;
+            if of_register && n.src[0].behind_after() == store.src[0].behind_after() {
                 chain.reverse();
                 chains.entry(self.home[i]).or_default().push(chain);
             }
@@ -348,7 +348,7 @@ fn describe(sink: &UOp, nodes: &[UOp], steps: Vec<Step>, ctx: &Ctx) -> Result<Li
         Arg::Name(n) => n.clone(),
         _ => "kernel".into(),
     };
-    debug_assert!(nodes.iter().all(|n| n.op != Op::Load || behind_after(&n.src[0]).op != Op::Param));
+    debug_assert!(nodes.iter().all(|n| n.op != Op::Load || n.src[0].behind_after().op != Op::Param));
     let (flops, bytes) = (ctx.flops.clone(), ctx.bytes.clone());
     Ok(Linear { name: kernel_name, steps, params, written, vars, defines, specials, thread, flops, bytes })
 }

@@ -12,7 +12,7 @@
 //! unless too much lies between. In a busy loop over short rows, a line is prefetched in each iteration that reads a part
 //! of it.
 
-use crate::kernel::access::{address, behind_after, coefficient};
+use crate::kernel::access::coefficient;
 use frit_abi::{Costs, Target};
 use frit_uop::{Op, Step, UOp};
 use rustc_hash::FxHashSet;
@@ -53,7 +53,7 @@ impl Stream<'_> {
     /// Bytes that one iteration touches, and all of them.
     fn bytes(&self, line: i64) -> (i64, Option<i64>) {
         let once = if self.step.abs() < line { self.step.abs() } else { self.lines.len() as i64 * line };
-        let rounds = self.of.open.last().and_then(|r| r.src[0].as_int());
+        let rounds = self.of.open.last().and_then(|r| r.extent().as_int());
         (once, rounds.and_then(|n| n.checked_mul(once)))
     }
     /// Whether it does the same to the same rows.
@@ -147,7 +147,7 @@ fn innermost_loops(steps: &[Step]) -> Vec<InnermostLoop<'_>> {
 }
 
 fn is_work(step: &Step) -> bool {
-    matches!(step, Step::Do(n) if address(n).is_some() || n.op.is_elementwise() && n.dtype.is_float())
+    matches!(step, Step::Do(n) if n.buffer_and_index().is_some() || n.op.is_elementwise() && n.dtype.is_float())
 }
 
 /// An access to a parameter that is larger than the cache.
@@ -207,9 +207,9 @@ fn streams<'a>(steps: &'a [Step], of: &'a InnermostLoop<'a>, target: &Target) ->
 
 fn access<'a>(steps: &'a [Step], at: usize, of: &InnermostLoop, far: i64) -> Option<Access<'a>> {
     let Step::Do(node) = &steps[at] else { return None };
-    let (buf, idx) = address(node).filter(|a| a.1.lanes() == 1)?;
+    let (buf, idx) = node.buffer_and_index().filter(|a| a.1.lanes() == 1)?;
     // what is read after it was written is near
-    let buf = if node.op == Op::Store { behind_after(buf) } else { buf };
+    let buf = if node.op == Op::Store { buf.behind_after() } else { buf };
     let size = buf.dtype.size() as i64;
     let len = buf.shape().first().and_then(|n| n.as_int());
     let is_far = buf.op == Op::Param && len.is_none_or(|n| n.saturating_mul(size) > far);
@@ -245,7 +245,7 @@ fn is_near(of: &InnermostLoop, moves: &[Option<i64>], size: i64, far: i64) -> bo
     let Some(at) = moves.iter().rposition(|m| *m == Some(0)) else { return false };
     let mut reach = size;
     for (r, m) in of.open[at + 1..].iter().zip(&moves[at + 1..]) {
-        let (Some(n), Some(m)) = (r.src[0].as_int(), m) else { return false };
+        let (Some(n), Some(m)) = (r.extent().as_int(), m) else { return false };
         reach = reach.max(n.saturating_mul(m.saturating_abs()).saturating_mul(size));
     }
     reach <= far

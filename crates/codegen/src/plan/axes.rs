@@ -4,7 +4,7 @@
 
 use super::opt::Layout;
 use crate::error::Error;
-use crate::kernel::access::{address, substitute_open};
+use crate::kernel::access::substitute_open;
 use crate::kernel::ranges::{self, closed};
 use frit_abi::matrix::{Dim as Coordinate, Home};
 use frit_abi::{MatrixUnit, Target};
@@ -139,7 +139,11 @@ impl<'a> Plan<'a> {
             ast: ast.clone(),
             target,
             axes: vec![],
-            operands: order.iter().filter(|n| n.op == Op::Load && address(n).is_some()).cloned().collect(),
+            operands: order
+                .iter()
+                .filter(|n| n.op == Op::Load && n.buffer_and_index().is_some())
+                .cloned()
+                .collect(),
             parts: FxHashMap::default(),
             outside: vec![],
             together: FxHashSet::default(),
@@ -167,8 +171,8 @@ impl<'a> Plan<'a> {
                 }
                 Op::Load | Op::Store if matches!(n.arg, Arg::Site(_)) => plan.checked.extend(&n.ranges),
                 // what a loop wrote before is written over by another, once for each time
-                Op::Store if address(n).is_some_and(|(buf, _)| buf.op == Op::After) => {
-                    let outer = &n.src[0].src[0].ranges;
+                Op::Store if n.buffer_and_index().is_some_and(|(buf, _)| buf.op == Op::After) => {
+                    let outer = &n.buffer().ranges;
                     let inner = n.ranges.iter().filter(|i| !outer.contains(i));
                     plan.outside.extend(inner.flat_map(|&i| outer.iter().map(move |&o| (o, i))));
                 }
@@ -191,8 +195,8 @@ impl<'a> Plan<'a> {
                 return Err(Error::Kernel("its reduces and scans cannot be nested".into()));
             };
             let (kind, id, origin) = left.remove(at);
-            let range = plan.placeholder(&origin.src[0]);
-            plan.axes.push(Axis { range: range.clone(), extent: origin.src[0].clone(), kind, origin: id });
+            let range = plan.placeholder(origin.extent());
+            plan.axes.push(Axis { range: range.clone(), extent: origin.extent().clone(), kind, origin: id });
             plan.parts.insert(id, Part { origin, value: range, padded: None });
         }
         Ok(plan)
@@ -296,7 +300,7 @@ impl<'a> Plan<'a> {
     /// another vector already.
     fn check_vector(&self, a: &Axis, n: usize) -> Result<(), String> {
         let order = self.ast.toposort();
-        let sizes = order.iter().filter(|n| address(n).is_some()).map(|n| n.src[0].dtype.size());
+        let sizes = order.iter().filter(|n| n.buffer_and_index().is_some()).map(|n| n.src[0].dtype.size());
         let most = self.target.vector_bytes / sizes.min().unwrap_or(4).max(1);
         if !n.is_power_of_two() || n > most {
             return Err(format!("a vector has a power of two of lanes, {most} at most"));

@@ -46,7 +46,7 @@ impl Plan<'_> {
         if [m, n].iter().any(|a| !matches!(a.kind, AxisKind::Global | AxisKind::Loop)) {
             return Err("the axes of the result are given away already".into());
         }
-        let moves = |l: &UOp, a: &Axis| l.src[0].src[1].ranges.contains(&a.origin);
+        let moves = |l: &UOp, a: &Axis| l.index().ranges.contains(&a.origin);
         let is = |l: &UOp, yes: &Axis, no: &Axis| moves(l, yes) && moves(l, k) && !moves(l, no);
         let [x, y] = &product.loads;
         let loads = if is(x, m, n) && is(y, n, m) {
@@ -63,7 +63,7 @@ impl Plan<'_> {
             if matches!(unit.homes[i], Home::Memory(_)) {
                 return Err("no renderer hands operands over in memory".into());
             }
-            if matches!(l.arg, Arg::Site(_)) || l.src[0].src[1].any(|n| n.op == Op::Reduce) {
+            if matches!(l.arg, Arg::Site(_)) || l.index().any(|n| n.op == Op::Reduce) {
                 return Err("a load whose index comes from data stays where it is".into());
             }
             if self.ast.any(|s| s.op == Op::Store && slot(s) == slot(l)) {
@@ -130,7 +130,7 @@ impl Plan<'_> {
         if self.axes.iter().any(|a| a.kind == AxisKind::Vector) {
             return Err("a matrix unit has vectors of its own".into());
         }
-        let moves = |l: &usize, o: &u32| self.operands[*l].src[0].src[1].ranges.contains(o);
+        let moves = |l: &usize, o: &u32| self.operands[*l].index().ranges.contains(o);
         let padded = |o: &&u32| self.parts.get(o).is_some_and(|p| p.padded.is_some());
         if summed.iter().filter(padded).any(|o| !chosen.operands.iter().all(|l| moves(l, o))) {
             return Err("what padding added would count in the sum".into());

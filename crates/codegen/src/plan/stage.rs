@@ -46,7 +46,7 @@ impl Plan<'_> {
         }
         // copies and lanes last, and of them the one along which memory was contiguous: what is read together lies
         // together, and a vector stays one
-        let idx = &load.src[0].src[1];
+        let idx = load.index();
         let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
         tile.sort_by_key(|a| {
             let side_by_side = a.kind.is_in_registers() || matches!(a.kind, Local | GroupReduce | Warp);
@@ -57,7 +57,7 @@ impl Plan<'_> {
         if tile.is_empty() {
             return Err("it moves with no axis that is inside".into());
         }
-        if load.src[0].src[1].any(|n| n.op == Op::Reduce) {
+        if load.index().any(|n| n.op == Op::Reduce) {
             return Err("its index comes from a reduce".into());
         }
         let dims = match layout {
@@ -87,7 +87,7 @@ impl Plan<'_> {
 
     /// Whether a gated load sees ranges only as sums that its gate sees too: a copy of what it reads has no gates.
     pub fn has_windows(&self, operand: usize) -> bool {
-        let Some(idx) = self.operands.get(operand).map(|l| &l.src[0].src[1]) else { return false };
+        let Some(idx) = self.operands.get(operand).map(|l| l.index()) else { return false };
         let steps: SmallVec<[(u32, i64); 6]> =
             idx.ranges.iter().filter_map(|o| Some((*o, coefficient(idx, *o)?))).collect();
         steps.len() == idx.ranges.len()
@@ -129,7 +129,7 @@ impl Plan<'_> {
     /// A vector of what a load reads: copies of which memory is contiguous, and where those are parts of it, loops whose
     /// steps are as long as what is there so far.
     fn line(&self, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
-        let (idx, lanes) = (&load.src[0].src[1], self.target.lanes(load.dtype) as i64);
+        let (idx, lanes) = (load.index(), self.target.lanes(load.dtype) as i64);
         let next = |extent: i64, origin: Option<u32>| {
             let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && !a.kind.is_side_by_side());
             let is_next = |a: &&&Axis| of_line(a) && self.stride(idx, a) == Some(extent);
@@ -148,7 +148,7 @@ impl Plan<'_> {
     /// The dimensions of a tile over some axes. Those whose steps are shorter than what others walk read windows that
     /// overlap, and walk one dimension together if the load's gate sees nothing else of them (and windows are allowed).
     fn dims(&self, load: &UOp, tile: &[&Axis], windows: bool) -> Option<Vec<Dim>> {
-        let idx = &load.src[0].src[1];
+        let idx = load.index();
         let size = |a: &Axis| a.size().and_then(|n| i64::try_from(n).ok());
         let single = |a: &&Axis| -> Option<Dim> {
             let stride = self.stride(idx, a);

@@ -11,7 +11,7 @@
 //! Machines with blocks of lanes share rows in other ways; this is for threads that have a row each.
 
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, slot, substitute_open};
+use crate::kernel::access::{coefficient, slot, substitute_open};
 use crate::kernel::ranges::{self, closed};
 use crate::pass::Ctx;
 use frit_uop::{Arg, AxisKind, Op, UOp};
@@ -38,7 +38,7 @@ fn find(sink: &UOp, near: usize) -> Option<FxHashMap<UOp, UOp>> {
     let there: FxHashSet<&UOp> = order.iter().collect();
     for reduce in reduces {
         let (id, range) = (closed(reduce)[0], &reduce.src[1]);
-        let Some(n) = range.src[0].as_int().filter(|n| *n >= SHORTEST) else { continue };
+        let Some(n) = range.extent().as_int().filter(|n| *n >= SHORTEST) else { continue };
         let others: Vec<&UOp> = all.iter().filter(|r| *r != range && r.src[0] == range.src[0]).collect();
         // the whole body first, then what it is made of
         for value in reduce.src[0].toposort().iter().rev() {
@@ -56,7 +56,7 @@ fn find(sink: &UOp, near: usize) -> Option<FxHashMap<UOp, UOp>> {
                 continue;
             }
             let next = 1 + all.iter().filter_map(|r| Some(r.range_arg()?.id)).max().unwrap_or(0);
-            let fill = UOp::range(&range.src[0], next, AxisKind::Loop);
+            let fill = UOp::range(range.extent(), next, AxisKind::Loop);
             return Some(written_first(store, last, &uses, &fill, &named(&fill)));
         }
     }
@@ -67,7 +67,7 @@ fn find(sink: &UOp, near: usize) -> Option<FxHashMap<UOp, UOp>> {
 fn the_store(order: &[UOp]) -> Option<&UOp> {
     let mut stores = order.iter().filter(|n| n.op == Op::Store);
     let (Some(store), None) = (stores.next(), stores.next()) else { return None };
-    let (buf, idx) = address(store)?;
+    let (buf, idx) = store.buffer_and_index()?;
     let plain = store.src.len() == 2 && store.arg == Arg::None && buf.op == Op::Param;
     let is_read = |n: &UOp| n.op == Op::Load && slot(n) == slot(store);
     (plain && !idx.any(|n| n.op == Op::Invalid) && !order.iter().any(is_read)).then_some(store)
@@ -75,7 +75,9 @@ fn the_store(order: &[UOp]) -> Option<&UOp> {
 
 /// Whether the store writes, along `last`, a row for each row that there is of the value along `id`.
 fn is_row(store: &UOp, last: &UOp, value: &UOp, id: u32) -> bool {
-    let (Some((_, idx)), Some(j)) = (address(store), last.range_arg().map(|a| a.id)) else { return false };
+    let (Some((_, idx)), Some(j)) = (store.buffer_and_index(), last.range_arg().map(|a| a.id)) else {
+        return false;
+    };
     let outer = |n: &UOp, own: u32| -> Vec<u32> { n.ranges.iter().copied().filter(|r| *r != own).collect() };
     idx.ranges == store.ranges
         && store.ranges.contains(&j)
@@ -95,7 +97,7 @@ fn written_first(
     fill: &UOp,
     value: &UOp,
 ) -> FxHashMap<UOp, UOp> {
-    let (buf, idx) = (&store.src[0].src[0], &store.src[0].src[1]);
+    let (buf, idx) = (store.buffer(), store.index());
     let j = last.range_arg().map_or(0, |a| a.id);
     let at = |r: &UOp| substitute_open(idx, &[(j, r.clone())].into_iter().collect());
     let row = buf.after([buf.at(&at(fill)).store(value).end([fill.clone()])]);

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{address, coefficient, fold, substitute_open};
+use crate::kernel::access::{coefficient, fold, substitute_open};
 use crate::kernel::cost;
 use crate::kernel::ranges::{Replacement, all, closed, replace};
 use crate::pass::Ctx;
@@ -35,11 +35,11 @@ fn keep_inside(sink: &UOp) -> UOp {
     for end in sink.toposort().iter().filter(|n| n.op == Op::End && n.src[0].op == Op::Store) {
         let store = &end.src[0];
         let is_left = |r: &&UOp| {
-            let may_be_empty = r.op == Op::Range && r.src[0].bounds.0 <= 0;
+            let may_be_empty = r.op == Op::Range && r.extent().bounds.0 <= 0;
             may_be_empty && r.range_arg().is_some_and(|a| !store.ranges.contains(&a.id))
         };
         let left: Vec<UOp> = end.src[1..].iter().filter(is_left).cloned().collect();
-        let Some((buf, idx)) = address(store).filter(|_| !left.is_empty()) else { continue };
+        let Some((buf, idx)) = store.buffer_and_index().filter(|_| !left.is_empty()) else { continue };
         let mut src = store.src.clone();
         src[0] = buf.after(left).at(idx);
         map.insert(store.clone(), store.with_src(src));
@@ -50,7 +50,7 @@ fn keep_inside(sink: &UOp) -> UOp {
 fn drop_units(sink: &UOp) -> UOp {
     let map: FxHashMap<u32, Replacement> = all(&sink.toposort())
         .iter()
-        .filter(|r| r.src[0].as_int() == Some(1))
+        .filter(|r| r.extent().as_int() == Some(1))
         .filter_map(|r| {
             Some((r.range_arg()?.id, Replacement { value: UOp::index(0), ranges: SmallVec::new() }))
         })
@@ -94,14 +94,14 @@ fn share_loops(sink: &UOp) -> UOp {
             if !pending(n) || below_pending.get(n).copied().unwrap_or(false) {
                 continue;
             }
-            let extents: SmallVec<[UOp; 4]> = n.src[1..].iter().map(|r| r.src[0].clone()).collect();
+            let extents: SmallVec<[UOp; 4]> = n.src[1..].iter().map(|r| r.extent().clone()).collect();
             let new = loops.entry((level[n], n.ranges.clone(), extents)).or_insert_with(|| {
                 n.src[1..]
                     .iter()
                     .map(|r| {
                         next += 1;
                         let kind = r.range_arg().map_or(AxisKind::Reduce, |a| a.kind);
-                        UOp::range(&r.src[0], next - 1, kind)
+                        UOp::range(r.extent(), next - 1, kind)
                     })
                     .collect()
             });
