@@ -4,6 +4,18 @@ use super::chooser::{Access, Chooser};
 use crate::kernel::access::coefficient;
 use frit_uop::AxisKind;
 
+/// Results below which the lanes of a block share each reduce, if it is at least so long.
+const FEW_RESULTS: f64 = 4096.0;
+const LONG_REDUCE: usize = 32;
+/// Registers of a lane that a tile of results may take.
+const TILE_REGISTERS: usize = 40;
+/// Lanes of a block, at most, and of those that share a reduce, at least.
+const MOST_LANES: u32 = 128;
+const FEWEST_LANES: usize = 8;
+/// Elements that a lane moves at once, where an axis has so many.
+const WIDE: usize = 4;
+const LONG_AXIS: usize = 256;
+
 impl Chooser<'_, '_> {
     pub(super) fn grid(&mut self) {
         let outputs: f64 = self
@@ -13,10 +25,10 @@ impl Chooser<'_, '_> {
             .product();
         let reduces = self.origins(&[AxisKind::Reduce]);
         let longest = reduces.iter().filter_map(|(o, k)| self.size(*o, *k)).max().unwrap_or(1);
-        if outputs <= 4096.0 && longest >= 32 && self.group(&reduces) {
+        if outputs <= FEW_RESULTS && longest >= LONG_REDUCE && self.group(&reduces) {
             return;
         }
-        self.tile(self.plan.target.registers.min(40), &[]);
+        self.tile(self.plan.target.registers.min(TILE_REGISTERS), &[]);
         self.unroll();
         // lanes along the axes that accesses walk closest, the closest last
         let mut axes: Vec<(f64, u32)> = self
@@ -33,16 +45,16 @@ impl Chooser<'_, '_> {
             .collect();
         axes.sort_by(|a, b| b.0.total_cmp(&a.0));
         let (mut lanes, most) =
-            (1, self.plan.target.grid.as_ref().map_or(1, |g| g.max_block.min(128) as usize));
+            (1, self.plan.target.grid.as_ref().map_or(1, |g| g.max_block.min(MOST_LANES) as usize));
         for (at, (_, origin)) in axes.iter().enumerate().take(3) {
             let Some(n) = self.size(*origin, AxisKind::Global) else { continue };
             // wide loads and stores where memory is contiguous and there is enough to do
             if at == 0
                 && self.reduces.is_empty()
-                && n >= 256
+                && n >= LONG_AXIS
                 && let Some(axis) = self.find(*origin, AxisKind::Global)
             {
-                self.split(axis, 4, AxisKind::Upcast);
+                self.split(axis, WIDE, AxisKind::Upcast);
             }
             for f in (2..=most / lanes).rev() {
                 let Some(axis) = self.find(*origin, AxisKind::Global) else { break };
@@ -61,10 +73,10 @@ impl Chooser<'_, '_> {
 
     /// The lanes of a block share each reduce, and what is written after.
     fn group(&mut self, reduces: &[(u32, AxisKind)]) -> bool {
-        let most = self.plan.target.grid.as_ref().map_or(1, |g| g.max_block.min(128) as usize);
-        let mut n = most.min(1 << 7);
+        let most = self.plan.target.grid.as_ref().map_or(1, |g| g.max_block.min(MOST_LANES) as usize);
+        let mut n = most;
         let mut any = false;
-        while n >= 8 {
+        while n >= FEWEST_LANES {
             let fits = |c: &Self, o: u32, k: AxisKind| c.size(o, k).is_some_and(|s| s % n == 0);
             if reduces.iter().any(|(o, k)| fits(self, *o, *k)) {
                 for (origin, kind) in reduces.iter().copied().chain(self.origins(&[AxisKind::Loop])) {

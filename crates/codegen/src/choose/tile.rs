@@ -6,6 +6,17 @@ use crate::kernel::ranges::closed;
 use crate::plan::opt::{Layout, Opt};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 
+/// Iterations of a loop that is unrolled for what they share, at most.
+const MOST_SHARED: usize = 16;
+/// Iterations from which a loop is worth unrolling for instruction-level parallelism.
+const SHORTEST: usize = 8;
+/// Vectors of copies of one value, at most.
+const MOST_COPIES: usize = 64;
+/// Iterations of a reduce that is unrolled whole: the window of a small convolution.
+const WINDOW: usize = 9;
+/// Elements of a buffer from which packing a part of it pays.
+const PACKED_LEAST: i64 = 1 << 14;
+
 impl Chooser<'_, '_> {
     /// Write out a short loop around work that does not move with it, so that its iterations share that.
     pub(super) fn unroll_shared_work(&mut self, lanes: &[u32]) {
@@ -24,11 +35,11 @@ impl Chooser<'_, '_> {
                     _ => {}
                 }
             }
-            if n <= 16
+            if n <= MOST_SHARED
                 && shared > 2
                 && shared > own
                 && !lanes.contains(&origin)
-                && self.plan.copies(origin) <= 16
+                && self.plan.copies(origin) <= MOST_SHARED
             {
                 self.split(axis, n, AxisKind::Upcast);
             }
@@ -96,7 +107,9 @@ impl Chooser<'_, '_> {
         for origin in lanes {
             for kind in [AxisKind::Reduce, AxisKind::Global, AxisKind::Loop] {
                 let Some(axis) = self.find(*origin, kind) else { continue };
-                if self.plan.axes[axis].size().is_none_or(|n| n < 8) || self.plan.copies(*origin) > 64 {
+                if self.plan.axes[axis].size().is_none_or(|n| n < SHORTEST)
+                    || self.plan.copies(*origin) > MOST_COPIES
+                {
                     continue;
                 }
                 for n in [4, 5, 3, 2] {
@@ -109,7 +122,7 @@ impl Chooser<'_, '_> {
         if lanes.is_empty() {
             for (origin, kind) in self.origins(&[AxisKind::Reduce]) {
                 if let Some(axis) = self.find(origin, kind)
-                    && self.size(origin, kind).is_some_and(|n| n >= 16)
+                    && self.size(origin, kind).is_some_and(|n| n >= 2 * SHORTEST)
                 {
                     self.split(axis, 4, AxisKind::Upcast);
                 }
@@ -120,10 +133,10 @@ impl Chooser<'_, '_> {
     /// Write out short reduce axes, and a few steps of a long one.
     pub(super) fn unroll(&mut self) {
         let lanes = self.plan.target.lanes(DType::F32).max(1);
-        let limit = 64 * lanes;
+        let limit = MOST_COPIES * lanes;
         for (origin, kind) in self.origins(&[AxisKind::Reduce]).into_iter().rev() {
             let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
-            if n <= 9 && n * self.plan.copies(origin) <= limit {
+            if n <= WINDOW && n * self.plan.copies(origin) <= limit {
                 self.split(axis, n, AxisKind::Unroll);
             }
         }
@@ -198,7 +211,7 @@ impl Chooser<'_, '_> {
         if steps.windows(2).any(|w| w[0] == w[1]) {
             return;
         }
-        let large = load.buffer().shape()[0].as_int().is_some_and(|n| n > 1 << 14);
+        let large = load.buffer().shape()[0].as_int().is_some_and(|n| n > PACKED_LEAST);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
             self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
         }

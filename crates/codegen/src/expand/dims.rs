@@ -19,6 +19,9 @@ use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
+/// Parts of the thread range for each thread, so that threads end together.
+const SLICES: i64 = 8;
+
 /// The pass.
 pub fn dims(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     match &ctx.target.grid {
@@ -43,7 +46,7 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
         let is_copy = |r: &&UOp| kind(r).is_some_and(AxisKind::is_in_registers);
         for r in ranges.iter().filter(|r| !is_copy(r)) {
             let enough: Option<i64> = chosen.iter().map(|r| r.extent().as_int()).product();
-            let few = chosen.is_empty() || enough.is_some_and(|n| n < 8 * threads as i64);
+            let few = chosen.is_empty() || enough.is_some_and(|n| n < SLICES * threads as i64);
             // what is done once for the loops so far must not be done again for each iteration of this one
             let once = |n: &UOp| {
                 matches!(n.op, Op::Stage | Op::Reduce)
