@@ -57,6 +57,9 @@ fn cpu(mut c: Chooser) -> Vec<Opt> {
     }
     c.unroll();
     c.order_loops();
+    if vectors.is_empty() {
+        c.vectorise_copies();
+    }
     c.applied
 }
 

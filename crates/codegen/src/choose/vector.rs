@@ -4,8 +4,8 @@ use super::chooser::{Access, Chooser};
 use super::transpose::is_gated_by;
 use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
-use crate::plan::Axis;
 use crate::plan::opt::Opt;
+use crate::plan::{Axis, Plan};
 use frit_uop::{AxisKind, Op};
 use smallvec::{SmallVec, smallvec};
 
@@ -26,7 +26,7 @@ struct Fit {
 /// A range with vectors along it.
 type VectorAxis = (u32, AxisKind, Fit);
 
-impl Chooser<'_, '_> {
+impl<'a> Chooser<'_, 'a> {
     /// Splits vectors off the axes where they pay, and says which ranges those are parts of.
     pub(super) fn vectorise(&mut self) -> Vec<u32> {
         let mut taken: Vec<u32> = vec![];
@@ -41,6 +41,46 @@ impl Chooser<'_, '_> {
             taken.push(origin);
         }
         taken
+    }
+
+    /// Where no vector pays by itself, copies that are kept side by side anyway become one if that saves anything.
+    pub(super) fn vectorise_copies(&mut self) {
+        let mut best = (self.cost(None, &[]), None);
+        let mut seen: Vec<u32> = vec![];
+        let Ok(mut plan) = Plan::new(&self.plan.ast, self.plan.target) else { return };
+        for (i, opt) in self.applied.iter().enumerate() {
+            // only the first part that is split off is contiguous where its range is
+            if let Opt::Split { axis, n, kind, inner: true } = opt
+                && let origin = plan.axes[*axis].origin
+                && !seen.contains(&origin)
+            {
+                seen.push(origin);
+                let cost = self.cost(None, &[(origin, *n as f64)]);
+                if *kind == AxisKind::Upcast
+                    && cost < best.0
+                    && let Some(vectorised) = self.with_kind(i, AxisKind::Vector)
+                {
+                    best = (cost, Some(vectorised));
+                }
+            }
+            if plan.apply(opt).is_err() {
+                return;
+            }
+        }
+        if let Some((plan, applied)) = best.1 {
+            (*self.plan, self.applied) = (plan, applied);
+        }
+    }
+
+    /// What was applied so far, with another kind in one of the splits.
+    fn with_kind(&self, at: usize, to: AxisKind) -> Option<(Plan<'a>, Vec<Opt>)> {
+        let (mut plan, mut applied) =
+            (Plan::new(&self.plan.ast, self.plan.target).ok()?, self.applied.clone());
+        if let Opt::Split { kind, .. } = &mut applied[at] {
+            *kind = to;
+        }
+        applied.iter().try_for_each(|o| plan.apply(o)).ok()?;
+        Some((plan, applied))
     }
 
     /// The cost of what moves with a range, in scalar operations: in vectors of so many elements along others, of which no
