@@ -269,10 +269,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
         vectors * c.tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>()
     }
 
-    /// How many of them no step before had: where all steps are written out, those of a window share most.
+    /// How many of them no step before had: where all steps are unrolled, those of a window share most.
     fn fresh(&self, o: &Operand, c: &Choice) -> f64 {
         let copies = self.copies(o, c) as f64;
-        if !self.is_written_out(c) {
+        if !self.is_unrolled(c) {
             return copies;
         }
         let step = |axis: u32| o.steps.step(axis).filter(|k| *k != 0);
@@ -331,8 +331,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             |o: &&&Operand| if o.moves_with(c.lane) { !self.is_packed(o, c) } else { !o.has_windows };
         let gated = wide.iter().chain(&narrow).filter(|o| o.is_gated).filter(is_bare);
         let gates: f64 = gated.map(|o| self.fresh(o, c)).sum();
-        // each line that values come from is one more thing to keep at hand, and more so where every step of the reduce
-        // has lines of its own: a page apart they also get into each other's way
+        // each distinct cache line adds L1 and TLB pressure, more so where every step of the reduce has lines of its own
+        // that fall into the same sets
         let innermost = self.reduced.last().map_or(0, |r| r.0);
         let (mut lines, mut brought) = (0.0, values as f64 * 4.0);
         for o in &narrow {
@@ -433,15 +433,15 @@ impl<'p, 'a> Contraction<'p, 'a> {
         Some(())
     }
 
-    /// Whether there are so few steps that all are written out.
-    fn is_written_out(&self, c: &Choice) -> bool {
+    /// Whether there are so few steps that all are unrolled.
+    fn is_unrolled(&self, c: &Choice) -> bool {
         self.depth() * c.results() as f64 <= self.plan.target.costs.straight_updates as f64
             && self.reduced.iter().all(|r| self.is_fixed(r.0))
     }
 
-    /// Write out all steps of the reduce, or a few of its innermost axis.
+    /// Unroll all steps of the reduce, or a few of its innermost axis.
     fn unroll(&mut self, c: &Choice) -> Option<()> {
-        if self.is_written_out(c) {
+        if self.is_unrolled(c) {
             for (origin, n) in self.reduced.clone() {
                 let axis = self.find(origin, AxisKind::Reduce)?;
                 self.split(axis, n, AxisKind::Unroll)?;
@@ -552,7 +552,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             tiles.extend(self.fit(operand, between, inside).map(|at| (operand, at)));
         }
         for (operand, at) in tiles {
-            _ = self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
+            _ = self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder });
         }
         Some(())
     }

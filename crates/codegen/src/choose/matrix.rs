@@ -210,7 +210,7 @@ impl Ways {
             operand: chosen.operands[1],
             at: packed,
             space: Space::Local,
-            layout: Layout::Walked,
+            layout: Layout::LoopOrder,
         });
         if !is_direct(done.plan, &chosen) {
             let packed = at(done, 4);
@@ -218,7 +218,7 @@ impl Ways {
                 operand: chosen.operands[0],
                 at: packed,
                 space: Space::Local,
-                layout: Layout::Walked,
+                layout: Layout::LoopOrder,
             });
         }
         Some(())

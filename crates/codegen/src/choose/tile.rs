@@ -1,4 +1,4 @@
-//! Tiles of results in registers, loops written out, and their order on a CPU.
+//! Tiles of results in registers, unrolled loops, and their order on a CPU.
 
 use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
@@ -18,7 +18,7 @@ const WINDOW: usize = 9;
 const PACKED_LEAST: i64 = 1 << 14;
 
 impl Chooser<'_, '_> {
-    /// Write out a short loop around work that does not move with it, so that its iterations share that.
+    /// Unroll a short loop around work that does not move with it, so that its iterations share that.
     pub(super) fn unroll_shared_work(&mut self, lanes: &[u32]) {
         for (origin, kind) in self.origins(&[AxisKind::Global, AxisKind::Loop]) {
             let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
@@ -130,7 +130,7 @@ impl Chooser<'_, '_> {
         }
     }
 
-    /// Write out short reduce axes, and a few steps of a long one.
+    /// Unroll short reduce axes, and a few steps of a long one.
     pub(super) fn unroll(&mut self) {
         let lanes = self.plan.target.lanes(DType::F32).max(1);
         let limit = MOST_COPIES * lanes;
@@ -213,7 +213,7 @@ impl Chooser<'_, '_> {
         }
         let large = load.buffer().shape()[0].as_int().is_some_and(|n| n > PACKED_LEAST);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
-            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Walked });
+            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder });
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Memory that is read along one axis and written along another.
 //!
 //! A square of both axes is walked at once, so that each line of memory is used up while it is near and vectors can be
-//! turned round in registers. Where the memory is large, what is read across is first copied row by row to a block that
+//! transposed in registers. Where the memory is large, what is read across is first copied row by row to a block that
 //! stays near: rows are then read as long runs, and lines of many pages are never wanted at once. From there a few rows
-//! of the result are written by turns, each as a long run.
+//! of the result are written interleaved, each as a long run.
 
 use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
@@ -63,7 +63,7 @@ impl Chooser<'_, '_> {
         self.side_by_side(&axes, !lanes.is_empty(), None);
     }
 
-    /// Walk vectors of axes at once; fewer of one from which blocks are brought near.
+    /// Walk vectors of axes at once; fewer of one from which blocks are staged.
     fn side_by_side(&mut self, axes: &[Line], vectors: bool, near: Option<u32>) {
         for &(origin, kind, bytes) in axes {
             let w = self.plan.target.vector_bytes / bytes.max(4);
@@ -178,7 +178,7 @@ impl Chooser<'_, '_> {
         let at = self.plan.axes.iter().position(|x| place(x) == 1);
         let operand = self.plan.operands.iter().position(|l| l == load);
         let (Some(at), Some(operand)) = (at, operand) else { return false };
-        self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::Lines })
+        self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::RowMajor })
     }
 }
 

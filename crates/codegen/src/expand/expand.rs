@@ -1,4 +1,4 @@
-//! Write out the copies that upcast and unroll ranges ask for.
+//! Unroll: the copies of upcast and unrolled ranges become nodes of their own.
 //!
 //! Every node that depends on such ranges is made once for each of their values; what does not depend on them is
 //! shared. A reduce over an unrolled range takes its copies one after the other (`Reduce(x0, x1, …, ranges…)`), one over

@@ -1,4 +1,4 @@
-//! Results that have nothing to do with each other take turns.
+//! Interleave independent dependency chains.
 //!
 //! ```text
 //! a1 a2 a3 store b1 b2 b3 store   ->   a1 b1 a2 b2 a3 b3 store store
@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
         self.take_turns(&groups).unwrap_or_else(|| (0..self.nodes.len()).collect())
     }
 
-    /// Chains of a group by turns; `None` where one needs what is in a later group.
+    /// Chains of a group interleaved; `None` where one needs what is in a later group.
     fn take_turns(&self, groups: &[&[Chain]]) -> Option<Vec<usize>> {
         let (mut order, mut done) = (Vec::with_capacity(self.nodes.len()), vec![false; self.nodes.len()]);
         for group in groups {

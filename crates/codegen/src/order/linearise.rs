@@ -205,7 +205,7 @@ impl Order<'_> {
         group.sort_by_key(|c| seen[&factor(c, k)]);
     }
 
-    /// Accumulators that a loop updates several times a round take turns: all of them once, then all once more. No
+    /// Accumulators that a loop updates several times an iteration are interleaved: all once, then all once more. No
     /// update waits for the one before it, and what all of them use is done with before the next turn.
     fn interleave_accumulators(&self) -> Vec<(usize, usize)> {
         let mut chains: FxHashMap<usize, Vec<Vec<usize>>> = FxHashMap::default();

@@ -62,7 +62,7 @@ impl Plan<'_> {
             all.push(Opt::Reorder { order: [n - 1].into_iter().chain(0..n - 1).collect() });
         }
         for operand in 0..self.operands.len() {
-            for layout in [Layout::Walked, Layout::Lines] {
+            for layout in [Layout::LoopOrder, Layout::RowMajor] {
                 all.extend((0..n).map(|at| Opt::Stage { operand, at, space: Space::Local, layout }));
             }
         }

@@ -12,10 +12,10 @@ use frit_uop::{AxisKind, Space};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Layout {
     /// As the kernel walks it: loops in their order, then copies, of those the contiguous one last.
-    Walked,
+    LoopOrder,
     /// The same, but what was one vector in memory stays together, though a loop inside takes it in parts; filled as
     /// memory lies, a few vectors of a row at once.
-    Lines,
+    RowMajor,
 }
 
 /// One decision about how a kernel is walked.
@@ -117,7 +117,7 @@ impl std::str::FromStr for Opt {
             "stage" => {
                 let spaces = [Space::Global, Space::Local, Space::Reg];
                 let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3)).ok_or_else(wrong)?;
-                let layouts = [Layout::Walked, Layout::Lines];
+                let layouts = [Layout::LoopOrder, Layout::RowMajor];
                 let layout = layouts.into_iter().find(|l| format!("{l:?}") == word(4)).ok_or_else(wrong)?;
                 Opt::Stage { operand: number(1)?, at: number(2)?, space, layout }
             }

@@ -61,9 +61,9 @@ impl Plan<'_> {
             return Err("its index comes from a reduce".into());
         }
         let dims = match layout {
-            Layout::Walked => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
+            Layout::LoopOrder => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
             _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
-            Layout::Lines => self.lines(load, tile)?,
+            Layout::RowMajor => self.lines(load, tile)?,
         };
         let bytes = dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size();
         let limit = match &self.target.grid {
@@ -80,7 +80,7 @@ impl Plan<'_> {
     /// How large the copy of a load would be that is made at an axis.
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
-        staged.stage(operand, at, Space::Local, Layout::Walked).ok()?;
+        staged.stage(operand, at, Space::Local, Layout::LoopOrder).ok()?;
         let dims = &staged.tiles.last()?.dims;
         Some(dims.iter().map(|d| d.extent as usize).product::<usize>() * self.operands[operand].dtype.size())
     }

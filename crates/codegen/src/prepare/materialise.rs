@@ -1,8 +1,8 @@
 //! Compute what several loops over a row need once, and keep it where the row's results will be.
 //!
-//! A kernel with reductions inside walks a row more than once, and what is loaded again is near. What is *computed* again
-//! may cost more than to write it down: then a loop of its own writes it to the output's row, and the others read it
-//! there. The row is brought near while there is something to compute, and the last loop finds it there.
+//! A kernel with reductions inside walks a row more than once. Reloads hit the cache, but recomputing can cost more than a
+//! store and a reload: then a loop of its own writes the value to the output's row, and the others read it there. The row
+//! is fetched while there is something to compute, and the last loop finds it in the cache.
 //!
 //! ```text
 //! s = Reduce(exp(x[r] - m), r);  out[j] = exp(x[j] - m) / s

@@ -40,7 +40,7 @@ fn vectors_that_are_taken_in_parts_are_right_wherever_they_are_copied() {
             split(3, 2, AxisKind::Loop),
             Opt::Reorder { order: vec![0, 3, 1, 4, 2, 5] },
         ];
-        let stage = |at| Opt::Stage { operand: 0, at, space: Space::Local, layout: Layout::Lines };
+        let stage = |at| Opt::Stage { operand: 0, at, space: Space::Local, layout: Layout::RowMajor };
         let staged = (0..5).map(|at| [&opts[..], &[stage(at)]].concat());
         let legal: Vec<Vec<Opt>> = staged.filter(|o| plan(&c.sink, &target, o).is_ok()).collect();
         // from the loop over halves of a vector outward
@@ -58,7 +58,7 @@ fn far_memory_is_brought_near_in_whole_vectors() {
             let c = turned(1037, 139, hidden, dtype);
             let (_, opts) =
                 lower_and_watch(&c.sink, &target, Opts::Heuristic, false, &mut |_, _, _| {}).unwrap();
-            let in_lines = |o: &Opt| matches!(o, Opt::Stage { layout: Layout::Lines, .. });
+            let in_lines = |o: &Opt| matches!(o, Opt::Stage { layout: Layout::RowMajor, .. });
             // short vectors are not worth it where there is an edge
             let worth = target.lanes(DType::F32) >= 8;
             assert_eq!(opts.iter().any(in_lines), worth, "{} {dtype}: {opts:?}", target.name);

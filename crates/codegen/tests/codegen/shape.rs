@@ -148,13 +148,13 @@ fn an_illegal_opt_says_why() {
     check(
         &m,
         &cpu,
-        Opt::Stage { operand: 9, at: 0, space: Space::Local, layout: Layout::Walked },
+        Opt::Stage { operand: 9, at: 0, space: Space::Local, layout: Layout::LoopOrder },
         "there are 2 loads",
     );
     check(
         &m,
         &cpu,
-        Opt::Stage { operand: 0, at: 0, space: Space::Reg, layout: Layout::Walked },
+        Opt::Stage { operand: 0, at: 0, space: Space::Reg, layout: Layout::LoopOrder },
         "registers hold",
     );
     check(&matmul(256, 8, 8), &gpu, split(0, 256, Local), "lanes of [256]");
@@ -186,7 +186,7 @@ fn an_opt_is_a_line_that_parses_back() {
     let vector = split(0, 4, AxisKind::Vector);
     assert_eq!(vector.to_string(), "split 0 4 Vector inner");
     assert_eq!(vector.to_string().parse::<Opt>(), Ok(vector));
-    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::Lines };
+    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::RowMajor };
     assert_eq!(lines.to_string().parse::<Opt>(), Ok(lines));
     for line in [
         "",

@@ -46,7 +46,7 @@ fn changed(opts: &[Opt]) -> Vec<Vec<Opt>> {
                 let stage = |at, layout| Opt::Stage { operand: *operand, at, space: *space, layout };
                 let places = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
                 all.extend(places.map(|to| with(&[stage(to, *layout)])));
-                let layouts = [Layout::Walked, Layout::Lines].into_iter().filter(|l| l != layout);
+                let layouts = [Layout::LoopOrder, Layout::RowMajor].into_iter().filter(|l| l != layout);
                 all.extend(layouts.map(|other| with(&[stage(*at, other)])));
             }
             _ => {}
