@@ -8,57 +8,57 @@
 
 use crate::error::Error;
 use crate::pass::Ctx;
-use frit_uop::graph::Numbered;
+use frit_abi::sync::LazyLock;
+use frit_uop::rewrite::rewrite;
+use frit_uop::rules::Matcher;
 use frit_uop::symbolic::simplify_given;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Arg, Op, UOp, rules};
 use smallvec::{SmallVec, smallvec};
+
+rules! { GATES;
+    // a simplified index has at most one gate, outermost
+    (Load|Store)(Index(buf, Where(g, i, Invalid(..))), ..) as n                 => under(n, buf, i, g);
+    // a checked access that always misses stays, to be reported; one that cannot miss needs no check
+    (Load|Store)(Index(buf, Invalid(..)), ..) as n  if is_checked(n)            => missing(n, buf);
+    (Load|Store)(Index(_, _), ..) as n  if is_checked(n) && n.gate().is_none()  => unchecked(n);
+}
+
+static MATCHER: LazyLock<Matcher<()>> = LazyLock::new(|| Matcher::new(&[&GATES], &[]));
 
 /// The pass. Leaves no `Invalid` behind, and no site without a gate.
 pub fn gates(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
-    let graph = Numbered::of(sink);
-    if !graph.nodes.iter().any(|n| n.op == Op::Invalid || matches!(n.arg, Arg::Site(_))) {
+    let is_invalid = |n: &UOp| n.op == Op::Invalid;
+    if !sink.any(|n| is_invalid(n) || is_checked(n)) {
         return Ok(sink.clone());
     }
-    let new = graph.map(|n, src| Ok(pull(&n.with_src(src))))?.pop().unwrap_or_else(|| sink.clone());
-    match new.any(|n| n.op == Op::Invalid) {
+    let new = rewrite(sink, &MATCHER, &mut ());
+    match new.any(is_invalid) {
         true => Err(Error::Kernel("an index that must not be accessed is used as a value".into())),
         false => Ok(new),
     }
 }
 
-fn pull(n: &UOp) -> UOp {
-    let Some((buf, idx)) = n.buffer_and_index() else { return n.clone() };
-    let (never, first) = (UOp::boolean(false), UOp::index(0));
-    let gated = match idx.op {
-        // a checked access that always misses: it stays, to be reported
-        Op::Invalid if matches!(n.arg, Arg::Site(_)) => Some((&never, &first)),
-        _ => gated(idx),
-    };
-    // a simplified index has at most one gate, outermost
-    let Some((gate, inner)) = gated else {
-        return match (&n.arg, n.gate()) {
-            (Arg::Site(_), None) => UOp::new(n.op, n.dtype, n.src.clone(), Arg::None),
-            _ => n.clone(),
-        };
-    };
-    let place = buf.at(&simplify_given(inner, gate));
-    let gate = match n.gate() {
-        Some(g) => g.and_(gate),
-        None => gate.clone(),
-    };
+fn is_checked(n: &UOp) -> bool {
+    matches!(n.arg, Arg::Site(_))
+}
+
+/// The access at an index, where one more gate holds.
+fn under(n: &UOp, buf: &UOp, idx: &UOp, gate: &UOp) -> UOp {
+    let place = buf.at(&simplify_given(idx, gate));
+    let gate = n.gate().map_or_else(|| gate.clone(), |g| g.and_(gate));
     let src: SmallVec<[UOp; 4]> = match n.op {
-        Op::Load => {
-            let alt = n.src.get(1).cloned().unwrap_or_else(|| n.const_like(0));
-            smallvec![place, alt, gate]
-        }
-        _ => smallvec![place, n.src[1].clone(), gate],
+        Op::Load => smallvec![place, n.alt().cloned().unwrap_or_else(|| n.const_like(0)), gate],
+        _ => smallvec![place, n.value().clone(), gate],
     };
     UOp::new(n.op, n.dtype, src, n.arg.clone())
 }
 
-/// Gate and index of a gated index.
-fn gated(idx: &UOp) -> Option<(&UOp, &UOp)> {
-    (idx.op == Op::Where && idx.src[2].op == Op::Invalid).then(|| (&idx.src[0], &idx.src[1]))
+fn missing(n: &UOp, buf: &UOp) -> UOp {
+    under(n, buf, &UOp::index(0), &UOp::boolean(false))
+}
+
+fn unchecked(n: &UOp) -> UOp {
+    UOp::new(n.op, n.dtype, n.src.clone(), Arg::None)
 }
 
 #[cfg(test)]
