@@ -121,7 +121,8 @@ pub fn kernels(outputs: &[UOp]) -> Result<Vec<LoweredKernel>, Error> {
 fn lowered(ast: &UOp, target: &Target) -> Result<LoweredKernel, Error> {
     let graph = text::print(ast);
     let error = |m: String| Error::Compile { kernel: graph.clone(), message: m };
-    let made = frit_codegen::lower_and_watch(ast, target, frit_codegen::Opts::Heuristic, false, &mut |_, _, _| {});
+    let made =
+        frit_codegen::lower_and_watch(ast, target, frit_codegen::Opts::Heuristic, false, &mut |_, _, _| {});
     let (linear, opts) = made.map_err(|e| error(e.to_string()))?;
     let mut listing = String::new();
     let rendered =

@@ -139,7 +139,7 @@ fn expand<'a>(text: &'a str, so_far: &mut Vec<String>, found: &mut Vec<Vec<Strin
 }
 
 /// Rooms that still have circles.
-const KNOWN: [&str; 2] = ["schedule", "codegen"];
+const KNOWN: [&str; 1] = ["schedule"];
 
 #[test]
 fn files_of_a_room_do_not_import_each_other_in_circles() {
@@ -150,13 +150,14 @@ fn files_of_a_room_do_not_import_each_other_in_circles() {
 }
 
 #[test]
-fn the_engine_lists_its_modules_in_the_order_of_their_imports() {
-    let room = Room::of("engine");
-    let order = room.order();
-    let place = |m: &Module| order.iter().position(|o| *o == m[0]).expect("a module that lib.rs lists");
-    for module in room.modules.keys().filter(|m| !m.is_empty()) {
-        for import in room.imports(module) {
-            assert!(place(&import) <= place(module), "{module:?} uses {import:?}, which comes after it");
+fn rooms_list_their_modules_in_the_order_of_their_imports() {
+    for room in ["codegen", "engine"].map(Room::of) {
+        let order = room.order();
+        let place = |m: &Module| order.iter().position(|o| *o == m[0]).expect("a module that lib.rs lists");
+        for module in room.modules.keys().filter(|m| !m.is_empty()) {
+            for import in room.imports(module) {
+                assert!(place(&import) <= place(module), "{module:?} uses {import:?}, which comes after it");
+            }
         }
     }
 }

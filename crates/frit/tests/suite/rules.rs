@@ -38,6 +38,15 @@ const ELSEWHERE: &[(&str, &[&str], &str, &[&str])] = &[
     ),
     (
         "codegen",
+        &["GATES"],
+        "about accesses to memory",
+        &[
+            "codegen/src/expand/gates.rs a_checked_access_that_cannot_miss_is_not_checked",
+            "codegen/tests/codegen/files.rs passes_do_what_the_files_say",
+        ],
+    ),
+    (
+        "codegen",
         &["SMALL_FLOAT"],
         "every value of a small float is tried instead",
         &[
