@@ -39,7 +39,7 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, K
         eprintln!("passes over {name}:\n{rows}opts of {name}: {}", applied.join(", "));
     }
     if debug >= 5 {
-        eprintln!("{linear}");
+        eprintln!("program {name}:\n{linear}");
     }
     let mut source = String::new();
     let kernel = frit_render::render_and_watch(&linear, target, &mut |_, program| {
