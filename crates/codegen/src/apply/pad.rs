@@ -45,7 +45,9 @@ impl Padded {
             let (Some(extent), Some(a)) = (&p.padded, p.origin.range_arg()) else { continue };
             let (r, end) = (UOp::range(extent, id, a.kind), p.origin.extent());
             gates.insert(id, r.lt(end));
-            if matches!(a.kind, AxisKind::Global | AxisKind::Loop) && can_clamp(plan, id) {
+            // a range that may be empty has no last row
+            let has_last = end.bounds.0 >= 1;
+            if has_last && matches!(a.kind, AxisKind::Global | AxisKind::Loop) && can_clamp(plan, id) {
                 clamped.insert(id, r.bin(Alu::Min, &(end + -1)));
             }
             ranges.insert(id, r);
