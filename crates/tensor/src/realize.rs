@@ -216,11 +216,18 @@ fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
     }
 }
 
-/// Whether a value was made of memory that has been stored to since.
-pub(crate) fn is_overwritten(lineage: &[UOp], target: &UOp) -> bool {
-    let Some(versions) = frit_engine::memory::versions(target) else { return false };
-    let same = |n: &UOp| frit_engine::memory::versions(n).is_some_and(|v| Arc::ptr_eq(v, versions));
-    lineage.iter().any(|n| n.op == Op::Buffer && same(n) && refreshed(n).is_some())
+/// Memory that a value was made of and that has been stored to since: found once, asked for each target.
+pub(crate) struct Overwritten(FxHashSet<*const Versions>);
+
+impl Overwritten {
+    /// Of what has this lineage.
+    pub(crate) fn of(lineage: &[UOp]) -> Overwritten {
+        let stale = lineage.iter().filter(|n| n.op == Op::Buffer && refreshed(n).is_some());
+        Overwritten(stale.filter_map(frit_engine::memory::versions).map(Arc::as_ptr).collect())
+    }
+    pub(crate) fn holds(&self, target: &UOp) -> bool {
+        frit_engine::memory::versions(target).is_some_and(|v| self.0.contains(&Arc::as_ptr(v)))
+    }
 }
 
 /// Where something on the way from what has this lineage to `target` was realised, if that is why there is no way.

@@ -28,26 +28,11 @@ impl UOp {
     }
     /// Replace nodes by others everywhere below; replacements are not walked again.
     pub fn substitute(&self, map: &FxHashMap<UOp, UOp>) -> UOp {
-        if map.is_empty() {
-            return self.clone();
-        }
-        let mut done: FxHashMap<UOp, UOp> = map.clone();
-        rebuild(self, &mut done, |n| n);
-        done[self].clone()
+        substitute_all(std::slice::from_ref(self), map).pop().unwrap_or_else(|| self.clone())
     }
     /// Whether any node below (or this one) satisfies `f`.
-    pub fn any(&self, mut f: impl FnMut(&UOp) -> bool) -> bool {
-        let (mut stack, mut seen) = (vec![self], FxHashSet::default());
-        while let Some(n) = stack.pop() {
-            if !seen.insert(n) {
-                continue;
-            }
-            if f(n) {
-                return true;
-            }
-            stack.extend(n.src.iter());
-        }
-        false
+    pub fn any(&self, f: impl FnMut(&UOp) -> bool) -> bool {
+        any(std::slice::from_ref(self), f)
     }
     /// The `Range` nodes that are open at this node, outermost first.
     pub fn open_ranges(&self) -> Vec<UOp> {
@@ -69,6 +54,31 @@ impl UOp {
     }
 }
 
+/// Whether any node below the roots (or one of them) satisfies `f`: what they share is looked at once.
+pub fn any(roots: &[UOp], mut f: impl FnMut(&UOp) -> bool) -> bool {
+    let (mut stack, mut seen): (Vec<&UOp>, _) = (roots.iter().rev().collect(), FxHashSet::default());
+    while let Some(n) = stack.pop() {
+        if !seen.insert(n) {
+            continue;
+        }
+        if f(n) {
+            return true;
+        }
+        stack.extend(n.src.iter());
+    }
+    false
+}
+
+/// [`UOp::substitute`] in several graphs: what they share is rebuilt once.
+pub fn substitute_all(roots: &[UOp], map: &FxHashMap<UOp, UOp>) -> Vec<UOp> {
+    if map.is_empty() {
+        return roots.to_vec();
+    }
+    let mut done: FxHashMap<UOp, UOp> = map.clone();
+    roots.iter().for_each(|r| rebuild(r, &mut done, |n| n));
+    roots.iter().map(|r| done[r].clone()).collect()
+}
+
 /// Nodes of a small graph: room that is made at once.
 const FEW: usize = 128;
 
@@ -82,6 +92,11 @@ pub fn toposort_outside(roots: &[UOp]) -> Vec<UOp> {
     Numbered::by::<false>(roots, UOp::inputs).nodes
 }
 
+/// As [`toposort`], with nodes that are `leaf` as leaves.
+pub fn toposort_to(roots: &[UOp], leaf: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+    Numbered::by::<false>(roots, |n| if leaf(n) { &[] } else { &n.src }).nodes
+}
+
 /// A graph as a list, sources before users, where sources are known by number: what a pass finds out about nodes needs
 /// no table but a list beside it.
 pub struct Numbered {
@@ -90,12 +105,18 @@ pub struct Numbered {
     /// Numbers of sources, those of one node after those of another; and where each node's end.
     src: Vec<u32>,
     ends: Vec<u32>,
+    /// The numbers of the roots.
+    pub roots: Vec<u32>,
 }
 
 impl Numbered {
     /// Everything below and including a node.
     pub fn of(root: &UOp) -> Numbered {
         Numbered::by::<true>(std::slice::from_ref(root), |n| &n.src)
+    }
+    /// Everything below and including several, with nodes that are `leaf` as leaves.
+    pub fn down_to(roots: &[UOp], leaf: impl Fn(&UOp) -> bool) -> Numbered {
+        Numbered::by::<true>(roots, |n| if leaf(n) { &[] } else { &n.src })
     }
     /// The numbers of a node's sources.
     #[inline]
@@ -118,15 +139,17 @@ impl Numbered {
 
     /// Sources are only numbered where that is asked for.
     fn by<const NUMBERED: bool>(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Numbered {
-        let mut list = Numbered { nodes: Vec::with_capacity(FEW), src: vec![], ends: vec![] };
+        let mut list = Numbered { nodes: Vec::with_capacity(FEW), src: vec![], ends: vec![], roots: vec![] };
         // by address: a table that grows need not look at its nodes again. What only one handle leads to is met once
         let mut numbers: FxHashMap<usize, u32> = FxHashMap::with_capacity_and_hasher(FEW, Default::default());
         // nodes that wait for their sources, with how many of them are there; numbers of sources whose users wait
         let (mut stack, mut there): (Vec<(&UOp, usize)>, Vec<u32>) = (Vec::with_capacity(FEW), vec![]);
         for root in roots {
-            if !numbers.contains_key(&root.address()) {
-                stack.push((root, 0));
+            match numbers.get(&root.address()) {
+                Some(&number) => list.roots.push(number),
+                None => stack.push((root, 0)),
             }
+            let is_known = stack.is_empty();
             while let Some((n, met)) = stack.last_mut() {
                 if let Some(s) = below(n).get(*met) {
                     *met += 1;
@@ -150,6 +173,9 @@ impl Numbered {
                     list.ends.push(list.src.len() as u32);
                     there.push(number);
                 }
+            }
+            if !is_known {
+                list.roots.push(list.nodes.len() as u32 - 1);
             }
             there.clear();
         }

@@ -13,7 +13,7 @@ use crate::memory::view::{
 };
 use crate::plan::normalise::normalise;
 use crate::plan::schedule::{check_tensors, plan};
-use frit_uop::graph::toposort;
+use frit_uop::graph::{self, toposort};
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -41,10 +41,10 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
     }
     // first, for each is a run of its own
     let mut passing = FxHashMap::default();
-    if outputs.iter().any(|o| o.any(|n| matches!(n.op, Op::Copy | Op::Loop))) {
+    if graph::any(outputs, |n| matches!(n.op, Op::Copy | Op::Loop)) {
         passing = run_copies_and_loops(outputs)?;
     }
-    let has_stores = outputs.iter().any(|o| o.any(|n| n.op == Op::After && n.realized().is_none()));
+    let has_stores = graph::any(outputs, |n| n.op == Op::After && n.realized().is_none());
     let _guard = has_stores.then(one_at_a_time);
 
     let known = use_realized(outputs, passing);
@@ -75,10 +75,10 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
     // every store of the graph is done, also one that turns out not to be needed for a value
     let stores: Vec<UOp> = versions.iter().flat_map(|(_, v)| &v.src[1..]).cloned().collect();
     let run = if roots.is_empty() { Run::default() } else { compute(&roots, &stores, device)? };
-    for (node, version) in versions {
-        if run.stored(base_of(&version)) {
-            node.set_realized(strip_stores(&version).substitute(&run.renewed));
-        }
+    versions.retain(|(_, version)| run.stored(base_of(version)));
+    let stripped: Vec<UOp> = versions.iter().map(|(_, version)| strip_stores(version)).collect();
+    for ((node, _), memory) in versions.iter().zip(graph::substitute_all(&stripped, &run.renewed)) {
+        node.set_realized(memory);
     }
     if let Some(e) = run.failure {
         return Err(e);
@@ -286,7 +286,7 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
             _ => {}
         }
     }
-    run.results = results.into_iter().map(|r| r.substitute(&run.renewed)).collect();
+    run.results = graph::substitute_all(&results, &run.renewed);
     Ok(run)
 }
 

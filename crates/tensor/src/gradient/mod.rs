@@ -20,7 +20,7 @@ pub(crate) use carry::movement_back;
 
 use crate::composite::{add, one};
 use crate::error::{Result, call, fail};
-use crate::realize::{cut_history, is_overwritten, now_in_memory};
+use crate::realize::{Overwritten, cut_history, now_in_memory};
 use crate::reduce::{reduce_node, zeros_like};
 use crate::shape::show_all;
 use crate::tensor::{Tensor, expand_to, filled};
@@ -269,6 +269,7 @@ impl Tensor {
         }
         let found = differentiate(&[(root.clone(), seed)], &nodes)?;
         let lineage = lineage(&root);
+        let overwritten = Overwritten::of(&lineage);
         found
             .into_iter()
             .zip(&nodes)
@@ -277,7 +278,7 @@ impl Tensor {
                 if let Some(g) = g {
                     return Ok(Tensor::of(Ok(g)));
                 }
-                if is_overwritten(&lineage, t) {
+                if overwritten.holds(t) {
                     return fail!(
                         "gradient",
                         "target {i} of shape {} was assigned to since this was made of it",
@@ -305,8 +306,8 @@ impl Tensor {
     }
     /// An error where this was made of an earlier version of one of these: its gradient would go to nobody.
     pub fn check_lineage(&self, of: &[Tensor]) -> Result<()> {
-        let lineage = lineage(&self.uop()?);
-        match of.iter().find(|t| t.peek().is_ok_and(|n| is_overwritten(&lineage, &n))) {
+        let overwritten = Overwritten::of(&lineage(&self.uop()?));
+        match of.iter().find(|t| t.peek().is_ok_and(|n| overwritten.holds(&n))) {
             Some(t) => {
                 fail!("backward", "a tensor of shape {} was assigned to since this was made of it", t.shape())
             }
