@@ -10,59 +10,41 @@
 
 use crate::error::Error;
 use crate::index::{self, both};
+use crate::kernels;
 use crate::plan::Plan;
+use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, DType, Scalar};
-use frit_uop::graph::rebuild;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::rewrite::rewrite;
+use frit_uop::rules::Matcher;
+use frit_uop::{Arg, Op, UOp, rules};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-/// Folds loops over aranges in every kernel and simplifies what is left.
+rules! { FOLD;
+    // the same in every iteration
+    Reduce(x, ..) as n                                                              => repeated(n, x);
+    // zero but where a mask holds
+    Reduce(Where(g, v, z), ..) as n                if sums(n) && is_zero(z)         => masked(n, conjuncts(g), v);
+    Reduce(Where(Not(g), z, v), ..) as n           if sums(n) && is_zero(z)         => masked(n, smallvec![g.clone()], v);
+    Reduce(Where(Ne(x, y), z, v), ..) as n         if sums(n) && is_zero(z)         => masked(n, smallvec![x.eq_(y)], v);
+    Reduce(Where(Lt(x, _) as g, z, v), ..) as n    if sums(n) && is_zero(z) && x.dtype.is_int()
+                                                                                    => masked(n, smallvec![g.un(Alu::Not)], v);
+}
+
+/// Folds loops over aranges and simplifies what is left.
 pub fn fold_loops(plan: &mut Plan) -> Result<(), Error> {
-    for k in &mut plan.kernels {
-        // one memo for index and value, so what they share is done once
-        let mut done = FxHashMap::default();
-        k.map(|x| {
-            rebuild(x, &mut done, |n| if n.op == Op::Reduce { fold(n) } else { n });
-            simplify(&done[x])
-        });
+    static RULES: LazyLock<Matcher<()>> = LazyLock::new(|| Matcher::new(&[&FOLD], &[]));
+    let folds = |n: &UOp| n.op == Op::Reduce && RULES.apply(n, &mut ()).is_some();
+    if plan.sink.toposort().iter().any(folds) {
+        plan.sink = rewrite(&plan.sink, &RULES, &mut ());
     }
+    plan.sink = frit_uop::symbolic::simplify(&plan.sink);
     Ok(())
 }
 
-/// The canonical form of an index or value.
-pub fn simplify(x: &UOp) -> UOp {
-    frit_uop::symbolic::simplify(x)
+fn sums(n: &UOp) -> bool {
+    n.arg == Arg::Alu(Alu::Add)
 }
-
-fn fold(n: UOp) -> UOp {
-    let mut n = n;
-    while n.op == Op::Reduce {
-        match fold_once(&n) {
-            Some(next) => n = next,
-            None => break,
-        }
-    }
-    n
-}
-
-/// One range less, or `None`.
-fn fold_once(n: &UOp) -> Option<UOp> {
-    let Arg::Alu(op) = n.arg else { return None };
-    let body = &n.src[0];
-    n.src[1..].iter().find_map(|r| {
-        let done = if !depends(body, r) {
-            repeated(op, body, r)
-        } else if op == Alu::Add && body.op == Op::Where {
-            let (gate, v) = masked(body)?;
-            selected(&gate, &v, r).or_else(|| counted(&gate, &v, r))
-        } else {
-            None
-        }?;
-        Some(done.reduce(op, n.src[1..].iter().filter(|x| *x != r).cloned()))
-    })
-}
-
 fn depends(x: &UOp, r: &UOp) -> bool {
     r.range_arg().is_some_and(|a| x.ranges.contains(&a.id))
 }
@@ -70,40 +52,32 @@ fn is_zero(x: &UOp) -> bool {
     x.as_scalar() == Some(Scalar::zero(x.dtype))
 }
 
-/// The reduce of a value that is the same in every iteration.
-fn repeated(op: Alu, body: &UOp, r: &UOp) -> Option<UOp> {
-    let extent = &r.src[0];
-    match op {
-        Alu::Max | Alu::Min | Alu::And | Alu::Or if extent.bounds.0 >= 1 => Some(body.clone()),
-        Alu::Add if body.dtype.is_int() => Some(body * &extent.cast(body.dtype)),
-        _ => None,
-    }
+/// A reduce with one range less, over which its body is already combined.
+fn without(n: &UOp, r: &UOp, body: UOp) -> Option<UOp> {
+    let Arg::Alu(op) = n.arg else { return None };
+    Some(body.reduce(op, n.closed_ranges().iter().filter(|x| *x != r).cloned()))
 }
 
-/// `Where` as (the conditions that must all hold, the value): zero elsewhere.
-fn masked(w: &UOp) -> Option<(SmallVec<[UOp; 4]>, UOp)> {
-    let (mut gate, v) = if is_zero(&w.src[2]) {
-        (conjuncts(&w.src[0]), w.src[1].clone())
-    } else if is_zero(&w.src[1]) {
-        (SmallVec::from_iter([negated(&w.src[0])?]), w.src[2].clone())
-    } else {
-        return None;
-    };
+/// A value that is the same in every iteration of a range.
+fn repeated(n: &UOp, body: &UOp) -> Option<UOp> {
+    let Arg::Alu(op) = n.arg else { return None };
+    n.closed_ranges().iter().filter(|r| !depends(body, r)).find_map(|r| match op {
+        Alu::Max | Alu::Min | Alu::And | Alu::Or if r.extent().bounds.0 >= 1 => without(n, r, body.clone()),
+        Alu::Add if body.dtype.is_int() => without(n, r, body * &r.extent().cast(body.dtype)),
+        _ => None,
+    })
+}
+
+/// The sum of a value that is zero but where all conditions hold.
+fn masked(n: &UOp, mut gate: SmallVec<[UOp; 4]>, v: &UOp) -> Option<UOp> {
     // Where(a, Where(b, v, 0), 0) is one mask
     let mut v = v;
-    while v.op == Op::Where && is_zero(&v.src[2]) {
-        gate.extend(conjuncts(&v.src[0]));
-        v = v.src[1].clone();
+    while v.op == Op::Where && is_zero(v.if_false()) {
+        gate.extend(conjuncts(v.condition()));
+        v = v.if_true();
     }
-    Some((gate, v))
-}
-fn negated(c: &UOp) -> Option<UOp> {
-    Some(match c.op {
-        Op::Ne => c.src[0].eq_(&c.src[1]),
-        Op::Not => c.src[0].clone(),
-        Op::Lt if c.src[0].dtype.is_int() => c.un(Alu::Not),
-        _ => return None,
-    })
+    let mut ranges = n.closed_ranges().iter().filter(|r| depends(n.body(), r));
+    ranges.find_map(|r| without(n, r, selected(&gate, v, r).or_else(|| counted(&gate, v, r))?))
 }
 fn conjuncts(g: &UOp) -> SmallVec<[UOp; 4]> {
     let (mut out, mut stack) = (SmallVec::new(), vec![g.clone()]);
@@ -272,13 +246,17 @@ impl Put<'_> {
         if !depends(x, self.r) {
             return Some(x.clone());
         }
-        if x.any(|n| n.op == Op::Load && n.arg != Arg::None && depends(n, self.r)) {
+        let old = kernels::body(std::slice::from_ref(x));
+        if old.iter().any(|n| n.op == Op::Load && n.arg != Arg::None && depends(n, self.r)) {
             return None;
         }
         self.done.insert(self.r.clone(), self.at.clone());
-        let old = x.toposort();
         for n in old {
             if self.done.contains_key(&n) {
+                continue;
+            }
+            if kernels::is_memory(&n) {
+                self.done.insert(n.clone(), n);
                 continue;
             }
             let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| self.done[s].clone()).collect();

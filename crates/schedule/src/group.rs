@@ -1,4 +1,5 @@
-//! Put kernels over the same space together where it pays: outputs that share inputs, and a value with its users.
+//! Put kernels over the same space together where it pays: outputs that share inputs, and a value with its users. Staged
+//! graph in; out the same with one `Sink` for each kernel, over its stages and effects.
 //!
 //! ```text
 //! sum(x), max(x), sum(x*x)      three stores over one loop, x loaded once
@@ -10,8 +11,8 @@
 //! that common loads are common nodes.
 
 use crate::error::Error;
-use crate::plan::{Kernel, Plan, StoreTo, load_parts};
-use frit_uop::graph::rebuild;
+use crate::kernels::{self, Kernel, Output, Rebuilt};
+use crate::plan::Plan;
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -25,235 +26,311 @@ const MOST_TRIES: usize = 6;
 /// Ranges of reduces by depth, extents and the ranges around them.
 type Loops = FxHashMap<(u32, Vec<UOp>, Vec<u32>), Vec<UOp>>;
 
-/// Kernels that run as one.
+/// Kernels that run as one. Memory is named by the nodes that it has in the graph before the pass.
 struct Group {
     kernel: Kernel,
+    /// Groups that must run before.
+    deps: FxHashSet<u32>,
+    /// Where it is in the graph: the preferred order.
+    rank: usize,
     loops: Loops,
     /// Extents of the ranges; `None` where nothing may join.
     space: Option<Vec<UOp>>,
-    loads: Vec<(u32, UOp, UOp)>,
-    /// Versions read at indices that run with a reduce.
-    reduced: FxHashSet<u32>,
+    /// Memory, index and node of each load.
+    loads: Vec<(UOp, UOp, UOp)>,
+    /// Memory that is read at indices that run with a reduce.
+    reduced: FxHashSet<UOp>,
     /// Some reduce runs once for several iterations of the inner ranges.
     scoped: bool,
 }
 
-/// Merges kernels; [`Kernel::deps`] are numbers of the merged ones afterwards.
+/// Leaves a `Sink` of kernels, each a `Sink` of what it stores.
 pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
-    let order = crate::order::sorted(&plan.kernels)?;
-    let mut kernels = std::mem::take(&mut plan.kernels);
-    let mut groups: Vec<Group> = vec![];
-    let mut before = Before::new(kernels.len());
+    let mut kernels = Kernel::each(&plan.sink);
+    let mut nodes: Vec<Vec<UOp>> = kernels.iter().map(|k| k.nodes()).collect();
+    let reads: Vec<Vec<UOp>> = nodes.iter().map(|n| kernels::memories(n)).collect();
+    let deps = kernels::dependencies(&kernels, &reads);
+    let mut groups = Groups::default();
     let mut group_of: Vec<u32> = vec![0; kernels.len()];
-    let mut by_buf: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    let mut by_dep: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    for k in order {
-        let mut kernel = std::mem::take(&mut kernels[k as usize]);
-        kernel.deps = kernel.deps.iter().map(|d| group_of[*d as usize]).collect();
-        let nodes = kernel.nodes();
-        let new = Group::new(kernel, nodes, Loops::default());
-        let mut tried = 0;
-        let mut joined = None;
-        if let Some(space) = &new.space {
-            // a scalar in common is no reason
-            let tells = |b: &u32| plan.bufs[*b as usize].len > 1 || space.is_empty();
-            let by_load = new.loads.iter().map(|l| l.0).filter(tells).filter_map(|b| by_buf.get(&b));
-            let siblings = new.kernel.deps.iter().filter_map(|d| by_dep.get(d));
-            let mut seen = FxHashSet::default();
-            for &g in by_load.chain(siblings).flat_map(|v| v.iter().rev()) {
-                if tried == MOST_TRIES {
-                    break;
-                }
-                if seen.insert(g) && groups[g as usize].space.as_ref() == Some(space) {
-                    tried += 1;
-                    // no way from the group to the kernel but straight
-                    if new.kernel.deps.iter().any(|&d| d != g && before.is(g, d)) {
-                        continue;
-                    }
-                    if let Some(both) = try_join(plan, &groups[g as usize], g, &new) {
-                        groups[g as usize] = both;
-                        joined = Some(g);
-                        break;
-                    }
-                }
-            }
-        }
-        let g = joined.unwrap_or_else(|| {
-            groups.push(new);
-            groups.len() as u32 - 1
-        });
-        group_of[k as usize] = g;
-        let group = &groups[g as usize];
-        before.add(g, &group.kernel.deps, groups.len());
-        let touched: FxHashSet<u32> =
-            group.loads.iter().map(|l| l.0).chain(group.kernel.stores.iter().map(|s| s.buf)).collect();
-        for &d in &group.kernel.deps {
-            let v = by_dep.entry(d).or_default();
-            if v.last() != Some(&g) {
-                v.push(g);
-            }
-        }
-        for b in touched {
-            let v = by_buf.entry(b).or_default();
-            if v.last() != Some(&g) {
-                v.push(g);
-            }
-        }
+    for k in kernels::sorted(&deps, |k| k)? {
+        let (kernel, nodes) = (std::mem::take(&mut kernels[k]), std::mem::take(&mut nodes[k]));
+        let mut new = Group::new(kernel, nodes, Loops::default());
+        new.deps = deps[k].iter().map(|d| group_of[*d as usize]).collect();
+        new.rank = k;
+        group_of[k] = groups.add(new);
     }
-    plan.kernels = groups.into_iter().map(|g| g.kernel).collect();
+    plan.sink = sink_of(&groups.in_order()?);
     Ok(())
+}
+
+#[derive(Default)]
+struct Groups {
+    all: Vec<Group>,
+    before: Before,
+    by_memory: FxHashMap<UOp, Vec<u32>>,
+    by_dep: FxHashMap<u32, Vec<u32>>,
+}
+
+impl Groups {
+    /// Put a kernel with one of the groups, or make it one; its number.
+    fn add(&mut self, new: Group) -> u32 {
+        let (g, is_new) = match self.join(&new) {
+            Some(g) => (g, false),
+            None => {
+                self.all.push(new);
+                (self.all.len() as u32 - 1, true)
+            }
+        };
+        let group = &self.all[g as usize];
+        self.before.add(g, &group.deps, is_new);
+        let known = |v: &mut Vec<u32>| {
+            if v.last() != Some(&g) {
+                v.push(g);
+            }
+        };
+        group.deps.iter().for_each(|d| known(self.by_dep.entry(*d).or_default()));
+        let stored = group.kernel.outputs.iter().map(|o| o.name());
+        let touched: FxHashSet<&UOp> = group.loads.iter().map(|l| &l.0).chain(stored).collect();
+        touched.into_iter().for_each(|m| known(self.by_memory.entry(m.clone()).or_default()));
+        g
+    }
+    /// The group that the kernel has become a part of.
+    fn join(&mut self, new: &Group) -> Option<u32> {
+        let space = new.space.as_ref()?;
+        // a scalar in common is no reason
+        let tells = |m: &&UOp| kernels::len(m) > 1 || space.is_empty();
+        let by_load = new.loads.iter().map(|l| &l.0).filter(tells).flat_map(|m| self.sharing(m));
+        let siblings = new.deps.iter().filter_map(|d| self.by_dep.get(d));
+        let mut seen = FxHashSet::default();
+        let candidates: Vec<u32> = by_load
+            .chain(siblings)
+            .flat_map(|v| v.iter().rev())
+            .copied()
+            .filter(|&g| seen.insert(g) && self.all[g as usize].space.as_ref() == Some(space))
+            .take(MOST_TRIES)
+            .collect();
+        for g in candidates {
+            // no way from the group to the kernel but straight
+            if new.deps.iter().any(|&d| d != g && self.before.is(g, d)) {
+                continue;
+            }
+            if let Some(both) = try_join(&self.all[g as usize], g, new) {
+                self.all[g as usize] = both;
+                return Some(g);
+            }
+        }
+        None
+    }
+    /// The groups that load this memory, or store it.
+    fn sharing<'a>(&'a self, memory: &'a UOp) -> impl Iterator<Item = &'a Vec<u32>> {
+        let effects = if memory.op == Op::After { memory.deps() } else { &[] };
+        effects.iter().chain([memory]).filter_map(|m| self.by_memory.get(m))
+    }
+    /// Kernels in the order they run, without stages that no one reads.
+    fn in_order(self) -> Result<Vec<Kernel>, Error> {
+        let deps: Vec<FxHashSet<u32>> = self.all.iter().map(|g| g.deps.clone()).collect();
+        let order = kernels::sorted(&deps, |g| self.all[g].rank)?;
+        let mut all: Vec<Option<Group>> = self.all.into_iter().map(Some).collect();
+        let mut read: FxHashSet<UOp> = FxHashSet::default();
+        let mut last_first = vec![];
+        for mut group in order.iter().rev().filter_map(|&g| all[g].take()) {
+            let before = group.kernel.outputs.len();
+            group.kernel.outputs.retain(|o| o.place().op == Op::Param || read.contains(o.place()));
+            let loads = match group.kernel.outputs.len() == before {
+                true => group.loads.into_iter().map(|l| l.0).collect(),
+                false => kernels::memories(&group.kernel.nodes()),
+            };
+            read.extend(loads.iter().map(|m| m.behind_after().clone()));
+            last_first.push(group.kernel);
+        }
+        last_first.retain(|k| !k.outputs.is_empty());
+        last_first.reverse();
+        Ok(last_first)
+    }
+}
+
+/// One `Sink` for each kernel.
+fn sink_of(kernels: &[Kernel]) -> UOp {
+    let (mut new, none) = (Rebuilt::default(), FxHashMap::default());
+    let sinks = kernels.iter().map(|kernel| {
+        let outputs = kernel.outputs.iter().map(|o| new.output(o, &kernel.ranges, &none));
+        UOp::sink(outputs.collect::<Vec<_>>())
+    });
+    UOp::sink(sinks.collect::<Vec<_>>())
 }
 
 impl Group {
     /// A kernel with these nodes, whose reduces run in the loops that there are where they can.
     fn new(mut kernel: Kernel, nodes: Vec<UOp>, mut loops: Loops) -> Group {
         let nodes = share_loops(&mut kernel, nodes, &mut loops);
-        let free = kernel.ordered.is_none() && kernel.stores.iter().all(|s| s.site.is_none());
-        let space = free.then(|| kernel.ranges.iter().map(|r| r.src[0].clone()).collect());
-        let (mut loads, mut reduced, mut scoped) = (vec![], FxHashSet::default(), false);
+        let is_checked = kernel.outputs.iter().any(|o| o.site != frit_uop::Arg::None);
+        let free = kernel.ordered(&nodes).is_none() && !is_checked;
+        let space = free.then(|| kernel.ranges.iter().map(|r| r.extent().clone()).collect());
+        let (mut reduced, mut scoped) = (FxHashSet::default(), false);
         let outer: FxHashSet<u32> =
             kernel.ranges.iter().filter_map(|r| r.range_arg()).map(|a| a.id).collect();
-        for n in nodes {
-            scoped |= n.op == Op::Reduce && outer.iter().any(|r| !n.ranges.contains(r));
-            if let Some((b, at)) = load_parts(&n) {
-                if n.ranges.iter().any(|r| !outer.contains(r)) {
-                    reduced.insert(b);
-                }
-                loads.push((b, at, n));
+        for n in nodes.iter().filter(|n| n.op == Op::Reduce) {
+            scoped |= outer.iter().any(|r| !n.ranges.contains(r));
+        }
+        for (memory, _, n) in kernels::loads(&nodes) {
+            if n.ranges.iter().any(|r| !outer.contains(r)) {
+                reduced.insert(memory.clone());
             }
         }
-        Group { kernel, loops, space, loads, reduced, scoped }
+        let loads = kernels::loads(&nodes).map(|(m, at, n)| (m.clone(), at.clone(), n.clone())).collect();
+        let (deps, rank) = (FxHashSet::default(), 0);
+        Group { kernel, deps, rank, loops, space, loads, reduced, scoped }
+    }
+    /// Memory of the loads and of what is stored.
+    fn places(&self) -> impl Iterator<Item = &UOp> {
+        let stored = self.kernel.outputs.iter().map(|o| o.place());
+        self.loads.iter().map(|l| l.0.behind_after()).chain(stored)
+    }
+    fn is_small(&self) -> bool {
+        self.loads.iter().all(|l| kernels::len(&l.0) <= SMALL)
+    }
+    /// The output that is in this memory.
+    fn maker(&self, memory: &UOp) -> Option<&Output> {
+        self.kernel.outputs.iter().find(|o| o.makes(memory))
     }
 }
 
-/// Group `g` and a kernel as one, if that is right and pays.
-fn try_join(plan: &Plan, old: &Group, g: u32, new: &Group) -> Option<Group> {
+/// Whether a group and a kernel have something in common, and neither is in the other's way.
+fn fit(old: &Group, new: &Group) -> bool {
     // a value that a loop runs over cannot be taken from the iteration that makes it
-    if old.kernel.stores.iter().any(|s| new.reduced.contains(&s.buf)) {
-        return None;
+    if new.reduced.iter().any(|m| old.maker(m).is_some()) {
+        return false;
     }
+    let small = old.is_small() && new.is_small();
     // two different contractions in one loop fight for registers
     let alike = new.reduced.is_subset(&old.reduced) || old.reduced.is_subset(&new.reduced);
-    let small = |g: &Group| g.loads.iter().all(|l| plan.bufs[l.0 as usize].len <= SMALL);
-    let small = small(old) && small(new);
     // one that keeps its inner ranges to itself would take the other's threads away
     let cramped = old.scoped != new.scoped && !old.reduced.is_empty() && !new.reduced.is_empty();
-    if (!alike || cramped) && !small {
-        return None;
-    }
-    let touched: FxHashSet<u32> =
-        old.loads.iter().map(|l| l.0).chain(old.kernel.stores.iter().map(|s| s.buf)).collect();
-    if !small && !new.loads.iter().any(|l| touched.contains(&l.0)) {
-        return None;
-    }
-    let map: FxHashMap<UOp, UOp> =
+    let shares = |m: &UOp| old.loads.iter().any(|l| l.0 == *m) || old.maker(m).is_some();
+    small || alike && !cramped && new.loads.iter().any(|l| shares(&l.0))
+}
+
+/// The kernel over the group's ranges, with values of the group instead of loads of them; and whether there are such.
+fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
+    let mut values: FxHashMap<UOp, UOp> =
         new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned()).collect();
     let mut kernel = new.kernel.clone();
-    let mut memo = map;
-    kernel.map(|x| {
-        rebuild(x, &mut memo, |n| n);
-        memo[x].clone()
-    });
-
-    // readers of what the group stores take the value
-    let made: FxHashMap<u32, &StoreTo> = old.kernel.stores.iter().map(|s| (s.buf, s)).collect();
-    let mut values: FxHashMap<UOp, UOp> = FxHashMap::default();
-    let mut nodes = kernel.nodes();
-    for load in &nodes {
-        let Some((b, at)) = load_parts(load) else { continue };
-        if let Some(s) = made.get(&b) {
-            if s.index != at || plan.kept.contains(&b) {
+    move_body(&mut kernel, &values);
+    kernel.ranges = old.kernel.ranges.clone();
+    values.clear();
+    for (memory, at, load) in kernels::loads(&kernel.nodes()) {
+        if let Some(o) = old.maker(memory) {
+            if o.index != *at || o.is_kept() {
                 return None;
             }
-            values.insert(load.clone(), s.value.clone());
+            values.insert(load.clone(), o.value.clone());
         }
     }
     let uses_value = !values.is_empty();
     if uses_value {
         // the replaced loads are leaves, so nothing is captured
-        let mut memo = values;
-        kernel.map(|x| {
-            rebuild(x, &mut memo, |n| n);
-            memo[x].clone()
-        });
-        nodes = kernel.nodes();
+        move_body(&mut kernel, &values);
     }
-    kernel.ranges = old.kernel.ranges.clone();
+    Some((kernel, uses_value))
+}
+
+fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
+    let roots: Vec<UOp> = kernel.outputs.iter().flat_map(|o| [o.index.clone(), o.value.clone()]).collect();
+    let mut now = kernels::substitute(&roots, map).into_iter();
+    kernel.map(|x| now.next().unwrap_or_else(|| x.clone()));
+}
+
+/// Group `g` and a kernel as one, if that is right and pays.
+fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
+    if !fit(old, new) {
+        return None;
+    }
+    let (kernel, uses_value) = with_values(old, new)?;
+    let nodes = kernel.nodes();
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let part = Group::new(kernel, nodes, old.loops.clone());
-    if !keep_apart(plan, old, &part) || !keep_apart(plan, &part, old) {
+    if !keep_apart(old, &part) || !keep_apart(&part, old) {
         return None;
     }
     let scalar_space = old.space.as_ref().is_some_and(|s| s.is_empty());
     let known: FxHashSet<&UOp> = old.loads.iter().map(|l| &l.2).collect();
-    let shares = part
-        .loads
-        .iter()
-        .any(|(b, _, n)| known.contains(n) && (scalar_space || plan.bufs[*b as usize].len > 1));
-    if !(uses_value || shares || small) {
+    let shares = |(m, _, n): &(UOp, UOp, UOp)| known.contains(n) && (scalar_space || kernels::len(m) > 1);
+    if !uses_value && !part.loads.iter().any(shares) && !(old.is_small() && new.is_small()) {
         return None;
     }
-    let mut both = old.kernel.clone();
-    both.stores.extend(part.kernel.stores.iter().cloned());
-    both.deps.extend(new.kernel.deps.iter().copied().filter(|d| *d != g));
-    both.rank = both.rank.max(new.kernel.rank);
-    let both = Group {
-        kernel: both,
+    let mut both = Group {
+        kernel: old.kernel.clone(),
+        deps: old.deps.iter().chain(&new.deps).copied().filter(|d| *d != g).collect(),
+        rank: old.rank.max(new.rank),
         loops: part.loops,
         space: old.space.clone(),
         loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
-        reduced: old.reduced.union(&part.reduced).copied().collect(),
+        reduced: old.reduced.union(&part.reduced).cloned().collect(),
         scoped: old.scoped || part.scoped,
     };
-    let places: FxHashSet<crate::BufRef> = both
-        .loads
-        .iter()
-        .map(|l| l.0)
-        .chain(both.kernel.stores.iter().map(|s| s.buf))
-        .map(|b| plan.bufs[b as usize].place)
-        .collect();
-    (places.len() <= MOST_PLACES).then_some(both)
+    both.kernel.outputs.extend(part.kernel.outputs);
+    let places: FxHashSet<&UOp> = both.places().collect();
+    let fits = places.len() <= MOST_PLACES;
+    drop(places);
+    fits.then_some(both)
 }
 
 /// What `a` stores disturbs nothing that `b` reads or stores, unless it is the very element.
-fn keep_apart(plan: &Plan, a: &Group, b: &Group) -> bool {
-    a.kernel.stores.iter().all(|s| {
-        let place = plan.bufs[s.buf as usize].place;
-        let stores = b.kernel.stores.iter().all(|t| plan.bufs[t.buf as usize].place != place);
-        stores && b.loads.iter().all(|(r, at, _)| plan.bufs[*r as usize].place != place || *at == s.index)
+fn keep_apart(a: &Group, b: &Group) -> bool {
+    a.kernel.outputs.iter().all(|o| {
+        let elsewhere = b.kernel.outputs.iter().all(|p| p.place() != o.place());
+        elsewhere && b.loads.iter().all(|(m, at, _)| m.behind_after() != o.place() || *at == o.index)
     })
 }
 
-/// Which groups must run before which: a row of bits for each.
+/// Which groups must run before which: for each a row of bits, as long as the last that is set needs, and the groups that
+/// wait for it.
+#[derive(Default)]
 struct Before {
-    words: usize,
-    bits: Vec<u64>,
+    rows: Vec<Vec<u64>>,
+    users: Vec<Vec<u32>>,
 }
 
 impl Before {
-    fn new(most: usize) -> Before {
-        Before { words: most.div_ceil(64), bits: vec![0; most * most.div_ceil(64)] }
-    }
     fn is(&self, a: u32, b: u32) -> bool {
-        self.bits[b as usize * self.words + a as usize / 64] >> (a % 64) & 1 == 1
+        self.rows[b as usize].get(a as usize / 64).is_some_and(|w| w >> (a % 64) & 1 == 1)
     }
-    /// Group `g` (of `count`) now waits for `deps`, and so does all that waits for it.
-    fn add(&mut self, g: u32, deps: &FxHashSet<u32>, count: usize) {
-        let w = self.words;
-        let mut row = self.bits[g as usize * w..(g as usize + 1) * w].to_vec();
+    /// Group `g` now waits for `deps`, and so does all that waits for it.
+    fn add(&mut self, g: u32, deps: &FxHashSet<u32>, is_new: bool) {
+        if is_new {
+            self.rows.push(vec![]);
+            self.users.push(vec![]);
+        }
+        let mut row = vec![];
         for &d in deps {
-            row[d as usize / 64] |= 1 << (d % 64);
-            row.iter_mut().zip(&self.bits[d as usize * w..]).for_each(|(r, b)| *r |= b);
+            let users = &mut self.users[d as usize];
+            if users.last() != Some(&g) {
+                users.push(g);
+            }
+            merge(&mut row, &self.rows[d as usize]);
+            set(&mut row, d);
         }
-        if self.bits[g as usize * w..(g as usize + 1) * w] == row[..] {
-            return;
-        }
-        for h in 0..count as u32 {
-            if h == g || self.is(g, h) {
-                self.bits[h as usize * w..].iter_mut().zip(&row).for_each(|(b, r)| *b |= r);
+        let mut changed = vec![g];
+        while let Some(h) = changed.pop() {
+            if merge(&mut self.rows[h as usize], &row) {
+                changed.extend(&self.users[h as usize]);
             }
         }
     }
+}
+
+/// Add bits to a row; whether there are more now.
+fn merge(row: &mut Vec<u64>, bits: &[u64]) -> bool {
+    row.resize(row.len().max(bits.len()), 0);
+    row.iter_mut().zip(bits).fold(false, |more, (r, b)| {
+        let is_more = *b & !*r != 0;
+        *r |= b;
+        more | is_more
+    })
+}
+fn set(row: &mut Vec<u64>, bit: u32) {
+    row.resize(row.len().max(bit as usize / 64 + 1), 0);
+    row[bit as usize / 64] |= 1 << (bit % 64);
 }
 
 /// Reduces at one depth, over equal extents and inside the same ranges, loop together. Gives the nodes that there are
@@ -278,7 +355,7 @@ fn share_loops(kernel: &mut Kernel, nodes: Vec<UOp>, loops: &mut Loops) -> Vec<U
             let shared = loops.entry((below, extents, around)).or_insert_with(|| own.clone());
             if *shared != own {
                 let map: FxHashMap<UOp, UOp> = own.into_iter().zip(shared.iter().cloned()).collect();
-                new = new.substitute(&map);
+                new = kernels::substitute(&[new], &map).remove(0);
             }
         }
         let depth = below + (n.op == Op::Reduce) as u32;

@@ -1,168 +1,155 @@
-//! Order the kernels by what they read and write.
+//! Make sure that some order of the kernels is right: staged graph in and out.
 //!
-//! A reader of a version runs after the kernel that makes it and before the kernel that makes the next one. Where that
-//! is impossible the old contents are kept in a temporary:
+//! A reader of memory runs after the kernels that store what is in it and before the one that overwrites it. Where that is
+//! impossible the old contents go to a stage:
 //!
 //! | conflict | repair |
 //! |---|---|
-//! | a kernel overwrites what its own later iterations read (`x = x.T`, `x[1:] = x[:-1]`) | value to a temporary, then store |
-//! | a reader of the old version depends on the new one (`x.old + x.new`, swaps) | a copy of the old version for the reader |
+//! | a kernel overwrites what its own later iterations read (`x = x.T`, `x[1:] = x[:-1]`) | value to a stage, then store |
+//! | a reader of the old contents depends on the new ones (`x.old + x.new`, swaps) | a copy of the old ones for the reader |
 //!
 //! Reading the very element that is written is no conflict: that is an update in place.
 
-use crate::BufRef;
 use crate::error::Error;
 use crate::index;
-use crate::plan::{Kernel, Plan, StoreTo};
-use crate::requests::open_ranges;
-use frit_uop::{AxisKind, UOp};
+use crate::index::open_ranges;
+use crate::kernels::{self, Kernel, Output, Rebuilt, Writers};
+use crate::plan::Plan;
+use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Versions of each place and the kernels that make them, ascending.
-type Writers = FxHashMap<BufRef, Vec<(u32, u32)>>;
-
-/// Fills [`Kernel::deps`]; afterwards any order that respects them is right.
-pub fn order_accesses(plan: &mut Plan) -> Result<(), Error> {
-    let mut writers = writers(plan);
-    let mut reads: Vec<Vec<(u32, UOp)>> = plan.kernels.iter().map(reads_of).collect();
-    for k in 0..plan.kernels.len() {
-        if overwrites_its_input(plan, k, &reads[k], &writers) {
-            store_through_temp(plan, k, &mut writers);
-            reads.push(reads_of(&plan.kernels[plan.kernels.len() - 1]));
-        }
+/// Afterwards any order that respects [`kernels::dependencies`] is right, and there is one.
+pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
+    if !is_read_and_overwritten(&plan.sink.toposort()) {
+        return Ok(());
     }
-    let mut users: Vec<Vec<u32>> = vec![vec![]; plan.kernels.len()];
-    let mut edge = |plan: &mut Plan, from: u32, to: u32| {
-        if from != to && plan.kernels[to as usize].deps.insert(from) {
-            users[from as usize].push(to);
-        }
-    };
-    // what must come before: the makers of what is read, and the earlier stores to one place
-    for list in writers.values() {
-        for w in list.windows(2) {
-            edge(plan, w[0].1, w[1].1);
-        }
+    let kernels = Kernel::each(&plan.sink);
+    let overwrites: FxHashSet<u32> =
+        (0..kernels.len() as u32).filter(|&k| overwrites_its_input(&kernels[k as usize])).collect();
+    if !overwrites.is_empty() {
+        plan.sink = store_through_stages(&plan.sink, &kernels, &overwrites);
     }
-    for (k, read) in reads.iter().enumerate() {
-        for (b, _) in read {
-            if let Some(w) = maker(plan, &writers, *b) {
-                edge(plan, w, k as u32);
-            }
-        }
-    }
-    // what must come after: the next store to what is read
-    let mut copies: FxHashMap<u32, u32> = FxHashMap::default();
-    for (k, read) in reads.iter().enumerate() {
-        let bufs: FxHashSet<u32> = read.iter().map(|r| r.0).collect();
-        let mut bufs: Vec<u32> = bufs.into_iter().collect();
-        bufs.sort_unstable();
-        for b in bufs {
-            let Some(w) = overwriter(plan, &writers, b) else { continue };
-            if w as usize == k {
-                continue;
-            }
-            if !reaches(&users, w, k as u32) {
-                if plan.kernels[w as usize].deps.insert(k as u32) {
-                    users[k].push(w);
-                }
-                continue;
-            }
-            let copy = *copies.entry(b).or_insert_with(|| {
-                let c = copy_of(plan, b);
-                users.resize(plan.kernels.len(), vec![]);
-                if let Some(m) = maker(plan, &writers, b)
-                    && plan.kernels[c as usize].deps.insert(m)
-                {
-                    users[m as usize].push(c);
-                }
-                plan.kernels[w as usize].deps.insert(c);
-                users[c as usize].push(w);
-                c
-            });
-            let to = plan.buf_node(plan.kernels[copy as usize].stores[0].buf);
-            let map: FxHashMap<UOp, UOp> = [(plan.buf_node(b), to)].into_iter().collect();
-            plan.kernels[k].map(|x| x.substitute(&map));
-            if plan.kernels[k].deps.insert(copy) {
-                users[copy as usize].push(k as u32);
-            }
-        }
+    let kernels = if overwrites.is_empty() { kernels } else { Kernel::each(&plan.sink) };
+    let copies = late_readers(&kernels);
+    if !copies.is_empty() {
+        plan.sink = read_from_copies(&plan.sink, &kernels, &copies);
     }
     Ok(())
 }
 
-fn writers(plan: &Plan) -> Writers {
-    let mut all = Writers::default();
-    for (k, kernel) in plan.kernels.iter().enumerate() {
-        for s in &kernel.stores {
-            let b = plan.bufs[s.buf as usize];
-            all.entry(b.place).or_default().push((b.version, k as u32));
-        }
-    }
-    for list in all.values_mut() {
-        list.sort_unstable();
-    }
-    all
-}
-fn reads_of(k: &Kernel) -> Vec<(u32, UOp)> {
-    k.loads().into_iter().map(|(b, at, _)| (b, at)).collect()
-}
-/// The kernel that makes a version: the last store up to it.
-fn maker(plan: &Plan, writers: &Writers, buf: u32) -> Option<u32> {
-    let b = plan.bufs[buf as usize];
-    writers.get(&b.place)?.iter().rev().find(|w| w.0 <= b.version).map(|w| w.1)
-}
-/// The kernel that destroys a version: the first store after it.
-fn overwriter(plan: &Plan, writers: &Writers, buf: u32) -> Option<u32> {
-    let b = plan.bufs[buf as usize];
-    writers.get(&b.place)?.iter().find(|w| w.0 > b.version).map(|w| w.1)
+/// Whether any memory is both.
+fn is_read_and_overwritten(nodes: &[UOp]) -> bool {
+    let stores = nodes.iter().filter(|n| n.op == Op::Store);
+    let overwritten: FxHashSet<&UOp> = stores.map(|n| n.buffer()).collect();
+    kernels::loads(nodes).any(|(memory, ..)| overwritten.contains(memory))
 }
 
 /// Whether a kernel reads, at another index, what it overwrites itself.
-fn overwrites_its_input(plan: &Plan, k: usize, reads: &[(u32, UOp)], writers: &Writers) -> bool {
-    let stores = &plan.kernels[k].stores;
-    reads.iter().any(|(b, at)| {
-        overwriter(plan, writers, *b) == Some(k as u32)
-            && stores
-                .iter()
-                .any(|s| plan.bufs[s.buf as usize].place == plan.bufs[*b as usize].place && s.index != *at)
-    })
+fn overwrites_its_input(kernel: &Kernel) -> bool {
+    let reads = |o: &Output| {
+        kernels::loads(&kernel.nodes()).any(|(memory, at, _)| *memory == o.memory && *at != o.index)
+    };
+    kernel.outputs.iter().any(|o| !o.is_stage() && reads(o))
 }
 
-/// Kernel `k` computes into a temporary, and a kernel after it stores that.
-fn store_through_temp(plan: &mut Plan, k: usize, writers: &mut Writers) {
-    let old = plan.kernels[k].clone();
-    let dims: Vec<UOp> = old.ranges.iter().map(|r| r.src[0].clone()).collect();
-    let flat = index::flatten(&dims, &old.ranges);
-    let s = &old.stores[0];
-    let b = plan.bufs[s.buf as usize];
-    let temp = plan.temp(b.dtype, index::max_numel(&dims) as usize);
-    plan.kernels[k].stores =
-        vec![StoreTo { buf: temp, index: flat.clone(), value: s.value.clone(), site: None }];
-    let fresh: Vec<UOp> = dims.iter().map(|d| UOp::range(d, plan.range_id(), AxisKind::Global)).collect();
-    let map: FxHashMap<UOp, UOp> = old.ranges.iter().cloned().zip(fresh.iter().cloned()).collect();
-    let value = plan.buf_node(temp).at(&flat.substitute(&map)).load();
-    let index = s.index.substitute(&map);
-    let stores = vec![StoreTo { buf: s.buf, index, value, site: None }];
-    let (rank, deps) = (old.rank, FxHashSet::default());
-    plan.kernels.push(Kernel { ranges: fresh, ordered: None, stores, rank, deps });
-    let new = plan.kernels.len() as u32 - 1;
-    for list in writers.values_mut() {
-        for w in list.iter_mut().filter(|w| w.1 == k as u32) {
-            w.1 = new;
+/// These kernels compute into a stage, and others store that.
+fn store_through_stages(sink: &UOp, kernels: &[Kernel], these: &FxHashSet<u32>) -> UOp {
+    let mut fresh = Fresh::of(sink);
+    let (mut new, none, mut list) = (Rebuilt::default(), FxHashMap::default(), vec![]);
+    for (k, kernel) in kernels.iter().enumerate() {
+        for o in &kernel.outputs {
+            if !these.contains(&(k as u32)) {
+                list.push(new.output(o, &kernel.ranges, &none));
+                continue;
+            }
+            let value = new.body(std::slice::from_ref(&o.value), &none)[0].clone();
+            let stage = kernels::stage(&value, kernel.ranges.iter().cloned(), fresh.stage());
+            let again = |r: &UOp| UOp::range(r.extent(), fresh.range(), AxisKind::Global);
+            let ranges: Vec<UOp> = kernel.ranges.iter().map(again).collect();
+            let moved: FxHashMap<UOp, UOp> =
+                kernel.ranges.iter().cloned().zip(ranges.iter().cloned()).collect();
+            let value = kernels::filled_by(&stage).at(&index::flatten(stage.shape(), &ranges)).load();
+            let index = kernels::substitute(std::slice::from_ref(&o.index), &moved)[0].clone();
+            list.push(stage);
+            list.push(new.output(&Output { index, value, ..o.clone() }, &ranges, &none));
         }
     }
-    writers.insert(plan.bufs[temp as usize].place, vec![(1, k as u32)]);
+    UOp::sink(list)
 }
 
-/// A kernel that copies a version whole into a temporary.
-fn copy_of(plan: &mut Plan, buf: u32) -> u32 {
-    let b = plan.bufs[buf as usize];
-    let temp = plan.temp(b.dtype, b.len);
-    let (ranges, idx) = open_ranges(&[UOp::index(b.len as i64)], || plan.range_id(), AxisKind::Global);
-    let value = plan.buf_node(buf).at(&idx[0]).load();
-    let stores = vec![StoreTo { buf: temp, index: idx[0].clone(), value, site: None }];
-    plan.kernels.push(Kernel { ranges, ordered: None, stores, rank: 0, deps: FxHashSet::default() });
-    plan.kernels.len() as u32 - 1
+/// Readers of memory that depend on the kernel that overwrites it, with that memory.
+fn late_readers(kernels: &[Kernel]) -> Vec<(u32, UOp)> {
+    let writers = Writers::new(kernels.iter());
+    let reads: Vec<Vec<UOp>> = kernels.iter().map(|k| kernels::memories(&k.nodes())).collect();
+    let mut users: Vec<Vec<u32>> = vec![vec![]; kernels.len()];
+    for (k, (kernel, reads)) in kernels.iter().zip(&reads).enumerate() {
+        for w in writers.before(kernel, reads).into_iter().filter(|w| *w != k as u32) {
+            users[w as usize].push(k as u32);
+        }
+    }
+    let mut late = vec![];
+    for (k, read) in reads.iter().enumerate() {
+        for memory in read {
+            match writers.next_writer(memory) {
+                Some(w) if w == k as u32 => {}
+                Some(w) if reaches(&users, w, k as u32) => late.push((k as u32, memory.clone())),
+                Some(w) => users[k].push(w),
+                None => {}
+            }
+        }
+    }
+    late
+}
+
+/// The graph in which these kernels read that memory from a copy.
+fn read_from_copies(sink: &UOp, kernels: &[Kernel], late: &[(u32, UOp)]) -> UOp {
+    let mut fresh = Fresh::of(sink);
+    let (mut new, mut list) = (Rebuilt::default(), vec![]);
+    let mut copies: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    for (k, kernel) in kernels.iter().enumerate() {
+        let mut instead = FxHashMap::default();
+        for (_, memory) in late.iter().filter(|l| l.0 == k as u32) {
+            let copy = copies.entry(memory).or_insert_with(|| {
+                let len = UOp::index(kernels::len(memory) as i64);
+                let (ranges, idx) = open_ranges(&[len], || fresh.range(), AxisKind::Global);
+                list.push(kernels::stage(&new.memory(memory).at(&idx[0]).load(), ranges, fresh.stage()));
+                kernels::filled_by(&list[list.len() - 1])
+            });
+            instead.insert(memory.clone(), copy.clone());
+        }
+        for o in &kernel.outputs {
+            list.push(new.output(o, &kernel.ranges, &instead));
+        }
+    }
+    UOp::sink(list)
+}
+
+/// Numbers that the graph does not have yet.
+struct Fresh {
+    range: u32,
+    stage: u32,
+}
+
+impl Fresh {
+    fn of(sink: &UOp) -> Fresh {
+        let mut next = Fresh { range: 0, stage: 0 };
+        for n in sink.toposort() {
+            match n.arg {
+                Arg::Range(r) => next.range = next.range.max(r.id + 1),
+                Arg::Stage { id, .. } => next.stage = next.stage.max(id + 1),
+                _ => {}
+            }
+        }
+        next
+    }
+    fn range(&mut self) -> u32 {
+        self.range += 1;
+        self.range - 1
+    }
+    fn stage(&mut self) -> u32 {
+        self.stage += 1;
+        self.stage - 1
+    }
 }
 
 /// Whether `to` runs after `from` already.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use frit_abi::Alu;
 use frit_uop::symbolic::size::factors;
 use frit_uop::symbolic::sum::order;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Arg, AxisKind, Op, UOp};
 use smallvec::SmallVec;
 
 /// One index per dim.
@@ -245,6 +245,28 @@ pub fn left_out(dims: &[UOp], idx: &[UOp], src: &[UOp], out: &[UOp]) -> Vec<u32>
         (i, j) = (ni, nj);
     }
     found
+}
+
+/// Ranges over dims; none for dims of size 1. Returns the ranges and one index per dim.
+pub fn open_ranges(dims: &[UOp], mut id: impl FnMut() -> u32, kind: AxisKind) -> (Vec<UOp>, Idx) {
+    let mut ranges = vec![];
+    let idx = dims
+        .iter()
+        .map(|d| {
+            if d.as_int() == Some(1) {
+                return UOp::index(0);
+            }
+            ranges.push(UOp::range(d, id(), kind));
+            ranges[ranges.len() - 1].clone()
+        })
+        .collect();
+    (ranges, idx)
+}
+
+/// A constant with a shape.
+pub fn broadcast(c: &UOp, dims: &[UOp]) -> UOp {
+    let ones: Vec<UOp> = dims.iter().map(|_| UOp::index(1)).collect();
+    c.reshape(&ones).expand(dims)
 }
 
 /// Conjunction of optional gates.

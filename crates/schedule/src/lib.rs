@@ -13,24 +13,30 @@
 
 mod cost;
 mod error;
-mod fold;
-mod group;
-mod hazards;
 mod index;
-mod lower;
-pub mod memory;
-mod order;
+mod kernels;
 mod plan;
+
+// passes, in order
 mod prepare;
-mod rangeify;
-mod requests;
 mod split;
 mod versions;
+
+mod rangeify;
+
+mod fold;
+mod hazards;
+
+mod group;
+
+mod build_kernels;
+pub mod memory;
 
 pub use error::Error;
 
 use frit_abi::{DType, Target};
 use frit_uop::UOp;
+use frit_uop::spec::Spec;
 use plan::Plan;
 use std::time::{Duration, Instant};
 
@@ -86,40 +92,53 @@ pub struct Pass {
     /// The name of the pass and of its file.
     pub name: &'static str,
     run: fn(&mut Plan) -> Result<(), Error>,
+    /// What the graph is afterwards.
+    pub legal: Spec,
+}
+
+const fn pass(name: &'static str, run: fn(&mut Plan) -> Result<(), Error>, legal: Spec) -> Pass {
+    Pass { name, run, legal }
 }
 
 /// Every pass from tensor graph to ordered kernels with planned memory.
+#[rustfmt::skip]
 pub const PASSES: &[Pass] = &[
-    // tensor level
-    Pass { name: "prepare", run: prepare::prepare },
-    Pass { name: "split", run: split::split_long },
-    Pass { name: "versions", run: versions::number_versions },
-    // tensor level -> kernels
-    Pass { name: "rangeify", run: rangeify::rangeify },
-    // kernel level
-    Pass { name: "fold", run: fold::fold_loops },
-    Pass { name: "hazards", run: hazards::order_accesses },
-    Pass { name: "group", run: group::group_kernels },
-    Pass { name: "order", run: order::order_kernels },
-    Pass { name: "memory", run: memory::plan_memory },
+    //   name             function                         legal afterwards
+    pass("prepare",       prepare::prepare,                Spec::Tensor),
+    pass("split",         split::split_long,               Spec::Tensor),
+    pass("versions",      versions::chain_versions,        Spec::Tensor),
+    pass("rangeify",      rangeify::rangeify,              Spec::Staged),
+    pass("fold",          fold::fold_loops,                Spec::Staged),
+    pass("hazards",       hazards::resolve_hazards,        Spec::Staged),
+    pass("group",         group::group_kernels,            Spec::Staged),
+    // the graph stays; the schedule is made of it
+    pass("build_kernels", build_kernels::build_kernels,    Spec::Staged),
+    pass("memory",        memory::plan_memory,             Spec::Staged),
 ];
 
 /// Schedule a tensor-level `Sink` for a target.
 pub fn schedule(sink: &UOp, target: &Target) -> Result<Schedule, Error> {
-    schedule_timed(sink, target, |_, _| {})
+    schedule_and_watch(sink, target, |_, _, _| {})
 }
 
-/// As [`schedule`], telling after each pass its name and how long it took.
-pub fn schedule_timed(
+/// As [`schedule`], telling after each pass its name, the graph it left and how long it took.
+pub fn schedule_and_watch(
     sink: &UOp,
     target: &Target,
-    mut after: impl FnMut(&'static str, Duration),
+    mut after: impl FnMut(&'static str, &UOp, Duration),
 ) -> Result<Schedule, Error> {
     let mut plan = Plan::new(sink.clone(), target);
     for pass in PASSES {
         let start = Instant::now();
         (pass.run)(&mut plan)?;
-        after(pass.name, start.elapsed());
+        after(pass.name, &plan.sink, start.elapsed());
     }
     Ok(plan.schedule)
+}
+
+/// One pass on a graph as the pass before it leaves it; for the last two, which leave the graph, the schedule too.
+pub fn run_pass(name: &str, sink: &UOp, target: &Target) -> Option<Result<(UOp, Schedule), Error>> {
+    let pass = PASSES.iter().find(|p| p.name == name)?;
+    let mut plan = Plan::new(sink.clone(), target);
+    Some((pass.run)(&mut plan).map(|()| (plan.sink, plan.schedule)))
 }

@@ -47,23 +47,16 @@ pub fn place(lives: &[Life]) -> (Vec<usize>, usize) {
     (offsets, size)
 }
 
-/// Fills [`crate::Schedule::temps`] and `arena_bytes`; temporaries are numbered by first use.
+/// Fills the places of [`crate::Schedule::temps`], and `arena_bytes`.
 pub fn plan_memory(plan: &mut Plan) -> Result<(), Error> {
-    let mut number: Vec<Option<usize>> = vec![None; plan.temps.len()];
-    let mut lives: Vec<Life> = vec![];
-    let temps = &plan.temps;
     let schedule = &mut plan.schedule;
-    for (k, call) in schedule.kernels.iter_mut().enumerate() {
-        for a in &mut call.args {
+    let life = |t: &Temp| Life { bytes: t.len * t.dtype.size(), first: usize::MAX, last: 0 };
+    let mut lives: Vec<Life> = schedule.temps.iter().map(life).collect();
+    for (k, call) in schedule.kernels.iter().enumerate() {
+        for a in &call.args {
             let BufRef::Temp(t) = a else { continue };
-            let (dtype, len) = temps[*t as usize];
-            let n = *number[*t as usize].get_or_insert_with(|| {
-                schedule.temps.push(Temp { dtype, len, offset: 0 });
-                lives.push(Life { bytes: len * dtype.size(), first: k, last: k });
-                lives.len() - 1
-            });
-            lives[n].last = k;
-            *a = BufRef::Temp(n as u32);
+            let life = &mut lives[*t as usize];
+            (life.first, life.last) = (life.first.min(k), k);
         }
     }
     let (offsets, size) = place(&lives);

@@ -4,7 +4,7 @@
 //! one operation become one, and nothing works on tensors without elements.
 
 use crate::error::Error;
-use crate::index;
+use crate::index::{self, broadcast};
 use crate::plan::Plan;
 use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, Scalar};
@@ -174,12 +174,6 @@ fn of_nothing(n: &UOp) -> Option<UOp> {
         _ => Scalar::zero(n.dtype),
     };
     Some(broadcast(&UOp::constant(v, n.dtype), n.shape()))
-}
-
-/// A constant with a shape.
-pub fn broadcast(c: &UOp, dims: &[UOp]) -> UOp {
-    let ones: Vec<UOp> = dims.iter().map(|_| UOp::index(1)).collect();
-    c.reshape(&ones).expand(dims)
 }
 
 /// The one constant that every element is.

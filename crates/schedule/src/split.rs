@@ -8,9 +8,8 @@
 
 use crate::cost::product_bytes;
 use crate::error::Error;
-use crate::index::max_numel;
+use crate::index::{broadcast, max_numel};
 use crate::plan::Plan;
-use crate::prepare::broadcast;
 use frit_abi::{Alu, Scalar, Target};
 use frit_uop::graph::rebuild;
 use frit_uop::{Arg, Op, UOp};
@@ -24,12 +23,16 @@ const LONG_SCAN: i64 = 4096;
 /// Long reductions and scans in the tensor graph become short ones.
 pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
     let target = plan.target;
+    let split = |n: &UOp| match n.op {
+        Op::ReduceAxis => split_reduce(n, target),
+        Op::ScanAxis => split_scan(n, target),
+        _ => None,
+    };
+    if plan.sink.toposort().iter().all(|n| split(n).is_none()) {
+        return Ok(());
+    }
     let mut done = FxHashMap::default();
-    rebuild(&plan.sink, &mut done, |n| match n.op {
-        Op::ReduceAxis => split_reduce(&n, target).unwrap_or(n),
-        Op::ScanAxis => split_scan(&n, target).unwrap_or(n),
-        _ => n,
-    });
+    rebuild(&plan.sink, &mut done, |n| split(&n).unwrap_or(n));
     plan.sink = done[&plan.sink].clone();
     Ok(())
 }

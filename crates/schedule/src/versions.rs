@@ -1,61 +1,111 @@
-//! Number the versions of every parameter that the graph stores to.
+//! Make the order of stores explicit: tensor level in, tensor level out.
 //!
-//! A `Param` is version 0: what it holds before the graph runs. The stores to one parameter, in the order of the graph,
-//! make versions 2, 4, …; a view through `After(x, stores…)` is of the version its last store makes.
+//! A `Param` is what its memory holds before the graph runs. The stores to one parameter happen in the order of the graph,
+//! and each names what it overwrites; a view through `After(x, stores…)` looks at what the last of them leaves.
+//!
+//! ```text
+//! Store(view(p), a), Store(view(p), b)   ->  s = Store(view(p), a), Store(view(After(p, s)), b)
+//! After(view(p), stores…)                ->  view(After(p, last store))
+//! ```
 
 use crate::error::Error;
-use crate::plan::{Plan, Version};
-use frit_uop::{Arg, Op, UOp};
-use rustc_hash::FxHashMap;
+use crate::plan::Plan;
+use frit_uop::{Op, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Fills [`Plan::versions`] for every store and every view of a parameter.
-pub fn number_versions(plan: &mut Plan) -> Result<(), Error> {
-    let mut count: FxHashMap<u32, u32> = FxHashMap::default();
-    let mut found: FxHashMap<UOp, Version> = FxHashMap::default();
-    for n in plan.sink.toposort() {
-        let v = match n.op {
-            Op::Param => match n.arg {
-                Arg::Param { slot, .. } => Version { slot, version: 0 },
-                _ => continue,
-            },
+/// What a view looks at: the parameter, and how many stores it has seen.
+#[derive(Clone)]
+struct Version {
+    param: UOp,
+    number: usize,
+}
+
+/// Leaves `After` only as `After(Param, Store)`, and every store with the memory before it as its target.
+pub fn chain_versions(plan: &mut Plan) -> Result<(), Error> {
+    let nodes = plan.sink.toposort();
+    if is_in_order(&nodes) {
+        return Ok(());
+    }
+    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    let mut seen: FxHashMap<&UOp, Version> = FxHashMap::default();
+    // memory of each parameter, after none, one, … of its stores
+    let mut memory: FxHashMap<UOp, Vec<UOp>> = FxHashMap::default();
+    for n in &nodes {
+        let now = |done: &FxHashMap<&UOp, UOp>| n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+        let new = match n.op {
+            Op::Param => {
+                memory.insert(n.clone(), vec![n.clone()]);
+                seen.insert(n, Version { param: n.clone(), number: 0 });
+                n.clone()
+            }
             Op::After => {
-                let Some(&base) = found.get(&n.src[0]) else {
-                    return Err(Error::malformed(&n, "not a view of a parameter"));
+                let Some(base) = seen.get(&n.src[0]).cloned() else {
+                    return Err(Error::malformed(n, "not a view of a parameter"));
                 };
-                let latest = n.src[1..].iter().filter_map(|s| found.get(s)).filter(|v| v.slot == base.slot);
-                Version { version: latest.map(|v| v.version).max().unwrap_or(0).max(base.version), ..base }
+                let stores = n.deps().iter().filter_map(|s| seen.get(s)).filter(|v| v.param == base.param);
+                let number = stores.map(|v| v.number).max().unwrap_or(0).max(base.number);
+                let view = rebased(&done[&n.src[0]], &memory[&base.param][number]);
+                seen.insert(n, Version { number, ..base });
+                view
             }
             Op::Store => {
-                let Some(&base) = found.get(&n.src[0]) else {
+                let Some(base) = seen.get(&n.src[0]).cloned() else {
                     return Err(Error::Target(format!("{:?}: not a view of a parameter", n.src[0])));
                 };
-                let c = count.entry(base.slot).or_default();
-                // by two: a scatter copies its base into a version between
-                *c += 2;
-                Version { version: *c, ..base }
+                let all = &memory[&base.param];
+                let store = rebased(&done[&n.src[0]], &all[all.len() - 1]).store(&done[&n.src[1]]);
+                let number = all.len();
+                let after = base.param.after([store.clone()]);
+                memory.entry(base.param.clone()).or_default().push(after);
+                seen.insert(n, Version { number, ..base });
+                store
             }
-            o if o.is_movement() => match found.get(&n.src[0]) {
-                Some(&v) => v,
-                None => continue,
-            },
-            _ => continue,
+            o => {
+                if o.is_movement()
+                    && let Some(v) = seen.get(&n.src[0]).cloned()
+                {
+                    seen.insert(n, v);
+                }
+                now(&done)
+            }
         };
-        found.insert(n, v);
+        done.insert(n, new);
     }
-    plan.versions = found;
+    plan.sink = done[&plan.sink].clone();
     Ok(())
 }
 
-/// The parameter under a view and the flat index there of the element of the view at `idx`.
-pub fn place(view: &UOp, idx: &[UOp], gate: &mut Option<UOp>) -> Result<(UOp, UOp), Error> {
-    let (mut n, mut idx) = (view.clone(), idx.iter().cloned().collect::<crate::index::Idx>());
-    loop {
-        match n.op {
-            Op::Param => return Ok((n, idx.first().cloned().unwrap_or_else(|| UOp::index(0)))),
-            Op::After => {}
-            o if o.is_movement() => idx = crate::index::through(&n, &idx, gate)?,
-            _ => return Err(Error::Target(format!("{n:?}"))),
+/// Whether each store is the only one to its parameter, and no one looks at what it leaves.
+fn is_in_order(nodes: &[UOp]) -> bool {
+    let mut stored: FxHashSet<&UOp> = FxHashSet::default();
+    nodes.iter().all(|n| match n.op {
+        Op::After => false,
+        Op::Store => {
+            let base = base(&n.src[0]);
+            base.op == Op::Param && stored.insert(base)
         }
-        n = n.src[0].clone();
+        _ => true,
+    })
+}
+
+fn base(view: &UOp) -> &UOp {
+    let mut n = view;
+    while n.op.is_movement() {
+        n = &n.src[0];
     }
+    n
+}
+
+/// The same view of other memory.
+fn rebased(view: &UOp, memory: &UOp) -> UOp {
+    if base(view) == memory {
+        return view.clone();
+    }
+    let steps = std::iter::successors(Some(view), |n| n.src.first());
+    let steps: Vec<&UOp> = steps.take_while(|n| n.op.is_movement()).collect();
+    steps.iter().rev().fold(memory.clone(), |below, step| {
+        let mut src = step.src.clone();
+        src[0] = below;
+        step.with_src(src)
+    })
 }

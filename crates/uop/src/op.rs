@@ -50,7 +50,7 @@
 //! | *kernel* | | | |
 //! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order; once expanded there may be several x, taken in turn |
 //! | `Scan` | x, range | `Alu` | x combined over the iterations of the ordered range up to this one |
-//! | `Stage` | x, ranges… | `Stage` | x put in a buffer over the ranges, in some address space; read through `Index` with one index per range |
+//! | `Stage` | x, ranges… | `Stage` | x put in a buffer over the ranges, in some address space; read through `Index` with one index per range; in a staged graph it fills the global `Define` of its number, read by one flat index |
 //! | *shaped values in a program* | | | |
 //! | `Stack` | scalars… | | a vector of them |
 //! | `Lane` | vector | `Lane(i)` | its i-th element |

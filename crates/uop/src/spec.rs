@@ -13,6 +13,8 @@ use frit_abi::DType;
 pub enum Spec {
     /// What people build: buffers, movement, axes.
     Tensor = 1,
+    /// All kernels over ranges, which meet in memory.
+    Staged = 16,
     /// One kernel over ranges.
     Kernel = 2,
     /// Upcast and unroll ranges have become shapes.
@@ -52,10 +54,11 @@ const fn class(ops: OpSet, levels: u8, check: fn(&UOp) -> bool) -> Row {
 }
 
 const T: u8 = Spec::Tensor as u8;
+const S: u8 = Spec::Staged as u8;
 const K: u8 = Spec::Kernel as u8;
 const E: u8 = Spec::Expanded as u8;
 const P: u8 = Spec::Program as u8;
-const ALL: u8 = T | K | E | P;
+const ALL: u8 = T | S | K | E | P;
 
 #[rustfmt::skip]
 const TABLE: &[Row] = {
@@ -63,13 +66,14 @@ const TABLE: &[Row] = {
     &[
         // leaves
         row(&[Const],                    ALL,       |n| matches!((&n.src[..], &n.arg), ([], Arg::Scalar(_)))),
-        row(&[Invalid],                  K | E,     |n| n.src.is_empty()),
+        row(&[Invalid],              S | K | E,     |n| n.src.is_empty()),
         row(&[Variable],                 ALL,       |n| matches!((&n.src[..], &n.arg), ([], Arg::Var { .. }))),
         row(&[Bind],                     T,         |n| matches!(&n.src[..], [v, c] if v.op == Variable && c.op == Const)),
         row(&[Buffer],                   T,         |n| matches!((&n.src[..], &n.arg), ([], Arg::Buffer(_)))),
         row(&[Param],                    ALL,       |n| matches!((&n.src[..], &n.arg), ([], Arg::Param { .. }))),
+        row(&[Define],                   S,         |n| matches!((&n.src[..], &n.arg), ([], Arg::Define { space: Space::Global, .. }))),
         row(&[Define],                   E | P,     |n| matches!((&n.src[..], &n.arg), ([], Arg::Define { space: Space::Local | Space::Reg, .. }))),
-        row(&[Range],                    K | E | P, |n| matches!((&n.src[..], &n.arg), ([extent], Arg::Range(_)) if is_index(extent))),
+        row(&[Range],                S | K | E | P, |n| matches!((&n.src[..], &n.arg), ([extent], Arg::Range(_)) if is_index(extent))),
         row(&[Special],                  K | E | P, |n| matches!((&n.src[..], &n.arg), ([_], Arg::Name(_)))),
         // tensor level
         row(&[Iota],                     T,         |n| matches!(&n.src[..], [n] if is_index(n))),
@@ -78,24 +82,26 @@ const TABLE: &[Row] = {
         row(&[ReduceAxis, ScanAxis],     T,         |n| matches!((&n.src[..], &n.arg), ([_], Arg::ReduceAxes(..))) && keeps_dtype(n) && has_shape(n)),
         row(&[Gather],                   T,         |n| matches!(&n.src[..], [_, rows] if rows.dtype.is_int()) && keeps_dtype(n) && has_shape(n)),
         row(&[Scatter],                  T,         |n| matches!(&n.src[..], [_, rows, new] if rows.dtype.is_int() && new.dtype == n.dtype) && has_shape(n)),
-        row(&[Contiguous, Detach, Copy], T,         |n| n.src.len() == 1 && keeps_dtype(n)),
+        row(&[Detach, Copy],             T,         |n| n.src.len() == 1 && keeps_dtype(n)),
+        row(&[Contiguous],               T | S,     |n| n.src.len() == 1 && keeps_dtype(n)),
         row(&[Leaf],                     T,         |n| matches!((&n.src[..], &n.arg), ([_], Arg::Scalar(_))) && keeps_dtype(n)),
         row(&[Loop],                     T,         |n| crate::Loop::of(n).is_some_and(|l| is_index(l.count()))),
         row(&[LoopIn],                   T,         |n| matches!(n.arg, Arg::LoopIn { .. }) && n.src.iter().all(is_index)),
         row(&[LoopOut],                  T,         |n| matches!(&n.src[..], [of] if is_result(of, n)) && has_shape(n)),
         // effects and memory
         row(&[Store],                    T,         |n| matches!(&n.src[..], [at, value] if at.dtype == value.dtype && has_shape(at))),
-        row(&[Store],                    K | E | P, |n| matches!(&n.src[..], [at, value, gate @ ..] if is_gate(gate) && at.dtype == value.dtype && is_target(at))),
+        row(&[Store],                S | K | E | P, |n| matches!(&n.src[..], [at, value, gate @ ..] if is_gate(gate) && at.dtype == value.dtype && is_target(at))),
         row(&[After],                    ALL,       |n| n.src.len() >= 2 && keeps_dtype(n)),
-        row(&[End],                      K | E | P, |n| matches!(&n.src[..], [_, ranges @ ..] if !ranges.is_empty() && ranges.iter().all(|r| r.op == Range))),
+        row(&[End],                  S | K | E | P, |n| matches!(&n.src[..], [_, ranges @ ..] if !ranges.is_empty() && ranges.iter().all(|r| r.op == Range))),
         row(&[Sink],                     ALL,       |_| true),
         row(&[Barrier],                  E | P,     |_| true),
-        row(&[Index],                    K | E | P, |n| matches!(&n.src[..], [of, at @ ..] if is_memory(of) && !at.is_empty() && at.iter().all(is_index))),
-        row(&[Load],                     K | E | P, |n| matches!(&n.src[..], [at] if is_target(at)) && keeps_dtype(n)),
-        row(&[Load],                     K | E | P, |n| matches!(&n.src[..], [at, alt, gate] if is_target(at) && alt.dtype == n.dtype && is_bool(gate)) && keeps_dtype(n)),
+        row(&[Index],                S | K | E | P, |n| matches!(&n.src[..], [of, at @ ..] if is_memory(of) && !at.is_empty() && at.iter().all(is_index))),
+        row(&[Load],                 S | K | E | P, |n| matches!(&n.src[..], [at] if is_target(at)) && keeps_dtype(n)),
+        row(&[Load],                 S | K | E | P, |n| matches!(&n.src[..], [at, alt, gate] if is_target(at) && alt.dtype == n.dtype && is_bool(gate)) && keeps_dtype(n)),
         // kernel level
-        row(&[Reduce],                   K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
-        row(&[Scan],                     K | E,     |n| matches!((&n.src[..], &n.arg), ([_, r], Arg::Alu(_)) if r.op == Range) && keeps_dtype(n)),
+        row(&[Reduce],               S | K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
+        row(&[Scan],                 S | K | E,     |n| matches!((&n.src[..], &n.arg), ([_, r], Arg::Alu(_)) if r.op == Range) && keeps_dtype(n)),
+        row(&[Stage],                    S,         |n| matches!((&n.src[..], &n.arg), ([_, ranges @ ..], Arg::Stage { space: Space::Global, .. }) if ranges.iter().all(|r| r.op == Range)) && keeps_dtype(n)),
         row(&[Stage],                    K,         |n| matches!((&n.src[..], &n.arg), ([x, ranges @ ..], Arg::Stage { .. }) if !ranges.is_empty() || x.lanes() > 1)),
         row(&[Stack],                    K | E | P, |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
         row(&[Lane],                     K | E | P, |n| matches!((&n.src[..], &n.arg), ([_], Arg::Lane(_)))),

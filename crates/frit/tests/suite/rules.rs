@@ -17,6 +17,15 @@ const ELSEWHERE: &[(&str, &[&str], &str, &[&str])] = &[
         ],
     ),
     (
+        "schedule",
+        &["FOLD"],
+        "about loops, which the generator's scalars do not model",
+        &[
+            "schedule/tests/it/fusion.rs arange_one_hot_and_embedding_cost_no_square",
+            "schedule/tests/it/files.rs graphs_become_what_the_files_say",
+        ],
+    ),
+    (
         "codegen",
         &["BASIC", "SHIFT", "DIVIDE", "THREEFRY"],
         "they need a target that lacks the operation",

@@ -1,8 +1,78 @@
-//! Requests: which element of a node a kernel wants, and how the sources answer.
+//! What the walk finds out: which element of a node a kernel wants, how the sources answer, what is stored.
 
 use crate::index::{self, Idx};
+use crate::kernels;
+use frit_abi::Alu;
 use frit_uop::{Arg, Op, UOp};
 use smallvec::SmallVec;
+
+/// The tensor graph and what was decided about it.
+pub struct Cut {
+    /// Sources first.
+    pub nodes: Vec<UOp>,
+    /// Numbers of the sources.
+    pub src: Vec<SmallVec<[u32; 4]>>,
+    /// For each node the elements that are wanted of it.
+    pub requests: Vec<Vec<Request>>,
+    pub placements: Vec<Placement>,
+    pub drafts: Vec<Draft>,
+    /// The draft of each tensor-level store that has elements.
+    pub stores: Vec<(u32, u32)>,
+    /// Index values that come from data: the variable that stands for one until its value is built.
+    pub from_data: Vec<(UOp, Link)>,
+    /// Ranges of an extent that may be 0.
+    pub may_be_empty: Vec<UOp>,
+}
+
+/// What becomes of a node.
+#[derive(Debug)]
+pub enum Placement {
+    /// No one asks for it, or it is memory already.
+    Unused,
+    /// One recipe for each request.
+    Inline(Vec<Recipe>),
+    /// Stored by a draft; every request is a load.
+    Staged { draft: u32, recipe: Recipe },
+    /// A draft stores the base, then rows are written over it.
+    Scattered { draft: u32, rows: Option<Rows> },
+}
+
+/// The rows of a scatter: the draft of their kernel, index and value links, how to combine.
+#[derive(Debug)]
+pub struct Rows {
+    pub draft: u32,
+    pub idx: Link,
+    pub val: Link,
+    pub site: u32,
+    pub combine: Option<Alu>,
+    pub count: UOp,
+    pub stride: UOp,
+    pub rest: UOp,
+}
+
+/// A kernel whose value is not built yet.
+#[derive(Debug)]
+pub struct Draft {
+    pub ranges: Vec<UOp>,
+    /// A range that a scan or scatter carries along.
+    pub ordered: Option<UOp>,
+    /// The memory it stores to, by number of the node, and the flat index there; `None` for a stage.
+    pub target: Option<(u32, UOp)>,
+    /// The value of a tensor-level store, unless a node is staged by it.
+    pub root: Option<Link>,
+    /// Position of the root in the tensor graph.
+    pub rank: usize,
+    /// The node this kernel stores whole into a parameter that no one reads before: a stage of that node may use it.
+    pub stores_whole: Option<u32>,
+    /// A reduce depends on all ranges.
+    pub has_full_reduce: bool,
+    /// A reduce is the sum of a product of repeated values.
+    pub sums_product: bool,
+    /// Some reduce depends only on this many outer ranges.
+    pub scope: Option<usize>,
+    /// An index comes from data.
+    pub gathers: bool,
+}
 
 /// Someone wants one element of a node, as a function of the kernel's ranges.
 #[derive(Clone, Debug)]
@@ -95,8 +165,7 @@ impl Request {
             (None, Some(g)) => {
                 // outside the gate the value is not used, so a place that is always in the buffer needs none
                 let place = frit_uop::symbolic::simplify(flat);
-                let len = buf.shape().first().map_or(0, |d| d.bounds.0);
-                if place.bounds.0 >= 0 && place.bounds.1 < len {
+                if place.bounds.0 >= 0 && place.bounds.1 < kernels::len(buf) as i128 {
                     return buf.at(&place).load();
                 }
                 buf.at(&g.select(&place, &UOp::invalid())).load()
@@ -128,22 +197,6 @@ pub struct Recipe {
     pub ranges: SmallVec<[UOp; 2]>,
     /// What a `Pad` adds: zero where it is false.
     pub gate: Option<UOp>,
-}
-
-/// Ranges over dims; none for dims of size 1. Returns the ranges and one index per dim.
-pub fn open_ranges(dims: &[UOp], mut id: impl FnMut() -> u32, kind: frit_uop::AxisKind) -> (Vec<UOp>, Idx) {
-    let mut ranges = vec![];
-    let idx = dims
-        .iter()
-        .map(|d| {
-            if d.as_int() == Some(1) {
-                return UOp::index(0);
-            }
-            ranges.push(UOp::range(d, id(), kind));
-            ranges[ranges.len() - 1].clone()
-        })
-        .collect();
-    (ranges, idx)
 }
 
 /// Whether all of `idx` are distinct ranges or the 0 of a dim of size 1.

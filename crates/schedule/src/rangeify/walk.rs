@@ -1,10 +1,10 @@
-//! Ranges instead of views: walk from the stores to the inputs, decide what is computed where.
+//! From the stores to the inputs: decide what is computed where.
 //!
 //! Consumers come before producers, so when a node's turn comes every request for its elements is known. A node is
 //! either *inlined* (its requests go on to its sources, movement ops only rewrite indices) or *staged*: stored by a
 //! kernel of its own over fresh ranges and read from memory by index.
 //!
-//! | node | requests | fate |
+//! | node | requests | placement |
 //! |---|---|---|
 //! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
@@ -13,154 +13,84 @@
 //! | expensive | anything else | staged |
 //! | `Contiguous`, `Scatter`, most scans | | staged |
 
-use crate::BufRef;
+use super::request::{Cut, Draft, Link, Placement, Recipe, Request, Rows, is_plain, position};
 use crate::cost::{self, Cost};
 use crate::error::Error;
-use crate::index::{self, Idx, max_numel, numel, same_size};
-use crate::lower;
-use crate::plan::Plan;
-use crate::requests::{Link, Recipe, Request, is_plain, open_ranges, position};
-use crate::versions::place;
-use frit_abi::{Alu, DType};
-use frit_uop::{Arg, AxisKind, Op, UOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use crate::index::{self, Idx, max_numel, numel, open_ranges, same_size};
+use frit_abi::{Alu, DType, Target};
+use frit_uop::graph::Numbered;
+use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
 
-/// What becomes of a node.
-#[derive(Debug)]
-pub enum Fate {
-    /// No one asks for it.
-    Unused,
-    /// One recipe for each request.
-    Inline(Vec<Recipe>),
-    /// Stored; every request is a load.
-    Staged { buf: u32, recipe: Recipe },
-}
-
-/// What a drafted kernel stores.
-#[derive(Debug)]
-pub enum Root {
-    /// The value of a link.
-    Link(Link),
-    /// The staged node with this number.
-    Node(u32),
-    /// One step of a scatter into `before`: index and value links, how to combine.
-    Scatter {
-        before: u32,
-        idx: Link,
-        val: Link,
-        site: u32,
-        combine: Option<Alu>,
-        rows: UOp,
-        stride: UOp,
-        rest: UOp,
-    },
-}
-
-/// A kernel whose value is not built yet.
-#[derive(Debug)]
-pub struct Draft {
-    pub ranges: Vec<UOp>,
-    pub ordered: Option<UOp>,
-    pub buf: u32,
-    pub index: UOp,
-    pub root: Root,
-    pub rank: usize,
-    /// The node this kernel stores whole into a parameter that no one reads before: a stage of that node may use it.
-    stores_whole: Option<u32>,
-    /// A reduce depends on all ranges.
-    has_full_reduce: bool,
-    /// A reduce is the sum of a product of repeated values.
-    sums_product: bool,
-    /// Some reduce depends only on this many outer ranges.
-    scope: Option<usize>,
-    /// An index comes from data.
-    pub gathers: bool,
-}
-
 /// The state of the walk.
-pub struct Walk<'p, 'a> {
-    pub plan: &'p mut Plan<'a>,
-    pub nodes: Vec<UOp>,
-    pub src: Vec<SmallVec<[u32; 4]>>,
+struct Walk<'a> {
+    target: &'a Target,
+    cut: Cut,
     costs: Vec<Cost>,
     users: Vec<u32>,
-    pub requests: Vec<Vec<Request>>,
-    pub fates: Vec<Fate>,
-    pub drafts: Vec<Draft>,
-    /// Index values that come from data: the variable that stands for one until its value is built.
-    pub from_data: Vec<(UOp, Link)>,
-    read_versions: FxHashSet<(u32, u32)>,
-    /// Ranges of an extent that may be 0.
-    pub may_be_empty: Vec<UOp>,
+    /// Nodes that are read for their value: not the target of a store, nor what an `After` only names.
+    is_read: Vec<bool>,
+    ranges: u32,
 }
 
-/// Leaves the tensor graph behind: [`Plan::kernels`] holds every store.
-pub fn rangeify(plan: &mut Plan) -> Result<(), Error> {
-    let mut walk = Walk::new(plan);
-    for i in (0..walk.nodes.len()).rev() {
+/// Decides for every node of a tensor graph whether it is stored, and by which kernel.
+pub fn walk(sink: &UOp, target: &Target) -> Result<Cut, Error> {
+    let mut walk = Walk::new(sink, target);
+    for i in (0..walk.cut.nodes.len()).rev() {
         walk.visit(i)?;
     }
-    lower::build_kernels(walk)
+    walk.cut.stores.reverse();
+    Ok(walk.cut)
 }
 
-impl<'p, 'a> Walk<'p, 'a> {
-    fn new(plan: &'p mut Plan<'a>) -> Walk<'p, 'a> {
-        let nodes = plan.sink.toposort();
-        let number: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, n)| (n, i as u32)).collect();
+impl<'a> Walk<'a> {
+    fn new(sink: &UOp, target: &'a Target) -> Walk<'a> {
+        let numbered = Numbered::of(sink);
         let src: Vec<SmallVec<[u32; 4]>> =
-            nodes.iter().map(|n| n.src.iter().map(|s| number[s]).collect()).collect();
+            (0..numbered.nodes.len()).map(|i| SmallVec::from_slice(numbered.src(i))).collect();
+        let nodes = numbered.nodes;
         let mut users = vec![0; nodes.len()];
         let mut at_other_indices = vec![false; nodes.len()];
-        // which nodes are read for their value: not the target of a store, nor what an `After` only names
-        let mut read = vec![false; nodes.len()];
-        let mut read_versions = FxHashSet::default();
+        let mut is_read = vec![false; nodes.len()];
         for (i, n) in nodes.iter().enumerate().rev() {
             let sources = match n.op {
                 Op::Store => 1..2,
-                Op::Sink => 0..0,
-                Op::After | Op::Param => {
-                    if read[i] {
-                        read_versions.extend(plan.versions.get(n).map(|v| (v.slot, v.version)));
-                    }
-                    0..0
-                }
-                _ if !read[i] => 0..0,
+                Op::Sink | Op::After | Op::Param => 0..0,
+                _ if !is_read[i] => 0..0,
                 o if o.is_movement() || o == Op::Iota => 0..1,
                 _ => 0..n.src.len(),
             };
             for &s in &src[i][sources] {
-                read[s as usize] = true;
+                is_read[s as usize] = true;
                 users[s as usize] += 1;
                 at_other_indices[s as usize] |= !(n.op.is_elementwise() || n.op == Op::Store);
             }
         }
         let surely_staged = |i: usize| users[i] > 1 && at_other_indices[i];
         let costs = cost::costs(&nodes, &src, surely_staged);
-        let requests = nodes.iter().map(|_| vec![]).collect();
-        let fates = nodes.iter().map(|_| Fate::Unused).collect();
-        let (drafts, from_data, may_be_empty) = (vec![], vec![], vec![]);
-        Walk {
-            plan,
+        let cut = Cut {
+            requests: nodes.iter().map(|_| vec![]).collect(),
+            placements: nodes.iter().map(|_| Placement::Unused).collect(),
             nodes,
             src,
-            costs,
-            users,
-            requests,
-            fates,
-            drafts,
-            from_data,
-            read_versions,
-            may_be_empty,
-        }
+            drafts: vec![],
+            stores: vec![],
+            from_data: vec![],
+            may_be_empty: vec![],
+        };
+        Walk { target, cut, costs, users, is_read, ranges: 0 }
+    }
+    fn range_id(&mut self) -> u32 {
+        self.ranges += 1;
+        self.ranges - 1
     }
 
     fn visit(&mut self, i: usize) -> Result<(), Error> {
-        let n = self.nodes[i].clone();
+        let n = self.cut.nodes[i].clone();
         if n.op == Op::Store {
             return self.store(i, &n);
         }
-        if self.requests[i].is_empty() {
+        if self.cut.requests[i].is_empty() || n.op == Op::After {
             return Ok(());
         }
         if n.op == Op::Scatter {
@@ -169,24 +99,23 @@ impl<'p, 'a> Walk<'p, 'a> {
         if self.is_staged(i, &n) {
             return self.stage(i, &n);
         }
-        let mut recipes = Vec::with_capacity(self.requests[i].len());
-        for k in 0..self.requests[i].len() {
-            let r = self.requests[i][k].clone();
+        let mut recipes = Vec::with_capacity(self.cut.requests[i].len());
+        for k in 0..self.cut.requests[i].len() {
+            let r = self.cut.requests[i][k].clone();
             recipes.push(self.ask_sources(i, &n, &r)?);
         }
-        self.fates[i] = Fate::Inline(recipes);
+        self.cut.placements[i] = Placement::Inline(recipes);
         Ok(())
     }
 
     // ---- kernels
 
-    fn draft(&mut self, rank: usize, ranges: Vec<UOp>, buf: u32, index: UOp) -> u32 {
-        self.drafts.push(Draft {
+    fn draft(&mut self, rank: usize, ranges: Vec<UOp>, target: Option<(u32, UOp)>) -> u32 {
+        self.cut.drafts.push(Draft {
             ranges,
             ordered: None,
-            buf,
-            index,
-            root: Root::Link(Link::Value(UOp::index(0))),
+            target,
+            root: None,
             rank,
             stores_whole: None,
             has_full_reduce: false,
@@ -194,21 +123,21 @@ impl<'p, 'a> Walk<'p, 'a> {
             scope: None,
             gathers: false,
         });
-        self.drafts.len() as u32 - 1
+        self.cut.drafts.len() as u32 - 1
     }
     fn open(&mut self, dims: &[UOp]) -> (Vec<UOp>, Idx) {
-        let (ranges, idx) = open_ranges(dims, || self.plan.range_id(), AxisKind::Global);
+        let (ranges, idx) = open_ranges(dims, || self.range_id(), AxisKind::Global);
         ranges.iter().for_each(|r| self.note_range(r));
         (ranges, idx)
     }
     fn range(&mut self, extent: &UOp, kind: AxisKind) -> UOp {
-        let range = UOp::range(extent, self.plan.range_id(), kind);
+        let range = UOp::range(extent, self.range_id(), kind);
         self.note_range(&range);
         range
     }
     fn note_range(&mut self, range: &UOp) {
         if range.src[0].bounds.0 <= 0 {
-            self.may_be_empty.push(range.clone());
+            self.cut.may_be_empty.push(range.clone());
         }
     }
 
@@ -221,31 +150,33 @@ impl<'p, 'a> Walk<'p, 'a> {
         if dims.iter().any(|d| d.bounds.1 <= 0) {
             return Ok(());
         }
-        let version = self.plan.versions[n];
         let (ranges, idx) = self.open(dims);
+        let mut memory = self.cut.src[i][0];
+        while self.cut.nodes[memory as usize].op.is_movement() {
+            memory = self.cut.src[memory as usize][0];
+        }
         let mut gate = None;
-        let (param, at) = place(view, &idx, &mut gate)?;
+        let at = place(view, &idx, &mut gate)?;
         if gate.is_some() || is_repeated(view) {
             return Err(Error::Target(format!(
                 "{view:?}: padded or repeated elements have no place in memory"
             )));
         }
-        let len = param_len(&param);
-        let buf = self.plan.buf(BufRef::Param(version.slot), version.version, param.dtype, len);
-        let k = self.draft(i, ranges, buf, at);
+        let k = self.draft(i, ranges, Some((memory, at)));
+        self.cut.stores.push((i as u32, k));
         let idx = if value.shape().is_empty() { Idx::new() } else { idx };
-        let link = self.ask(self.src[i][1], Request::plain(k, idx))?;
-        let old = crate::plan::Version { version: version.version - 2, ..version };
+        let link = self.ask(self.cut.src[i][1], Request::plain(k, idx))?;
         // the first store to its place: what reads its value must never come before an earlier one
-        let whole = numel(dims).as_int() == Some(len as i64)
-            && old.version == 0
-            && !self.read_versions.contains(&(old.slot, old.version));
-        let draft = &mut self.drafts[k as usize];
-        draft.root = Root::Link(link);
+        let base = &self.cut.nodes[memory as usize];
+        let whole = numel(dims).as_int() == Some(param_len(base) as i64)
+            && base.op == Op::Param
+            && !self.is_read[memory as usize];
+        let draft = &mut self.cut.drafts[k as usize];
+        draft.root = Some(link);
         if whole {
-            let mut v = self.src[i][1];
-            while matches!(self.nodes[v as usize].op, Op::Reshape) {
-                v = self.src[v as usize][0];
+            let mut v = self.cut.src[i][1];
+            while matches!(self.cut.nodes[v as usize].op, Op::Reshape) {
+                v = self.cut.src[v as usize][0];
             }
             draft.stores_whole = Some(v);
         }
@@ -254,10 +185,12 @@ impl<'p, 'a> Walk<'p, 'a> {
 
     /// The kernel that already stores all of node `i` to a parameter, if there is one, with its request.
     fn stored_anyway(&self, i: usize) -> Option<(u32, Request)> {
-        let dims = self.nodes[i].shape();
-        self.requests[i].iter().find_map(|r| {
-            let d = &self.drafts[r.kernel as usize];
-            let same = d.stores_whole == Some(i as u32) && r.is_ungated() && position(dims, r) == d.index;
+        let dims = self.cut.nodes[i].shape();
+        self.cut.requests[i].iter().find_map(|r| {
+            let d = &self.cut.drafts[r.kernel as usize];
+            let same = d.stores_whole == Some(i as u32)
+                && r.is_ungated()
+                && d.target.as_ref().is_some_and(|(_, at)| position(dims, r) == *at);
             same.then(|| (r.kernel, r.clone()))
         })
     }
@@ -271,28 +204,22 @@ impl<'p, 'a> Walk<'p, 'a> {
             None => {
                 let dims = n.shape().to_vec();
                 let (ranges, idx) = self.open(&dims);
-                let len = temp_len(n)?;
-                let buf = self.plan.temp(n.dtype, len);
-                let k = self.draft(i, ranges, buf, index::flatten(&dims, &idx));
+                check_size(n)?;
+                let k = self.draft(i, ranges, None);
                 (k, Request::plain(k, idx))
             }
         };
         if n.op == Op::ScanAxis {
             let r = &request.idx[scan_axis(n)];
-            self.drafts[k as usize].ordered = (r.op == Op::Range).then(|| r.clone());
+            self.cut.drafts[k as usize].ordered = (r.op == Op::Range).then(|| r.clone());
         }
-        self.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
-        self.drafts[k as usize].sums_product |=
+        self.cut.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
+        self.cut.drafts[k as usize].sums_product |=
             n.op == Op::ReduceAxis && cost::product_bytes(&n.src[0]).is_some();
         let recipe = self.ask_sources(i, n, &request)?;
-        let draft = &mut self.drafts[k as usize];
-        draft.root = Root::Node(i as u32);
-        draft.rank = draft.rank.min(i);
-        let buf = draft.buf;
-        if n.op == Op::Contiguous {
-            self.plan.kept.insert(buf);
-        }
-        self.fates[i] = Fate::Staged { buf, recipe };
+        let draft = &mut self.cut.drafts[k as usize];
+        (draft.root, draft.rank) = (None, draft.rank.min(i));
+        self.cut.placements[i] = Placement::Staged { draft: k, recipe };
         Ok(())
     }
 
@@ -306,59 +233,49 @@ impl<'p, 'a> Walk<'p, 'a> {
             Some(found) => found,
             None => {
                 let (ranges, idx) = self.open(&dims);
-                let buf = self.plan.temp(n.dtype, temp_len(n)?);
-                let k = self.draft(i, ranges, buf, index::flatten(&dims, &idx));
+                check_size(n)?;
+                let k = self.draft(i, ranges, None);
                 (k, Request::plain(k, idx))
             }
         };
-        // the copy makes a version of its own just before the one that readers see
-        let made = self.plan.bufs[self.drafts[copy as usize].buf as usize];
-        let (before, after) = match made.place {
-            BufRef::Param(_) => (made.version - 1, made.version),
-            BufRef::Temp(_) => (made.version, made.version + 1),
-        };
-        let before = self.plan.buf(made.place, before, made.dtype, made.len);
-        let after = self.plan.buf(made.place, after, made.dtype, made.len);
-        self.drafts[copy as usize].buf = before;
-        self.drafts[copy as usize].stores_whole = None;
-        let link = self.ask(self.src[i][0], request)?;
-        self.drafts[copy as usize].root = Root::Link(link);
-
+        self.cut.drafts[copy as usize].stores_whole = None;
+        let link = self.ask(self.cut.src[i][0], request)?;
+        self.cut.drafts[copy as usize].root = Some(link);
+        let mut rows = None;
         let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
         if count.bounds.1 > 0 {
             let (mut ranges, rest) = self.open(&dims[1..]);
             let m = self.range(&count, AxisKind::Ordered);
             ranges.push(m.clone());
-            let k = self.draft(i, ranges, after, UOp::index(0));
-            let idx = self.ask(self.src[i][1], Request::plain(k, [m.clone()].into_iter().collect()))?;
+            let k = self.draft(i, ranges, None);
+            let idx = self.ask(self.cut.src[i][1], Request::plain(k, [m.clone()].into_iter().collect()))?;
             let at: Idx = [m.clone()].into_iter().chain(rest.iter().cloned()).collect();
-            let val = self.ask(self.src[i][2], Request::plain(k, at))?;
-            let d = &mut self.drafts[k as usize];
+            let val = self.ask(self.cut.src[i][2], Request::plain(k, at))?;
+            let d = &mut self.cut.drafts[k as usize];
             d.ordered = Some(m);
             d.has_full_reduce = true; // nothing else moves in
-            d.root = Root::Scatter {
-                before,
+            rows = Some(Rows {
+                draft: k,
                 idx,
                 val,
                 site: *site,
                 combine: match mode {
-                    frit_uop::ScatterMode::Set => None,
-                    frit_uop::ScatterMode::Combine(a) => Some(*a),
+                    ScatterMode::Set => None,
+                    ScatterMode::Combine(a) => Some(*a),
                 },
-                rows: dims[0].clone(),
+                count: dims[0].clone(),
                 stride: numel(&dims[1..]),
                 rest: index::flatten(&dims[1..], &rest),
-            };
+            });
         }
-        let buf = if count.bounds.1 > 0 { after } else { before };
-        self.fates[i] = Fate::Staged { buf, recipe: Recipe::default() };
+        self.cut.placements[i] = Placement::Scattered { draft: copy, rows };
         Ok(())
     }
 
     // ---- decisions
 
     fn is_staged(&mut self, i: usize, n: &UOp) -> bool {
-        let asked = &self.requests[i];
+        let asked = &self.cut.requests[i];
         match n.op {
             Op::Contiguous => {
                 // the value of a store is materialised by the store
@@ -368,27 +285,27 @@ impl<'p, 'a> Walk<'p, 'a> {
             Op::ScanAxis => !self.scan_joins(i, n),
             _ if n.dtype == DType::Index => false,
             _ if self.costs[i].expensive => !self.reduce_joins(i, n),
-            _ => self.is_dear_to_repeat(i),
+            _ => self.prefers_memory_to_recompute(i),
         }
     }
 
     /// Whether the node is the very value of a tensor-level store.
     fn is_store_value(&self, i: usize) -> bool {
-        let rank = self.drafts[self.requests[i][0].kernel as usize].rank;
-        self.nodes[rank].op == Op::Store && self.src[rank][1] == i as u32
+        let rank = self.cut.drafts[self.cut.requests[i][0].kernel as usize].rank;
+        self.cut.nodes[rank].op == Op::Store && self.cut.src[rank][1] == i as u32
     }
 
     /// A cheap node is computed again for every request unless that adds up.
-    fn is_dear_to_repeat(&self, i: usize) -> bool {
-        let (c, asked) = (&self.costs[i], &self.requests[i]);
+    fn prefers_memory_to_recompute(&self, i: usize) -> bool {
+        let (c, asked) = (&self.costs[i], &self.cut.requests[i]);
         if asked.iter().any(|r| r.check.is_some()) && !c.reads {
             return true; // an index from data is checked where memory is read
         }
-        let elements = max_numel(self.nodes[i].shape()).max(1);
+        let elements = max_numel(self.cut.nodes[i].shape()).max(1);
         let (mut evaluations, mut space) = (0u64, 0u64);
         for r in asked {
             let extents: Vec<UOp> =
-                self.drafts[r.kernel as usize].ranges.iter().map(|r| r.src[0].clone()).collect();
+                self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.src[0].clone()).collect();
             evaluations = evaluations.saturating_add(self.evaluations(r, &extents, elements));
             space = space.saturating_add(max_numel(&extents));
         }
@@ -411,7 +328,7 @@ impl<'p, 'a> Walk<'p, 'a> {
     /// its indices are made of, but for a few short ones it does not move with, which are written out side by side
     /// and share it. Inside a reduce loop, once for each use.
     fn evaluations(&self, r: &Request, extents: &[UOp], elements: u64) -> u64 {
-        let ranges = &self.drafts[r.kernel as usize].ranges;
+        let ranges = &self.cut.drafts[r.kernel as usize].ranges;
         let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
         let depths: Option<Vec<usize>> = r.ranges().iter().map(depth_of).collect();
         let uses = r.repeat.saturating_mul(elements);
@@ -420,7 +337,7 @@ impl<'p, 'a> Walk<'p, 'a> {
         let mut side_by_side = 1;
         for (_, e) in extents[..depth].iter().enumerate().filter(|(d, _)| !moving.contains(d)) {
             let n = e.as_int().map_or(u64::MAX, |n| n.max(1) as u64);
-            if n.saturating_mul(side_by_side) <= SIDE_BY_SIDE {
+            if n.saturating_mul(side_by_side) <= UNROLLED {
                 side_by_side *= n;
             }
         }
@@ -429,8 +346,8 @@ impl<'p, 'a> Walk<'p, 'a> {
 
     /// An expensive node is inlined only where no element of it is computed twice.
     fn reduce_joins(&mut self, i: usize, n: &UOp) -> bool {
-        let [r] = &self.requests[i][..] else { return false };
-        let d = &self.drafts[r.kernel as usize];
+        let [r] = &self.cut.requests[i][..] else { return false };
+        let d = &self.cut.drafts[r.kernel as usize];
         if !r.is_ungated() || d.ordered.is_some() {
             return false;
         }
@@ -447,17 +364,17 @@ impl<'p, 'a> Walk<'p, 'a> {
             // the sum of a product is walked in tiles, which other loops would be in the way of
             false
         } else if scoped && depth < all {
-            let parallel = numel(&extents[..depth]).bounds.0 >= self.plan.target.threads as i128;
+            let parallel = numel(&extents[..depth]).bounds.0 >= self.target.threads as i128;
             let small = self.costs[i].work.max(max_numel(&extents)) <= SMALL;
-            !d.has_full_reduce && self.plan.target.grid.is_none() && (parallel || small)
+            !d.has_full_reduce && self.target.grid.is_none() && (parallel || small)
         } else if scoped || r.repeat == 1 && !r.in_reduce {
             d.scope.is_none()
         } else {
             false
         };
         if joins {
-            let (r, reduces) = (&mut self.requests[i][0], n.op == Op::ReduceAxis);
-            let d = &mut self.drafts[r.kernel as usize];
+            let (r, reduces) = (&mut self.cut.requests[i][0], n.op == Op::ReduceAxis);
+            let d = &mut self.cut.drafts[r.kernel as usize];
             if scoped {
                 // computed once at its scope, however often it is used
                 (r.repeat, r.in_reduce) = (1, false);
@@ -473,8 +390,8 @@ impl<'p, 'a> Walk<'p, 'a> {
 
     /// A scan's result is stored by the loop that carries it, with what is computed from it element by element.
     fn scan_joins(&mut self, i: usize, n: &UOp) -> bool {
-        let [r] = &self.requests[i][..] else { return false };
-        let d = &mut self.drafts[r.kernel as usize];
+        let [r] = &self.cut.requests[i][..] else { return false };
+        let d = &mut self.cut.drafts[r.kernel as usize];
         let plain = r.is_ungated() && r.repeat == 1 && !r.in_reduce && is_plain(&r.idx);
         let axis = &r.idx[scan_axis(n)];
         let fits = plain
@@ -493,21 +410,14 @@ impl<'p, 'a> Walk<'p, 'a> {
 
     /// Ask node `s` for an element; leaves answer at once.
     fn ask(&mut self, s: u32, r: Request) -> Result<Link, Error> {
-        let n = self.nodes[s as usize].clone();
+        let n = self.cut.nodes[s as usize].clone();
         Ok(match n.op {
             Op::Const | Op::Variable => Link::Value(n),
             Op::Iota => Link::Value(r.idx[0].cast(n.dtype)),
-            Op::Param | Op::After => {
-                let version = self.plan.versions[&n];
-                let mut gate = r.gate.clone();
-                let (param, at) = place(&n, &r.idx, &mut gate)?;
-                let buf =
-                    self.plan.buf(BufRef::Param(version.slot), version.version, n.dtype, param_len(&param));
-                Link::Value(Request { gate, ..r }.load(&self.plan.buf_node(buf), &at, &self.may_be_empty))
-            }
+            Op::Param => Link::Value(r.load(&n, &r.idx[0], &self.cut.may_be_empty)),
             _ if n.try_shape().is_none() => return Err(Error::malformed(&n, "no shape")),
             _ => {
-                let known = &mut self.requests[s as usize];
+                let known = &mut self.cut.requests[s as usize];
                 let k = known.iter().position(|k| k.same(&r)).unwrap_or_else(|| {
                     known.push(Request { repeat: 1, in_reduce: false, ..r.clone() });
                     known.len() - 1
@@ -522,7 +432,7 @@ impl<'p, 'a> Walk<'p, 'a> {
     /// Hand a request on to the sources.
     fn ask_sources(&mut self, i: usize, n: &UOp, r: &Request) -> Result<Recipe, Error> {
         let mut recipe = Recipe::default();
-        let x = self.src[i].first().copied().unwrap_or(0);
+        let x = self.cut.src[i].first().copied().unwrap_or(0);
         match n.op {
             Op::Contiguous | Op::Detach => recipe.links.push(self.ask(x, r.clone())?),
             Op::ReduceAxis => {
@@ -550,7 +460,7 @@ impl<'p, 'a> Walk<'p, 'a> {
             o if o.is_movement() => {
                 let idx = index::through(n, &r.idx, &mut recipe.gate)?;
                 let mut down = match o {
-                    Op::Reshape => r.reshaped(n, idx, &self.may_be_empty),
+                    Op::Reshape => r.reshaped(n, idx, &self.cut.may_be_empty),
                     _ => r.at(idx),
                 };
                 if let Some(g) = &recipe.gate {
@@ -572,7 +482,7 @@ impl<'p, 'a> Walk<'p, 'a> {
                     if cost::repeats(n, s) {
                         down.repeat = down.repeat.saturating_mul(max_numel(n.shape()));
                     }
-                    recipe.links.push(self.ask(self.src[i][k], down)?);
+                    recipe.links.push(self.ask(self.cut.src[i][k], down)?);
                 }
             }
             _ => return Err(Error::malformed(n, "not a tensor-level value")),
@@ -582,17 +492,17 @@ impl<'p, 'a> Walk<'p, 'a> {
 
     /// The index of the first dim of `x` is a value: until that is built, a variable stands for it.
     fn gather(&mut self, i: usize, n: &UOp, r: &Request) -> Result<Link, Error> {
-        let (x, table) = (&n.src[0], self.src[i][0]);
+        let (x, table) = (&n.src[0], self.cut.src[i][0]);
         let (Arg::Site(site), Some(rows)) = (&n.arg, x.shape().first()) else {
             return Err(Error::malformed(n, "no site or no rows"));
         };
         let rank = n.src[1].shape().len();
-        let at = self.ask(self.src[i][1], r.at(r.idx[..rank].iter().cloned().collect()))?;
+        let at = self.ask(self.cut.src[i][1], r.at(r.idx[..rank].iter().cloned().collect()))?;
         let row = match &at {
             Link::Value(v) => v.cast(DType::Index),
             Link::Request(..) => {
-                self.drafts[r.kernel as usize].gathers = true;
-                self.stand_in(at.clone(), n.src[1].dtype)
+                self.cut.drafts[r.kernel as usize].gathers = true;
+                self.placeholder_index(at.clone(), n.src[1].dtype)
             }
         };
         let row = r.gate.as_ref().map_or(row.clone(), |g| g.select(&row, &UOp::index(0)));
@@ -603,17 +513,20 @@ impl<'p, 'a> Walk<'p, 'a> {
         down.repeat = down.repeat.saturating_mul((max_numel(n.shape()) / max_numel(x.shape()).max(1)).max(1));
         self.ask(table, down)
     }
-    fn stand_in(&mut self, link: Link, dtype: DType) -> UOp {
+    fn placeholder_index(&mut self, link: Link, dtype: DType) -> UOp {
         let (lo, hi) = dtype.int_range().unwrap_or((0, 0));
         let clamp = |v: i128| v.clamp(i64::MIN as i128, i64::MAX as i128) as i64;
         if let Link::Request(n, k) = link
-            && let Some((v, _)) =
-                self.from_data.iter().find(|(_, l)| matches!(l, Link::Request(m, j) if (*m, *j) == (n, k)))
+            && let Some((v, _)) = self
+                .cut
+                .from_data
+                .iter()
+                .find(|(_, l)| matches!(l, Link::Request(m, j) if (*m, *j) == (n, k)))
         {
             return v.clone();
         }
-        let v = UOp::variable(&format!("?{}", self.from_data.len()), clamp(lo), clamp(hi));
-        self.from_data.push((v.clone(), link));
+        let v = UOp::variable(&format!("?{}", self.cut.from_data.len()), clamp(lo), clamp(hi));
+        self.cut.from_data.push((v.clone(), link));
         v
     }
 }
@@ -622,7 +535,7 @@ impl<'p, 'a> Walk<'p, 'a> {
 const SMALL: u64 = 16384;
 
 /// Iterations of loops that are written out, so that they share what does not move with them.
-const SIDE_BY_SIDE: u64 = 16;
+const UNROLLED: u64 = 16;
 
 /// Whether an index walks the axis of a scan in order: by a range, or because there is one element.
 fn is_loop(idx: &Idx, scan: &UOp) -> bool {
@@ -631,7 +544,7 @@ fn is_loop(idx: &Idx, scan: &UOp) -> bool {
 }
 
 /// The axis of a `ScanAxis`.
-pub fn scan_axis(n: &UOp) -> usize {
+fn scan_axis(n: &UOp) -> usize {
     match &n.arg {
         Arg::ReduceAxes(_, a) => a.first().map_or(0, |&a| a as usize),
         _ => 0,
@@ -643,14 +556,25 @@ fn param_len(p: &UOp) -> usize {
         _ => 0,
     }
 }
-fn temp_len(n: &UOp) -> Result<usize, Error> {
-    let len = max_numel(n.shape());
-    let bytes = len.saturating_mul(n.dtype.size() as u64);
-    if bytes > i64::MAX as u64 { Err(Error::TooLarge(format!("{n:?}"))) } else { Ok(len as usize) }
+fn check_size(n: &UOp) -> Result<(), Error> {
+    let bytes = max_numel(n.shape()).saturating_mul(n.dtype.size() as u64);
+    if bytes > i64::MAX as u64 { Err(Error::TooLarge(format!("{n:?}"))) } else { Ok(()) }
+}
+/// The flat index in memory of the element of a view at `idx`.
+fn place(view: &UOp, idx: &[UOp], gate: &mut Option<UOp>) -> Result<UOp, Error> {
+    let (mut n, mut idx) = (view, idx.iter().cloned().collect::<Idx>());
+    while n.op.is_movement() {
+        idx = index::through(n, &idx, gate)?;
+        n = n.input();
+    }
+    match n.op {
+        Op::Param | Op::After => Ok(idx.first().cloned().unwrap_or_else(|| UOp::index(0))),
+        _ => Err(Error::Target(format!("{n:?}"))),
+    }
 }
 fn is_repeated(view: &UOp) -> bool {
     let mut n = view;
-    while n.op.is_movement() || n.op == Op::After {
+    while n.op.is_movement() {
         if n.op == Op::Expand {
             return true;
         }

@@ -1,0 +1,163 @@
+//! Kernels as codegen takes them: grouped staged graph in, [`crate::Schedule::kernels`] out.
+//!
+//! Ranges are numbered from the outside in, parameters by first use (stored ones first), kinds are decided:
+//!
+//! | kind | range |
+//! |---|---|
+//! | `Global` | every reduce of the kernel depends on it |
+//! | `Loop` | some reduce does not: it runs once before this loop |
+//! | `Ordered` | a scan or scatter carries along it |
+//! | `Reduce` | combined over |
+
+use crate::error::Error;
+use crate::kernels::{self, Kernel};
+use crate::plan::Plan;
+use crate::{BufRef, KernelCall, Temp};
+use frit_uop::{Arg, AxisKind, DType, Op, UOp};
+use rustc_hash::FxHashMap;
+
+/// Fills [`crate::Schedule::kernels`] and, without their places, [`crate::Schedule::temps`].
+pub fn build_kernels(plan: &mut Plan) -> Result<(), Error> {
+    let mut build = Build::default();
+    plan.schedule.kernels = plan.sink.src.iter().map(|k| build.call(&Kernel::of(&k.src))).collect();
+    plan.schedule.temps = build.temps;
+    Ok(())
+}
+
+#[derive(Default)]
+struct Build {
+    /// Stages that have memory, numbered by first use.
+    number: FxHashMap<UOp, u32>,
+    temps: Vec<Temp>,
+    /// Kernels as they were numbered, what became of them, and which arguments they still have: layers of one kind make
+    /// the same kernel many times.
+    known: FxHashMap<UOp, (UOp, Vec<usize>)>,
+}
+
+impl Build {
+    fn buffer(&mut self, place: &UOp) -> BufRef {
+        if let Arg::Param { slot, .. } = place.arg {
+            return BufRef::Param(slot);
+        }
+        BufRef::Temp(*self.number.entry(place.clone()).or_insert_with(|| {
+            self.temps.push(Temp { dtype: place.dtype, len: kernels::len(place), offset: 0 });
+            self.temps.len() as u32 - 1
+        }))
+    }
+    /// The kernel-level graph of a kernel, with local numbers.
+    fn call(&mut self, k: &Kernel) -> KernelCall {
+        let nodes = k.nodes();
+        let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+        // stored ones first, then loads by first use; all contents of a place are one parameter
+        let mut places: Vec<&UOp> = vec![];
+        for m in k.outputs.iter().map(|o| &o.memory).chain(kernels::loads(&nodes).map(|l| l.0)) {
+            let place = m.behind_after();
+            let at = places.iter().position(|p| *p == place).unwrap_or_else(|| {
+                places.push(place);
+                places.len() - 1
+            });
+            if !map.contains_key(m) {
+                map.insert(m.clone(), UOp::param(at as u32, kernels::len(place), m.dtype));
+            }
+        }
+        let args: Vec<BufRef> = places.into_iter().map(|p| self.buffer(p)).collect();
+        let ranges = number_ranges(k, &nodes, &mut map);
+        let renamed = renamed(k, &ranges, &map);
+        let (ast, used) = self.known.entry(renamed).or_insert_with_key(|renamed| {
+            let simple = frit_uop::symbolic::simplify(renamed);
+            let nodes = simple.toposort();
+            let (simple, used) = without_unused(simple, &nodes, args.len());
+            let name = Arg::Name(name(&nodes).into());
+            (UOp::new(Op::Sink, DType::Void, simple.src.iter().cloned(), name), used)
+        });
+        KernelCall { ast: ast.clone(), args: used.iter().map(|&a| args[a]).collect() }
+    }
+}
+
+/// New numbers and kinds for all ranges: the stored elements' from the outside in, then reduces, outer ones first. Gives
+/// the former.
+fn number_ranges(k: &Kernel, nodes: &[UOp], map: &mut FxHashMap<UOp, UOp>) -> Vec<UOp> {
+    let reduces: Vec<&UOp> = nodes.iter().filter(|n| n.op == Op::Reduce).collect();
+    let mut next = 0;
+    let mut number = |r: &UOp, kind: AxisKind| {
+        next += 1;
+        UOp::range(r.extent(), next - 1, kind)
+    };
+    // what is carried goes on in the innermost loop
+    let ordered = k.ordered(nodes);
+    let free = k.ranges.iter().filter(|r| ordered.as_ref() != Some(r));
+    let mut ranges = vec![];
+    for r in free.chain(&ordered) {
+        let id = r.range_arg().map_or(0, |a| a.id);
+        let kind = if ordered.as_ref() == Some(r) {
+            AxisKind::Ordered
+        } else if reduces.iter().all(|n| n.ranges.contains(&id)) {
+            AxisKind::Global
+        } else {
+            AxisKind::Loop
+        };
+        let new = number(r, kind);
+        map.insert(r.clone(), new.clone());
+        ranges.push(new);
+    }
+    // users come after sources, so the last reduces are the outer ones
+    for r in reduces.iter().rev().flat_map(|n| n.closed_ranges()) {
+        if !map.contains_key(r) {
+            let new = number(r, AxisKind::Reduce);
+            map.insert(r.clone(), new);
+        }
+    }
+    ranges
+}
+
+/// The stores of a kernel over `ranges`, with other nodes in place of memory and ranges.
+fn renamed(k: &Kernel, ranges: &[UOp], map: &FxHashMap<UOp, UOp>) -> UOp {
+    let value = |v: &UOp| if v.op == Op::Contiguous { v.input().clone() } else { v.clone() };
+    let roots: Vec<UOp> = k.outputs.iter().flat_map(|o| [o.index.clone(), value(&o.value)]).collect();
+    let parts = kernels::substitute(&roots, map);
+    let stores = k.outputs.iter().zip(parts.chunks_exact(2)).map(|(o, part)| {
+        let src = [map[&o.memory].at(&part[0]), part[1].clone()];
+        UOp::new(Op::Store, DType::Void, src, o.site.clone()).end(ranges.iter().cloned())
+    });
+    UOp::sink(stores.collect::<Vec<_>>())
+}
+
+/// A kernel without those of its parameters that it no longer mentions, numbered again; and which it still has.
+fn without_unused(sink: UOp, nodes: &[UOp], count: usize) -> (UOp, Vec<usize>) {
+    let slot = |n: &UOp| match n.arg {
+        Arg::Param { slot, .. } if n.op == Op::Param => Some(slot as usize),
+        _ => None,
+    };
+    let mut params: Vec<(usize, &UOp)> = nodes.iter().filter_map(|n| Some((slot(n)?, n))).collect();
+    params.sort_by_key(|p| p.0);
+    if params.len() == count {
+        return (sink, (0..count).collect());
+    }
+    let again = |(new, (_, n)): (usize, &(usize, &UOp))| {
+        let len = n.shape().first().and_then(|d| d.as_int()).unwrap_or(0) as usize;
+        ((*n).clone(), UOp::param(new as u32, len, n.dtype))
+    };
+    let map = params.iter().enumerate().map(again).collect();
+    (sink.substitute(&map), params.iter().map(|p| p.0).collect())
+}
+
+/// `e_` or `r_` (or `s_` for ordered ranges) and the extents, outermost first.
+fn name(nodes: &[UOp]) -> String {
+    let mut ranges: Vec<&UOp> = nodes.iter().filter(|n| n.op == Op::Range).collect();
+    ranges.sort_by_key(|r| r.range_arg().map(|a| a.id));
+    let has = |kind: AxisKind| ranges.iter().any(|r| r.range_arg().is_some_and(|a| a.kind == kind));
+    let mut s = String::from(if has(AxisKind::Ordered) {
+        "s"
+    } else if has(AxisKind::Reduce) {
+        "r"
+    } else {
+        "e"
+    });
+    for r in ranges {
+        match r.src[0].as_int() {
+            Some(n) => s.push_str(&format!("_{n}")),
+            None => s.push_str(&format!("_u{}", r.src[0].bounds.1)),
+        }
+    }
+    s
+}
