@@ -1,21 +1,30 @@
-//! File tests: a tensor graph as text in, its kernels as text out. `BLESS=1` writes down what comes out now.
+//! File tests: a graph as text in, what a pass makes of it as text out. A line `// pass: NAME` picks a row of the list;
+//! without it all of them run, and kernels come out. `BLESS=1` writes down what comes out now.
 
 use frit_abi::Target;
+use frit_schedule::{Schedule, run_pass, schedule};
 use frit_uop::text;
 
 const DIVIDER: &str = "----\n";
 
-/// The kernels of a graph, each with its arguments.
+/// The kernels of a schedule, each with its arguments.
+fn kernels(s: &Schedule) -> String {
+    s.kernels.iter().map(|k| format!("{:?}\n{}", k.args, text::print(&k.ast))).collect()
+}
+
 fn run(input: &str, file: &str) -> String {
     let listing: String = input.lines().filter(|l| l.starts_with('%')).map(|l| format!("{l}\n")).collect();
     let sink = text::parse(&listing).unwrap_or_else(|e| panic!("{file}: {e}"));
-    let schedule =
-        frit_schedule::schedule(&sink, &Target::interp()).unwrap_or_else(|e| panic!("{file}: {e}"));
-    schedule.kernels.iter().map(|k| format!("{:?}\n{}", k.args, text::print(&k.ast))).collect()
+    let Some(pass) = input.lines().find_map(|l| l.strip_prefix("// pass: ")) else {
+        return kernels(&schedule(&sink, &Target::interp()).unwrap_or_else(|e| panic!("{file}: {e}")));
+    };
+    let done = run_pass(pass.trim(), &sink, &Target::interp());
+    let (graph, made) = done.unwrap_or_else(|| panic!("{file}: no pass {pass}")).unwrap();
+    if made.kernels.is_empty() { text::print(&graph) } else { kernels(&made) }
 }
 
 #[test]
-fn graphs_become_the_kernels_the_files_say() {
+fn graphs_become_what_the_files_say() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files");
     let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|f| f.unwrap().path()).collect();
     files.sort();
@@ -28,7 +37,7 @@ fn graphs_become_the_kernels_the_files_say() {
         if std::env::var("BLESS").is_ok_and(|v| v == "1") {
             std::fs::write(&path, format!("{input}{DIVIDER}{out}")).unwrap();
         } else {
-            assert_eq!(out, expected, "{name}: if the new kernels are right, run again with BLESS=1");
+            assert_eq!(out, expected, "{name}: if the new graph is right, run again with BLESS=1");
         }
     }
 }

@@ -12,5 +12,6 @@ mod files;
 mod fusion;
 mod memory;
 mod random;
+mod shape;
 mod speed;
 mod values;

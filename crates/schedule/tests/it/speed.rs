@@ -2,7 +2,7 @@
 
 use crate::build::*;
 use frit_abi::{Alu, DType};
-use frit_schedule::{Schedule, schedule, schedule_timed};
+use frit_schedule::{Schedule, schedule, schedule_and_watch};
 use frit_uop::UOp;
 
 const F: DType = DType::F32;
@@ -113,6 +113,25 @@ fn training(layers: usize, b: i64, d: i64) -> UOp {
     UOp::sink(stores)
 }
 
+/// The gradients of a residual perceptron by all of its weights.
+fn residual(layers: usize, b: i64, d: i64) -> UOp {
+    let ws: Vec<UOp> = (0..layers).map(|i| input(1 + i as u32, &[d, d], F)).collect();
+    let (mut h, mut y) = (vec![input(0, &[b, d], F)], vec![]);
+    for (i, w) in ws.iter().enumerate() {
+        y.push(relu32(&matmul(&h[i], w)));
+        h.push(&h[i] + &y[i]);
+    }
+    let zero = UOp::float(0.0, F);
+    let mut g = like(&reshape(&UOp::float(1.0, F), &[1, 1]), &h[0]);
+    let mut dw = vec![];
+    for i in (0..layers).rev() {
+        let pass = zero.lt(&y[i]).select(&g, &zero);
+        dw.push(matmul(&h[i].permute(&[1, 0]), &pass));
+        g = &g + matmul(&pass, &ws[i].permute(&[1, 0]));
+    }
+    UOp::sink(dw.iter().enumerate().map(|(i, g)| input(1000 + i as u32, &[d, d], F).store(g)))
+}
+
 /// Milliseconds of processor time this thread has had, so that a busy machine does not count.
 fn cpu_ms() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -129,7 +148,7 @@ fn timed(name: &str, build: impl Fn() -> UOp) -> (Schedule, f64) {
         s = schedule(&sink, &cpu()).unwrap();
         best = best.min(cpu_ms() - t);
     }
-    schedule_timed(&sink, &cpu(), |pass, t| println!("  {pass:<10}{:8.2} ms", t.as_secs_f64() * 1e3))
+    schedule_and_watch(&sink, &cpu(), |pass, _, t| println!("  {pass:<10}{:8.2} ms", t.as_secs_f64() * 1e3))
         .unwrap();
     println!(
         "{name}: {nodes} nodes, {} kernels, {best:.1} ms, arena {} KiB",
@@ -154,4 +173,12 @@ fn a_deep_training_step() {
     assert!(s.kernels.len() <= 6 * 120, "{}", s.kernels.len());
     assert!(cfg!(debug_assertions) || ms < 300.0, "{ms} ms");
     check_on(&training(3, 4, 8), &cpu());
+}
+#[test]
+fn scheduling_is_linear_in_depth() {
+    check_on(&residual(3, 4, 8), &cpu());
+    let per_layer = |n: usize| timed("residual", || residual(n, 32, 64)).1 / n as f64;
+    let (few, many) = (per_layer(32), per_layer(512));
+    // caches see more nodes; what grows with depth itself would be ten times as much
+    assert!(many < 2.0 * few, "{few:.3} ms a layer at 32 layers, {many:.3} at 512");
 }
