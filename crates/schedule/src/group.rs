@@ -210,15 +210,17 @@ fn fit(old: &Group, new: &Group) -> bool {
     small || alike && !cramped && new.loads.iter().any(|l| shares(&l.0))
 }
 
-/// The kernel over the group's ranges, with values of the group instead of loads of them; and whether there are such.
-fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
+/// The kernel over the group's ranges, with values of the group instead of loads of them; its nodes; and whether there are
+/// such.
+fn with_values(old: &Group, new: &Group) -> Option<(Kernel, Vec<UOp>, bool)> {
     let mut values: FxHashMap<UOp, UOp> =
         new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned()).collect();
     let mut kernel = new.kernel.clone();
     move_body(&mut kernel, &values);
     kernel.ranges = old.kernel.ranges.clone();
     values.clear();
-    for (memory, at, load) in kernels::loads(&kernel.nodes()) {
+    let mut nodes = kernel.nodes();
+    for (memory, at, load) in kernels::loads(&nodes) {
         if let Some(o) = old.maker(memory) {
             if o.index != *at || o.is_kept() {
                 return None;
@@ -230,8 +232,9 @@ fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
     if uses_value {
         // the replaced loads are leaves, so nothing is captured
         move_body(&mut kernel, &values);
+        nodes = kernel.nodes();
     }
-    Some((kernel, uses_value))
+    Some((kernel, nodes, uses_value))
 }
 
 fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
@@ -245,8 +248,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
     if !fit(old, new) {
         return None;
     }
-    let (kernel, uses_value) = with_values(old, new)?;
-    let nodes = kernel.nodes();
+    let (kernel, nodes, uses_value) = with_values(old, new)?;
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let part = Group::new(kernel, nodes, old.loops.clone());
     if !keep_apart(old, &part) || !keep_apart(&part, old) {

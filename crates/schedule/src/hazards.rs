@@ -20,9 +20,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Afterwards any order that respects [`kernels::dependencies`] is right, and there is one.
 pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
-    if !is_read_and_overwritten(&plan.sink.toposort()) {
+    let nodes = plan.sink.toposort();
+    if !is_read_and_overwritten(&nodes) {
         return Ok(());
     }
+    let only_effects = !kernels::loads(&nodes).any(|(memory, ..)| memory.op == Op::After);
     let kernels = Kernel::each(&plan.sink);
     let overwrites: FxHashSet<u32> =
         (0..kernels.len() as u32).filter(|&k| overwrites_its_input(&kernels[k as usize])).collect();
@@ -30,7 +32,7 @@ pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
         plan.sink = store_through_stages(&plan.sink, &kernels, &overwrites);
     }
     let kernels = if overwrites.is_empty() { kernels } else { Kernel::each(&plan.sink) };
-    let copies = late_readers(&kernels);
+    let copies = late_readers(&kernels, only_effects);
     if !copies.is_empty() {
         plan.sink = read_from_copies(&plan.sink, &kernels, &copies);
     }
@@ -78,9 +80,15 @@ fn store_through_stages(sink: &UOp, kernels: &[Kernel], these: &FxHashSet<u32>) 
 }
 
 /// Readers of memory that depend on the kernel that overwrites it, with that memory.
-fn late_readers(kernels: &[Kernel]) -> Vec<(u32, UOp)> {
+fn late_readers(kernels: &[Kernel], only_effects: bool) -> Vec<(u32, UOp)> {
     let writers = Writers::new(kernels.iter());
-    let reads: Vec<Vec<UOp>> = kernels.iter().map(|k| kernels::memories(&k.nodes())).collect();
+    // where no one reads what an effect leaves, only another effect can come after one
+    let is_stage = |k: &Kernel| k.outputs.iter().all(|o| o.is_stage());
+    let read = |k: &Kernel| match only_effects && is_stage(k) {
+        true => vec![],
+        false => kernels::memories(&k.nodes()),
+    };
+    let reads: Vec<Vec<UOp>> = kernels.iter().map(read).collect();
     let mut users: Vec<Vec<u32>> = vec![vec![]; kernels.len()];
     for (k, (kernel, reads)) in kernels.iter().zip(&reads).enumerate() {
         for w in writers.before(kernel, reads).into_iter().filter(|w| *w != k as u32) {

@@ -135,7 +135,7 @@ fn ranges_of(output: &UOp) -> &[UOp] {
 fn output(node: &UOp) -> Output {
     if node.op == Op::Stage {
         let dims: Vec<UOp> = node.closed_ranges().iter().map(|r| r.extent().clone()).collect();
-        let index = frit_uop::symbolic::simplify(&index::flatten(&dims, node.closed_ranges()));
+        let index = index::flatten(&dims, node.closed_ranges());
         let (memory, value) = (filled_by(node), node.input().clone());
         return Output { node: node.clone(), memory, index, value, site: Arg::None };
     }
