@@ -257,7 +257,8 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
     let scalar_space = old.space.as_ref().is_some_and(|s| s.is_empty());
     let known: FxHashSet<&UOp> = old.loads.iter().map(|l| &l.2).collect();
     let shares = |(m, _, n): &(UOp, UOp, UOp)| known.contains(n) && (scalar_space || kernels::len(m) > 1);
-    if !uses_value && !part.loads.iter().any(shares) && !(old.is_small() && new.is_small()) {
+    let pays = uses_value || part.loads.iter().any(shares) || old.is_small() && new.is_small();
+    if !pays {
         return None;
     }
     let mut both = Group {

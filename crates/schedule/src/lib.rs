@@ -11,9 +11,9 @@
 
 #![forbid(unsafe_code)]
 
-mod cost;
 mod error;
 mod index;
+mod cost;
 mod kernels;
 mod plan;
 
