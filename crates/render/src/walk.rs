@@ -39,14 +39,6 @@ pub trait Walk {
     }
 }
 
-/// What an `After` stands for.
-pub fn behind_after(mut node: &UOp) -> &UOp {
-    while node.op == Op::After {
-        node = &node.src[0];
-    }
-    node
-}
-
 /// The memory an address is in, through `After`.
 pub fn memory(mut n: &UOp) -> &UOp {
     while matches!(n.op, Op::After | Op::Index) {

@@ -16,19 +16,20 @@ use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, DType, Scalar};
 use frit_uop::rewrite::rewrite;
 use frit_uop::rules::Matcher;
+use frit_uop::symbolic::compare::conjuncts;
 use frit_uop::{Arg, Op, UOp, rules};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 rules! { FOLD;
     // the same in every iteration
     Reduce(x, ..) as n                                                              => repeated(n, x);
     // zero but where a mask holds
     Reduce(Where(g, v, z), ..) as n                if sums(n) && is_zero(z)         => masked(n, conjuncts(g), v);
-    Reduce(Where(Not(g), z, v), ..) as n           if sums(n) && is_zero(z)         => masked(n, smallvec![g.clone()], v);
-    Reduce(Where(Ne(x, y), z, v), ..) as n         if sums(n) && is_zero(z)         => masked(n, smallvec![x.eq_(y)], v);
+    Reduce(Where(Not(g), z, v), ..) as n           if sums(n) && is_zero(z)         => masked(n, vec![g.clone()], v);
+    Reduce(Where(Ne(x, y), z, v), ..) as n         if sums(n) && is_zero(z)         => masked(n, vec![x.eq_(y)], v);
     Reduce(Where(Lt(x, _) as g, z, v), ..) as n    if sums(n) && is_zero(z) && x.dtype.is_int()
-                                                                                    => masked(n, smallvec![g.un(Alu::Not)], v);
+                                                                                    => masked(n, vec![g.un(Alu::Not)], v);
 }
 
 /// Folds loops over aranges and simplifies what is left.
@@ -69,7 +70,7 @@ fn repeated(n: &UOp, body: &UOp) -> Option<UOp> {
 }
 
 /// The sum of a value that is zero but where all conditions hold.
-fn masked(n: &UOp, mut gate: SmallVec<[UOp; 4]>, v: &UOp) -> Option<UOp> {
+fn masked(n: &UOp, mut gate: Vec<UOp>, v: &UOp) -> Option<UOp> {
     // Where(a, Where(b, v, 0), 0) is one mask
     let mut v = v;
     while v.op == Op::Where && is_zero(v.if_false()) {
@@ -78,16 +79,6 @@ fn masked(n: &UOp, mut gate: SmallVec<[UOp; 4]>, v: &UOp) -> Option<UOp> {
     }
     let mut ranges = n.closed_ranges().iter().filter(|r| depends(n.body(), r));
     ranges.find_map(|r| without(n, r, selected(&gate, v, r).or_else(|| counted(&gate, v, r))?))
-}
-fn conjuncts(g: &UOp) -> SmallVec<[UOp; 4]> {
-    let (mut out, mut stack) = (SmallVec::new(), vec![g.clone()]);
-    while let Some(n) = stack.pop() {
-        match n.op {
-            Op::And => stack.extend(n.src.iter().cloned()),
-            _ => out.push(n),
-        }
-    }
-    out
 }
 
 /// `x` as `sign * r + offset`, seen through casts that lose nothing: (sign is negative, offset).

@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use frit_abi::Alu;
+use frit_uop::symbolic::compare;
 use frit_uop::symbolic::size::factors;
 use frit_uop::symbolic::sum::order;
 use frit_uop::{Arg, AxisKind, Op, UOp};
@@ -57,20 +58,6 @@ pub fn mul(a: &UOp, b: &UOp) -> UOp {
     }
 }
 
-/// The terms of a sum.
-fn terms(x: &UOp) -> Vec<UOp> {
-    let (mut out, mut stack) = (vec![], vec![x.clone()]);
-    while let Some(n) = stack.pop() {
-        if n.op == Op::Add {
-            stack.push(n.src[1].clone());
-            stack.push(n.src[0].clone());
-        } else {
-            out.push(n);
-        }
-    }
-    out
-}
-
 /// The quotient if the term is a multiple of `d`.
 fn exact_quotient(t: &UOp, d: &UOp) -> Option<UOp> {
     if t == d {
@@ -103,7 +90,7 @@ fn within(x: &UOp, d: &UOp) -> bool {
 /// `x` as `quotient * d + rest` with the terms that divide by `d` in the quotient.
 fn divide_terms(x: &UOp, d: &UOp) -> (UOp, UOp) {
     let (mut q, mut r) = (UOp::index(0), UOp::index(0));
-    for t in terms(x) {
+    for t in compare::flatten(x, Op::Add) {
         match exact_quotient(&t, d) {
             Some(k) => q = add(&q, &k),
             None => r = add(&r, &t),

@@ -1,5 +1,6 @@
 //! How an index moves with a range: what the heuristic, the lane choice and coalescing look at.
 
+use frit_uop::symbolic::sum::gcd;
 use frit_uop::{Arg, DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -36,10 +37,6 @@ pub fn factor(idx: &UOp) -> i64 {
         Op::Invalid => 0,
         _ => 1,
     }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// A load or store with another index.

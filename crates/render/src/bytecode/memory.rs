@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::Error;
-use crate::walk::{Walk, behind_after};
+use crate::walk::Walk;
 use frit_abi::bytecode::{Memory, Place};
 use frit_uop::{Arg, Op, UOp};
 
@@ -15,7 +15,7 @@ impl Writer<'_> {
             Op::Index => return Err(self.malformed(format!("{address:?} does not have one index"))),
             _ => (address, None),
         };
-        let buf = behind_after(buf);
+        let buf = buf.behind_after();
         let memory = match buf.arg {
             Arg::Param { slot, .. } if self.linear.params.get(slot as usize) == Some(buf) => {
                 Memory::Buffer(slot)

@@ -3,7 +3,7 @@
 use super::Writer;
 use super::types::hardware;
 use crate::Error;
-use crate::walk::{Walk, behind_after};
+use crate::walk::Walk;
 use frit_abi::Alu;
 use frit_abi::bytecode::{Instr, Reg};
 use frit_uop::{Arg, Op, UOp};
@@ -47,7 +47,7 @@ impl Writer<'_> {
 
     /// The register of a value that was computed, or of a leaf.
     pub fn value(&mut self, node: &UOp) -> Result<Reg, Error> {
-        let node = behind_after(node);
+        let node = node.behind_after();
         if let Some(&r) = self.values.get(node) {
             return Ok(r);
         }
@@ -67,7 +67,7 @@ impl Writer<'_> {
 
     /// A value of constants, variables and hardware ids, computed before the first step.
     pub fn uniform(&mut self, node: &UOp) -> Result<Reg, Error> {
-        let node = behind_after(node);
+        let node = node.behind_after();
         if let Some(&r) = self.uniforms.get(node) {
             return Ok(r);
         }

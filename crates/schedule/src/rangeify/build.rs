@@ -4,6 +4,7 @@ use super::request::{Cut, Link, Placement, Recipe, Rows, position};
 use crate::index;
 use crate::kernels;
 use frit_abi::{Alu, Scalar};
+use frit_uop::symbolic::compare::conjuncts;
 use frit_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
@@ -187,15 +188,4 @@ fn zero_outside(gate: &UOp, v: UOp) -> UOp {
         }
     }
     gate.select(&v, &zero)
-}
-
-fn conjuncts(g: &UOp) -> Vec<UOp> {
-    let (mut out, mut stack) = (vec![], vec![g.clone()]);
-    while let Some(n) = stack.pop() {
-        match n.op {
-            Op::And => stack.extend(n.src.iter().cloned()),
-            _ => out.push(n),
-        }
-    }
-    out
 }
