@@ -8,6 +8,7 @@
 //! matrix       products that matrix units compute, on every device
 //! fusion       kernels, bytes and work counted
 //! caches       the second time nothing is scheduled or compiled
+//! depth        a layer costs the same at any depth
 //! symbolic     lengths that are bound late
 //! assignment   random writes against a plain model
 //! programs     random programs against the evaluator
@@ -24,6 +25,7 @@
 
 mod assignment;
 mod caches;
+mod depth;
 mod derivatives;
 mod errors;
 mod evaluator;
