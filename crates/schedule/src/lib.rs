@@ -136,9 +136,13 @@ pub fn schedule_and_watch(
     Ok(plan.schedule)
 }
 
-/// One pass on a graph as the pass before it leaves it; for the last two, which leave the graph, the schedule too.
-pub fn run_pass(name: &str, sink: &UOp, target: &Target) -> Option<Result<(UOp, Schedule), Error>> {
-    let pass = PASSES.iter().find(|p| p.name == name)?;
+/// Some passes, in this order, on a graph as the pass before the first leaves it: what they make of it, and the schedule
+/// where `build_kernels` is among them. A name that is no row is an error.
+pub fn run_passes(names: &[&str], sink: &UOp, target: &Target) -> Result<(UOp, Schedule), Error> {
     let mut plan = Plan::new(sink.clone(), target);
-    Some((pass.run)(&mut plan).map(|()| (plan.sink, plan.schedule)))
+    for name in names {
+        let pass = PASSES.iter().find(|p| p.name == *name);
+        (pass.ok_or_else(|| Error::Malformed(format!("there is no pass {name}")))?.run)(&mut plan)?;
+    }
+    Ok((plan.sink, plan.schedule))
 }
