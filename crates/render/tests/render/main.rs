@@ -6,6 +6,7 @@ mod c;
 mod c_dialect;
 mod c_memory;
 mod faults;
+mod files;
 mod shuffle;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -1,0 +1,90 @@
+//! File tests: a linear program as text in, what a pass of a writer makes of it as text out. `BLESS=1` writes down what
+//! comes out now.
+//!
+//! ```text
+//! // what the file shows
+//! target: avx512            or avx2, sse2, amx, c, interp, interp-gpu
+//! pass: regalloc            what is left after this pass is compared; other languages than x86 have one pass
+//! kernel e_16
+//! …
+//! ----
+//! what comes out
+//! ```
+
+use frit_abi::target::Isa;
+use frit_abi::{Language, Target};
+use frit_render::{render_and_watch, x86};
+use frit_uop::Linear;
+
+const DIVIDER: &str = "----\n";
+const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files");
+
+fn field<'a>(input: &'a str, name: &str, file: &str) -> &'a str {
+    let line = input.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "));
+    line.unwrap_or_else(|| panic!("{file} has no '{name}:' line")).trim()
+}
+
+fn target(name: &str) -> Option<Target> {
+    let native = |isa| Target::native(isa, 2, [32 << 10, 1 << 20, 32 << 20]);
+    Some(match name {
+        "interp" => Target::interp(),
+        "interp-gpu" => Target::interp_gpu(),
+        "sse2" => native(Isa::Sse2),
+        "avx2" => native(Isa::Avx2),
+        "avx512" => native(Isa::Avx512),
+        "amx" => Target { matrix: Target::interp().matrix, ..native(Isa::Avx512) },
+        "c" => Target { language: Language::C, isa: Isa::Portable, name: "c".into(), ..native(Isa::Avx2) },
+        _ => return None,
+    })
+}
+
+fn run(input: &str, file: &str) -> String {
+    let fail = |e: &dyn std::fmt::Display| -> ! { panic!("{file}: {e}") };
+    let name = field(input, "target", file);
+    let target = target(name).unwrap_or_else(|| fail(&format!("there is no target {name}")));
+    let (wanted, mut out) = (field(input, "pass", file), None);
+    let at = input.find("\nkernel ").unwrap_or_else(|| fail(&"no program"));
+    let linear = Linear::parse(&input[at + 1..]).unwrap_or_else(|e| fail(&e));
+    let mut watch = |pass: &'static str, program: &dyn std::fmt::Display| {
+        if pass == wanted {
+            out = Some(program.to_string());
+        }
+    };
+    if let Err(e) = render_and_watch(&linear, &target, &mut watch) {
+        fail(&e)
+    }
+    out.unwrap_or_else(|| fail(&format!("there is no pass {wanted}")))
+}
+
+fn files() -> Vec<(std::path::PathBuf, String)> {
+    let mut files: Vec<_> = std::fs::read_dir(DIR).unwrap().map(|f| f.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|p| (p.clone(), std::fs::read_to_string(p).unwrap())).collect()
+}
+
+#[test]
+fn programs_become_what_the_files_say() {
+    for (path, all) in files() {
+        let name = path.display().to_string();
+        let (input, expected) = all.split_once(DIVIDER).unwrap_or((&all, ""));
+        let out = run(input, &name);
+        if std::env::var("BLESS").is_ok_and(|v| v == "1") {
+            std::fs::write(&path, format!("{input}{DIVIDER}{out}")).unwrap();
+        } else {
+            assert_eq!(out, expected, "{name}: if the new program is right, run again with BLESS=1");
+        }
+    }
+}
+
+#[test]
+fn every_pass_has_its_files() {
+    let files = files();
+    let passes = x86::PASSES.iter().map(|p| p.0).chain(["c", "bytecode"]);
+    for pass in passes {
+        let count = files
+            .iter()
+            .filter(|(path, all)| field(all, "pass", &path.display().to_string()) == pass)
+            .count();
+        assert!(count >= 2, "{pass} has {count} files");
+    }
+}
