@@ -151,7 +151,7 @@ fn main() {
                 passes = times.join(", ");
             }
         }
-        let (linear, opts) = match result {
+        let lowered = match result {
             Some(Ok(r)) => r,
             Some(Err(e)) => {
                 println!("{name}: {e}");
@@ -159,13 +159,15 @@ fn main() {
             }
             None => continue,
         };
+        // of a kernel that is cut the first part
+        let linear = &lowered.programs[0];
         if std::env::var("STEPS").is_ok() {
             println!("    {passes} ms");
-            for o in &opts {
+            for o in &lowered.opts {
                 println!("    {o:?}");
             }
         }
-        let kernel = match frit_render::render(&linear, target) {
+        let kernel = match frit_render::render(linear, target) {
             Ok(k) => k,
             Err(e) => {
                 println!("{name}: {e}");

@@ -53,6 +53,7 @@ pub const PASSES: &[Pass] = {
     use Run::*;
     &[
         //  name          function                                       legal afterwards  targets
+        row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           VECTOR_CPUS),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
         row("choose",      Graph(choose::choose),                        KERNEL,           ALL),
@@ -76,54 +77,110 @@ pub const PASSES: &[Pass] = {
     ]
 };
 
-/// A kernel as a linear program for a target.
-pub fn lower(ast: &UOp, target: &Target, opts: Opts) -> Result<Linear, Error> {
-    lower_and_watch(ast, target, opts, false, &mut |_, _, _| {}).map(|(linear, _)| linear)
+/// What a kernel becomes: programs that run one after the other, almost always one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lowered {
+    /// In order, each after all of the one before. All take the same parameters.
+    pub programs: Vec<Linear>,
+    /// Bytes of memory for what they leave each other, which is the last of their parameters; 0 where there is none. Nothing
+    /// in it outlives the kernel.
+    pub workspace: usize,
+    /// The opts that were applied to the first; others have the heuristic's.
+    pub opts: Vec<Opt>,
 }
 
-/// Sees the kernel after every pass: its name, what it left, how long it took.
+impl std::fmt::Display for Lowered {
+    /// The listings one after the other; of several each under a line that says so.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = self.programs.len();
+        for (i, p) in self.programs.iter().enumerate() {
+            match (count, i) {
+                (1, _) => {}
+                (_, 0) => writeln!(f, "program {} of {count}, workspace {}", p.name, self.workspace)?,
+                _ => writeln!(f, "program {} of {count}", p.name)?,
+            }
+            write!(f, "{p}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A kernel as linear programs for a target.
+pub fn lower(ast: &UOp, target: &Target, opts: Opts) -> Result<Lowered, Error> {
+    lower_and_watch(ast, target, opts, false, &mut |_, _, _| {})
+}
+
+/// Sees each program of a kernel after every pass: its name, what it left, how long it took.
 pub type Watch<'w> = &'w mut dyn FnMut(&'static str, &Program, Duration);
 
 /// [`lower`], showing the kernel after every pass to `watch` and, if asked to, checking what it promises (as debug builds
-/// do always); with the opts that were applied.
+/// do always).
 pub fn lower_and_watch(
     ast: &UOp,
     target: &Target,
     opts: Opts,
     check: bool,
     watch: Watch,
-) -> Result<(Linear, Vec<Opt>), Error> {
-    let mut ctx = Ctx::new(ast, target, opts);
-    match run(PASSES, ast, &mut ctx, check, watch)? {
-        Program::List(linear) => Ok((linear, ctx.applied)),
-        Program::Graph(_) => Err(Error::Kernel("no pass made a list of it".into())),
+) -> Result<Lowered, Error> {
+    let mut lowered = Lowered { programs: vec![], workspace: 0, opts: vec![] };
+    for (i, (program, ctx)) in
+        run(PASSES, ast, Ctx::new(ast, target, opts), check, watch)?.into_iter().enumerate()
+    {
+        let Program::List(linear) = program else {
+            return Err(Error::Kernel("no pass made a list of it".into()));
+        };
+        lowered.programs.push(linear);
+        if i == 0 {
+            let work = ctx.workspace.as_ref().and_then(|w| w.shape().first()?.as_int());
+            let size = ctx.workspace.as_ref().map_or(0, |w| w.dtype.size());
+            lowered.workspace = work.map_or(0, |len| len as usize * size);
+            lowered.opts = ctx.applied;
+        }
     }
+    Ok(lowered)
 }
 
-fn run(passes: &[Pass], ast: &UOp, ctx: &mut Ctx, check: bool, watch: Watch) -> Result<Program, Error> {
-    let mut program = Program::Graph(ast.clone());
+fn run<'a>(
+    passes: &[Pass],
+    ast: &UOp,
+    ctx: Ctx<'a>,
+    check: bool,
+    watch: Watch,
+) -> Result<Vec<(Program, Ctx<'a>)>, Error> {
+    let target = ctx.target;
+    let mut programs = vec![(Program::Graph(ast.clone()), ctx)];
     // what others left is not a fault of these passes
     _ = take_error();
-    for pass in passes.iter().filter(|p| (p.applies)(ctx.target)) {
-        let start = Instant::now();
-        program = pass.run(program, ctx)?;
-        let time = start.elapsed();
-        if let Some(e) = take_error() {
-            return Err(pass.broken(&e.to_string()));
+    for pass in passes.iter().filter(|p| (p.applies)(target)) {
+        let mut next = Vec::with_capacity(programs.len());
+        for (program, ctx) in programs {
+            let start = Instant::now();
+            let new = pass.run(program, ctx)?;
+            let time = start.elapsed();
+            if let Some(e) = take_error() {
+                return Err(pass.broken(&e.to_string()));
+            }
+            for (program, _) in &new {
+                watch(pass.name, program, time);
+                if check || cfg!(debug_assertions) {
+                    pass.check(program, target)?;
+                }
+            }
+            next.extend(new);
         }
-        watch(pass.name, &program, time);
-        if check || cfg!(debug_assertions) {
-            pass.check(&program, ctx.target)?;
-        }
+        programs = next;
     }
-    Ok(program)
+    Ok(programs)
 }
 
-/// A kernel with these opts applied, to be looked at and continued: what the passes before `choose` make of it.
+/// A kernel with these opts applied, to be looked at and continued: what the passes before `choose` make of it, the first
+/// program where it is cut.
 pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
     let before = PASSES.iter().position(|p| p.name == "choose").unwrap_or(0);
-    let mut ctx = Ctx::new(ast, target, Opts::List(&[]));
-    let Program::Graph(sink) = run(&PASSES[..before], ast, &mut ctx, false, &mut |_, _, _| {})? else {
+    let (cut, opts) = opts.split_at(opts.iter().take_while(|o| matches!(o, Opt::SplitReduce { .. })).count());
+    let ctx = Ctx::new(ast, target, Opts::List(cut));
+    let mut programs = run(&PASSES[..before], ast, ctx, false, &mut |_, _, _| {})?.into_iter();
+    let Some((Program::Graph(sink), _)) = programs.next() else {
         return Err(Error::Kernel("it is a list before opts are chosen".into()));
     };
     let mut plan = Plan::new(&sink, target)?;

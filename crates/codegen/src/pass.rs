@@ -32,6 +32,8 @@ pub struct Ctx<'a> {
     /// What it does, counted before any opt.
     pub(crate) flops: UOp,
     pub(crate) bytes: UOp,
+    /// The parameter for what programs of one kernel leave each other.
+    pub(crate) workspace: Option<UOp>,
     next_define: u32,
 }
 
@@ -42,7 +44,19 @@ impl<'a> Ctx<'a> {
         let of = |op: Op| order.iter().filter(|n| n.op == op).cloned().collect();
         let (flops, bytes) = cost::count(&order);
         let (params, vars) = (of(Op::Param), of(Op::Variable));
-        Ctx { target, opts, applied: vec![], plan: None, params, vars, flops, bytes, next_define: 0 }
+        let (applied, plan, workspace, next_define) = (vec![], None, None, 0);
+        Ctx { target, opts, applied, plan, params, vars, flops, bytes, workspace, next_define }
+    }
+    /// For each program that a kernel was cut into: all take the same parameters, and the opts are for the first.
+    pub(crate) fn cut(self, programs: &[UOp]) -> Vec<Ctx<'a>> {
+        let part = |(i, sink): (usize, &UOp)| {
+            let (params, vars) = (self.params.iter().chain(&self.workspace).cloned(), self.vars.clone());
+            let opts = if i == 0 { self.opts } else { Opts::Heuristic };
+            let applied = if i == 0 { self.applied.clone() } else { vec![] };
+            let workspace = self.workspace.clone();
+            Ctx { params: params.collect(), vars, applied, workspace, ..Ctx::new(sink, self.target, opts) }
+        };
+        programs.iter().enumerate().map(part).collect()
     }
     /// A number for a new `Define`.
     pub(crate) fn fresh(&mut self) -> u32 {
@@ -76,6 +90,8 @@ impl std::fmt::Display for Program {
 /// What a pass does.
 #[derive(Clone, Copy)]
 pub enum Run {
+    /// Makes one kernel or several of it, which run one after the other.
+    Cut(fn(&UOp, &mut Ctx) -> Result<Vec<UOp>, Error>),
     /// Rewrites the graph.
     Graph(fn(&UOp, &mut Ctx) -> Result<UOp, Error>),
     /// Puts the graph in a list.
@@ -106,16 +122,29 @@ pub struct Pass {
 }
 
 impl Pass {
-    pub(crate) fn run(&self, program: Program, ctx: &mut Ctx) -> Result<Program, Error> {
-        Ok(match (self.run, program) {
-            (Run::Graph(f), Program::Graph(sink)) => Program::Graph(f(&sink, ctx)?),
-            (Run::Order(f), Program::Graph(sink)) => Program::List(f(&sink, ctx)?),
+    pub(crate) fn run<'a>(
+        &self,
+        program: Program,
+        mut ctx: Ctx<'a>,
+    ) -> Result<Vec<(Program, Ctx<'a>)>, Error> {
+        let new = match (self.run, program) {
+            (Run::Cut(f), Program::Graph(sink)) => {
+                let parts = f(&sink, &mut ctx)?;
+                if parts.len() > 1 {
+                    let all = ctx.cut(&parts).into_iter();
+                    return Ok(parts.into_iter().map(Program::Graph).zip(all).collect());
+                }
+                parts.into_iter().next().map_or(Program::Graph(sink), Program::Graph)
+            }
+            (Run::Graph(f), Program::Graph(sink)) => Program::Graph(f(&sink, &mut ctx)?),
+            (Run::Order(f), Program::Graph(sink)) => Program::List(f(&sink, &mut ctx)?),
             (Run::Steps(f), Program::List(mut linear)) => {
                 linear.steps = f(linear.steps, ctx.target);
                 Program::List(linear)
             }
             _ => return Err(self.broken("it stands where the kernel has another form")),
-        })
+        };
+        Ok(vec![(new, ctx)])
     }
     /// Whether it kept its promise.
     pub(crate) fn check(&self, program: &Program, target: &Target) -> Result<(), Error> {

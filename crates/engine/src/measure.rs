@@ -61,15 +61,16 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     for k in schedule.kernels.iter().filter(|k| seen.insert(k.ast.clone())) {
         let error = |m: String| Error::Compile { kernel: "?".into(), message: m };
         let start = thread_time();
-        let linear = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
-        let linear = linear.map_err(|e| error(e.to_string()))?;
-        let lowered = thread_time();
-        frit_render::render(&linear, target).map_err(|e| error(e.to_string()))?;
-        times.lower += lowered - start;
-        let rendered = thread_time() - lowered;
-        times.render += rendered;
-        each.push(rendered);
+        let lowered = frit_codegen::lower(&k.ast, target, frit_codegen::Opts::Heuristic);
+        let lowered = lowered.map_err(|e| error(e.to_string()))?;
+        times.lower += thread_time() - start;
+        for linear in &lowered.programs {
+            let start = thread_time();
+            frit_render::render(linear, target).map_err(|e| error(e.to_string()))?;
+            each.push(thread_time() - start);
+        }
     }
+    times.render = each.iter().sum();
     each.sort_unstable();
     if let (Some(middle), Some(slowest)) = (each.get(each.len() / 2), each.last()) {
         times.render_one = [*middle, *slowest];
@@ -121,15 +122,29 @@ pub fn kernels(outputs: &[UOp]) -> Result<Vec<LoweredKernel>, Error> {
 fn lowered(ast: &UOp, target: &Target) -> Result<LoweredKernel, Error> {
     let graph = text::print(ast);
     let error = |m: String| Error::Compile { kernel: graph.clone(), message: m };
-    let made =
-        frit_codegen::lower_and_watch(ast, target, frit_codegen::Opts::Heuristic, false, &mut |_, _, _| {});
-    let (linear, opts) = made.map_err(|e| error(e.to_string()))?;
-    let mut listing = String::new();
-    let rendered =
-        frit_render::render_and_watch(&linear, target, &mut |_, program| listing = program.to_string());
-    rendered.map_err(|e| error(e.to_string()))?;
+    let made = frit_codegen::lower(ast, target, frit_codegen::Opts::Heuristic);
+    let made = made.map_err(|e| error(e.to_string()))?;
     let number = |e: &UOp| eval_index(e, &Bindings::default()).unwrap_or(0).max(0) as u64;
-    let (steps, operations, bytes) = (work(&linear, target), number(&linear.flops), number(&linear.bytes));
-    let (name, opts) = (linear.name.to_string(), opts.iter().map(|o| o.to_string()).collect());
-    Ok(LoweredKernel { graph, name, opts, steps, operations, bytes, listing })
+    let opts = made.opts.iter().map(|o| o.to_string()).collect();
+    let name = made.programs.first().map_or(String::new(), |p| p.name.to_string());
+    let mut whole = LoweredKernel {
+        graph: graph.clone(),
+        name,
+        opts,
+        steps: 0.0,
+        operations: 0,
+        bytes: 0,
+        listing: String::new(),
+    };
+    for linear in &made.programs {
+        let mut listing = String::new();
+        let rendered =
+            frit_render::render_and_watch(linear, target, &mut |_, program| listing = program.to_string());
+        rendered.map_err(|e| error(e.to_string()))?;
+        whole.steps += work(linear, target);
+        whole.operations += number(&linear.flops);
+        whole.bytes += number(&linear.bytes);
+        whole.listing += &listing;
+    }
+    Ok(whole)
 }

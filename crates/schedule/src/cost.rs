@@ -17,22 +17,21 @@ pub struct Cost {
     pub work: u64,
 }
 
-/// What a product of two values reads that are each repeated many times, as in a matrix product or a convolution:
-/// its sum is worth a kernel that is walked for it alone.
-pub fn product_bytes(x: &UOp) -> Option<u64> {
+/// Whether it is a product of two values that are each repeated many times, as in a matrix product or a convolution: its
+/// sum is worth a kernel that is walked for it alone.
+pub fn is_contraction(x: &UOp) -> bool {
     let mut x = x;
     while matches!(x.op, Op::Permute | Op::Reshape) {
         x = &x.src[0];
     }
-    // what is there before it is repeated
-    let read = |mut x: &UOp| {
+    let is_repeated = |mut x: &UOp| {
         let all = max_numel(x.shape());
         while x.op.is_movement() {
             x = &x.src[0];
         }
-        (max_numel(x.shape()).saturating_mul(8) <= all).then(|| max_numel(x.shape()) * x.dtype.size() as u64)
+        max_numel(x.shape()).saturating_mul(8) <= all
     };
-    (x.op == Op::Mul).then(|| Some(read(&x.src[0])? + read(&x.src[1])?))?
+    x.op == Op::Mul && x.src.iter().all(is_repeated)
 }
 
 /// Whether source `s` is repeated where `n` uses it.

@@ -6,7 +6,6 @@
 //! ```
 //! The work stays linear in n. Only static sizes are split.
 
-use crate::cost::product_bytes;
 use crate::error::Error;
 use crate::index::{broadcast, max_numel};
 use crate::plan::Plan;
@@ -52,12 +51,7 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
     let axis = axes.iter().map(|&a| a as usize).rev().max_by_key(|&a| dims[a])?;
     let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
     let size = dims[axis];
-    if outputs >= enough_outputs(target) {
-        let slices = slices_of_product(x, length, outputs, target)?;
-        let c = (slices..=4 * slices).find(|c| size % c == 0)?;
-        return Some(in_chunks(x, *op, &axes, axis, c));
-    }
-    if length < LONG_REDUCE || folds_away(x) {
+    if outputs >= enough_outputs(target) || length < LONG_REDUCE || folds_away(x) {
         return None;
     }
     // at least 64 elements in a chunk
@@ -77,16 +71,6 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
         }
         None => None,
     }
-}
-
-/// Into how many slices the long sum of a product is cut on a CPU: so many that the part of one for two vectors of
-/// results stays close while all others use it, if the sums are little beside what is read.
-fn slices_of_product(x: &UOp, length: u64, outputs: u64, target: &Target) -> Option<i64> {
-    let bytes = product_bytes(x).filter(|_| target.grid.is_none())?;
-    let near = target.caches[1].max(1 << 20) as u64 / 4;
-    let slices = length.saturating_mul(2 * target.vector_bytes as u64).div_ceil(near).min(256);
-    let sums = outputs.saturating_mul(slices).saturating_mul(x.dtype.size() as u64);
-    (slices > 1 && sums <= bytes / 2).then_some(slices as i64)
 }
 
 /// A selection by an index: `fold` removes the loop, so it must stay whole.

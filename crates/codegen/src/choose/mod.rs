@@ -21,13 +21,14 @@ use frit_uop::UOp;
 /// The pass: choose opts if asked to, and what they make of the kernel's axes. The kernel stays as it is.
 pub fn choose(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let mut plan = Plan::new(sink, ctx.target)?;
-    ctx.applied = match ctx.opts {
+    let chosen = match ctx.opts {
         Opts::Heuristic => heuristic(&mut plan),
         Opts::List(list) => {
             list.iter().try_for_each(|o| plan.apply(o))?;
             list.to_vec()
         }
     };
+    ctx.applied.extend(chosen);
     ctx.plan = Some(plan);
     Ok(sink.clone())
 }

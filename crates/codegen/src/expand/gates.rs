@@ -76,6 +76,6 @@ mod tests {
         let target = Target::interp();
         let linear = crate::lower(&sink, &target, crate::Opts::List(&[])).unwrap();
         let sited = |s: &frit_uop::Step| matches!(s, frit_uop::Step::Do(n) if matches!(n.arg, Arg::Site(_)));
-        assert!(!linear.steps.iter().any(sited));
+        assert!(!linear.programs[0].steps.iter().any(sited));
     }
 }

@@ -2,3 +2,4 @@
 
 pub mod ranges;
 pub mod materialise;
+pub mod split_reduce;

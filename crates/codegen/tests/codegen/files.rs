@@ -69,7 +69,7 @@ fn run(input: &str, file: &str) -> String {
     let mut out = String::new();
     let mut watch = |pass: &'static str, program: &Program, _| {
         if pass == wanted {
-            out = program.to_string();
+            out += &program.to_string();
         }
     };
     lower_and_watch(&kernel, &target, opts, true, &mut watch).unwrap_or_else(|e| fail(&e));

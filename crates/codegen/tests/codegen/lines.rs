@@ -1,9 +1,9 @@
 //! What is read along one axis and written along another, through copies of whole vectors.
 
 use crate::kernels::{Case, range};
-use crate::run::{check, cpu, run};
+use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
-use frit_codegen::{Layout, Opt, Opts, lower, lower_and_watch, plan};
+use frit_codegen::{Layout, Opt, Opts, plan};
 use frit_uop::{AxisKind, DType, Op, Space, Step, UOp};
 
 /// `out[i, j] = x[j, i]`, with nothing read from the last columns of x if some are `hidden`.
@@ -56,8 +56,7 @@ fn far_memory_is_brought_near_in_whole_vectors() {
         target.caches = [1 << 10, 1 << 10, 0];
         for (hidden, dtype) in [(0, DType::F32), (3, DType::F32), (0, DType::BF16)] {
             let c = turned(1037, 139, hidden, dtype);
-            let (_, opts) =
-                lower_and_watch(&c.sink, &target, Opts::Heuristic, false, &mut |_, _, _| {}).unwrap();
+            let opts = frit_codegen::lower(&c.sink, &target, Opts::Heuristic).unwrap().opts;
             let in_lines = |o: &Opt| matches!(o, Opt::Stage { layout: Layout::RowMajor, .. });
             // short vectors are not worth it where there is an edge
             let worth = target.lanes(DType::F32) >= 8;

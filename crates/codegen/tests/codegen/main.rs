@@ -8,6 +8,7 @@ mod matrix;
 mod rows;
 mod run;
 mod shape;
+mod split_reduce;
 
 use frit_codegen::{Opts, random_opts};
 use kernels::cases;

@@ -1,10 +1,10 @@
 //! Matrix units: kernels given to them compute what they did before.
 
 use crate::kernels::{Case, range};
-use crate::run::{check, cpu, run};
+use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
 use frit_abi::matrix::{AMX_BF16, MMA_SYNC};
-use frit_codegen::{Layout, Opt, Opts, lower, lower_and_watch, plan, random_opts};
+use frit_codegen::{Layout, Opt, Opts, plan, random_opts};
 use frit_uop::{Alu, AxisKind, DType, Op, Space, Step, UOp};
 
 /// How the second factor lies in memory.
@@ -187,9 +187,8 @@ fn the_heuristic_takes_a_unit_where_it_is_worth_it() {
     for target in tiled().into_iter().chain([Target::interp_gpu()]) {
         let chosen = |m, n, k| {
             let sink = product(m, n, k, [DType::BF16; 2], Second::Rows);
-            let (_, opts) =
-                lower_and_watch(&sink, &target, Opts::Heuristic, false, &mut |_, _, _| {}).unwrap();
-            opts.iter().any(is_unit)
+            let lowered = frit_codegen::lower(&sink, &target, Opts::Heuristic).unwrap();
+            lowered.opts.iter().any(is_unit)
         };
         assert!(chosen(64, 64, 64) && chosen(33, 70, 100) && chosen(16, 512, 64) && chosen(512, 16, 64));
         assert!(!chosen(1, 512, 64) && !chosen(512, 1, 64) && !chosen(4, 4, 4096));

@@ -3,7 +3,7 @@
 use crate::evaluate::{Buffers, evaluate};
 use crate::kernels::Case;
 use frit_abi::{Code, Language, LaunchDims, Target};
-use frit_codegen::{Opt, Opts, lower};
+use frit_codegen::{Error, Opt, Opts};
 use frit_runtime::Device;
 use frit_runtime::interp::Interp;
 use frit_uop::{Arg, DType, Linear, Op, Scalar, UOp};
@@ -87,21 +87,21 @@ fn expected(case: &Case, inputs: &Buffers, vars: &HashMap<String, i64>) -> Rc<Bu
     })
 }
 
+/// The program of a kernel that is not cut.
+pub fn lower(sink: &UOp, target: &Target, opts: Opts) -> Result<Linear, Error> {
+    let mut lowered = frit_codegen::lower(sink, target, opts)?;
+    assert_eq!((lowered.programs.len(), lowered.workspace), (1, 0));
+    Ok(lowered.programs.remove(0))
+}
+
 /// Lower with these opts and run; `Err` says what failed.
 pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
-    let linear = lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
-    frit_codegen::verify(&linear, target)?;
+    let lowered = frit_codegen::lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
     let device: Arc<dyn Device> = match &target.grid {
         _ if target.language != Language::Bytecode => cpu("CPU:C").expect("a CPU"),
         Some(_) => Arc::new(Interp::gpu(1)),
         None => Arc::new(Interp::cpu(1)),
     };
-    let kernel = frit_render::render(&linear, target).map_err(|e| format!("render: {e}\n{linear}"))?;
-    let source = |l: &Linear| match &kernel.code {
-        Code::C(text) => text.clone(),
-        _ => l.to_string(),
-    };
-    let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{}", source(&linear)))?;
     let params = params(&case.sink);
     let inputs = inputs(&params);
     let memories: Vec<_> = params
@@ -121,11 +121,20 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
     let mut names: Vec<&String> = vars.keys().collect();
     names.sort();
     let values: Vec<i64> = names.iter().map(|n| vars[*n]).collect();
-    let bufs: Vec<_> = memories.iter().collect();
-    loaded
-        .launch(&bufs, &values, dims(&linear, &vars))
-        .and_then(|()| device.synchronize())
-        .map_err(|e| format!("launch: {e}\n{}", source(&linear)))?;
+    let workspace = (lowered.workspace > 0).then(|| device.alloc(lowered.workspace).unwrap());
+    let bufs: Vec<_> = memories.iter().chain(&workspace).collect();
+    let mut source = String::new();
+    for linear in &lowered.programs {
+        frit_codegen::verify(linear, target)?;
+        let kernel = frit_render::render(linear, target).map_err(|e| format!("render: {e}\n{linear}"))?;
+        source += &match &kernel.code {
+            Code::C(text) => text.clone(),
+            _ => linear.to_string(),
+        };
+        let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{source}"))?;
+        let launched = loaded.launch(&bufs, &values, dims(linear, &vars));
+        launched.and_then(|()| device.synchronize()).map_err(|e| format!("launch: {e}\n{source}"))?;
+    }
     let expected = expected(case, &inputs, &vars);
     for (slot, (p, m)) in params.iter().zip(&memories).enumerate() {
         let size = p.dtype.size();
@@ -137,7 +146,7 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
             let got = Scalar::from_bits(u64::from_le_bytes(raw), p.dtype);
             let close = (got.as_f64() - want.as_f64()).abs() <= 1e-5 * want.as_f64().abs().max(1e-3);
             if !(got == *want || got.as_f64() == want.as_f64() || !case.exact && close) {
-                return Err(format!("buffer {slot}[{i}] is {got:?}, not {want:?}\n{}", source(&linear)));
+                return Err(format!("buffer {slot}[{i}] is {got:?}, not {want:?}\n{source}"));
             }
         }
     }

@@ -1,9 +1,10 @@
 //! What lowered kernels look like: loops, loads, vectors, errors.
 
 use crate::kernels::{cases, conv, matmul, softmax};
+use crate::run::lower;
 use frit_abi::Target;
 use frit_abi::target::Isa;
-use frit_codegen::{Error, Layout, Opt, Opts, lower};
+use frit_codegen::{Error, Layout, Opt, Opts};
 use frit_uop::{Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
 
 fn case(name: &str) -> UOp {

@@ -130,9 +130,8 @@ impl<'a> Tuning<'a> {
                 continue;
             }
             at.insert(ast, kernels.len());
-            let lowered =
-                frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, false, &mut |_, _, _| {});
-            let opts = lowered.map_err(|e| Error::Schedule(e.to_string()))?.1;
+            let lowered = frit_codegen::lower(ast, dev.target(), Opts::Heuristic);
+            let opts = lowered.map_err(|e| Error::Schedule(e.to_string()))?.opts;
             let way = build(ast, device, &Choice::Heuristic)?;
             kernels.push(Kernel {
                 ast: ast.clone(),
@@ -255,8 +254,9 @@ impl<'a> Tuning<'a> {
 
 fn build(ast: &UOp, device: &Arc<str>, choice: &Choice) -> Result<Arc<Compiled>, Error> {
     let dev = frit_runtime::device(device)?;
-    let (linear, kernel) = compile(ast, dev.target(), choice)?;
-    Ok(Arc::new(Compiled::new(ast.clone(), &linear, dev.load(&kernel)?)))
+    let (lowered, kernels) = compile(ast, dev.target(), choice)?;
+    let programs = dev.load_all(&kernels).into_iter().collect::<Result<_, _>>()?;
+    Ok(Arc::new(Compiled::new(ast.clone(), &lowered, programs, &dev)?))
 }
 
 /// Bytes of all memory that a program writes and that outlives it.

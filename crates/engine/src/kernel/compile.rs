@@ -3,12 +3,12 @@
 use super::choice::Choice;
 use crate::{Error, config};
 use frit_abi::{Kernel, Target};
-use frit_codegen::{Opts, Program};
-use frit_uop::{Arg, Linear, UOp};
+use frit_codegen::{Lowered, Opts, Program};
+use frit_uop::{Arg, UOp};
 use std::time::Duration;
 
-/// Lower and render one kernel.
-pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, Kernel), Error> {
+/// Lower and render one kernel: its programs, and the code of each.
+pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, Vec<Kernel>), Error> {
     let debug = config::debug()?;
     let error = |message: String| Error::Compile { kernel: kernel_name(ast).into(), message };
     let random = match choice {
@@ -33,25 +33,28 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Linear, K
         }
     };
     let lowered = frit_codegen::lower_and_watch(ast, target, opts, config::spec()? > 0, &mut watch);
-    let (linear, applied) = lowered.map_err(|e| error(format!("{e} (opts {opts:?})")))?;
+    let lowered = lowered.map_err(|e| error(format!("{e} (opts {opts:?})")))?;
     if debug >= 3 {
-        let applied: Vec<String> = applied.iter().map(|o| o.to_string()).collect();
+        let applied: Vec<String> = lowered.opts.iter().map(|o| o.to_string()).collect();
         eprintln!("passes over {name}:\n{rows}opts of {name}: {}", applied.join(", "));
     }
     if debug >= 5 {
-        eprintln!("program {name}:\n{linear}");
+        eprintln!("program {name}:\n{lowered}");
     }
-    let mut source = String::new();
-    let kernel = frit_render::render_and_watch(&linear, target, &mut |_, program| {
+    let mut kernels = vec![];
+    for linear in &lowered.programs {
+        let mut source = String::new();
+        let kernel = frit_render::render_and_watch(linear, target, &mut |_, program| {
+            if debug >= 4 {
+                source = program.to_string();
+            }
+        });
+        kernels.push(kernel.map_err(|e| error(e.to_string()))?);
         if debug >= 4 {
-            source = program.to_string();
+            eprintln!("source of {}:\n{source}", linear.name);
         }
-    });
-    let kernel = kernel.map_err(|e| error(e.to_string()))?;
-    if debug >= 4 {
-        eprintln!("source of {}:\n{source}", linear.name);
     }
-    Ok((linear, kernel))
+    Ok((lowered, kernels))
 }
 
 fn kernel_name(ast: &UOp) -> &str {

@@ -1,9 +1,11 @@
 //! A kernel on its device.
 
+use super::sequence::Sequence;
 use crate::Error;
 use crate::memory::bindings::{Bindings, eval_index};
 use frit_abi::{LaunchDims, Param};
-use frit_runtime::Executable;
+use frit_codegen::Lowered;
+use frit_runtime::{Device, Executable};
 use frit_uop::{Arg, Linear, UOp};
 use std::sync::Arc;
 
@@ -25,8 +27,28 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// A kernel as it was lowered and loaded.
-    pub(crate) fn new(ast: UOp, linear: &Linear, executable: Arc<dyn Executable>) -> Compiled {
+    /// A kernel as it was lowered, and its programs as they were loaded.
+    pub(crate) fn new(
+        ast: UOp,
+        lowered: &Lowered,
+        loaded: Vec<Arc<dyn Executable>>,
+        device: &Arc<dyn Device>,
+    ) -> Result<Compiled, Error> {
+        let mut parts = lowered.programs.iter().zip(loaded).map(|(p, e)| Compiled::of(ast.clone(), p, e));
+        let mut first = parts.next().ok_or_else(|| Error::Graph("a kernel without a program".into()))?;
+        if lowered.programs.len() > 1 {
+            // all of constant sizes
+            let mut all = vec![(first.executable.clone(), first.dims(&Bindings::default())?)];
+            for part in parts {
+                all.push((part.executable.clone(), part.dims(&Bindings::default())?));
+                first.flops = first.flops.fold_add(&part.flops);
+                first.bytes = first.bytes.fold_add(&part.bytes);
+            }
+            first.executable = Arc::new(Sequence::new(device.clone(), all, lowered.workspace));
+        }
+        Ok(first)
+    }
+    fn of(ast: UOp, linear: &Linear, executable: Arc<dyn Executable>) -> Compiled {
         let special = |prefix: &str, i: usize| {
             let name = format!("{prefix}{i}");
             let found = linear.specials.iter().find(|s| matches!(&s.arg, Arg::Name(n) if **n == *name));

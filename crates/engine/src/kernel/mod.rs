@@ -2,6 +2,7 @@
 
 pub(crate) mod choice;
 pub(crate) mod compile;
+pub(crate) mod sequence;
 pub(crate) mod compiled;
 
 pub use choice::{Choice, with_random_opts};

@@ -11,7 +11,8 @@ use crate::search::store::{remember, remembered};
 use crate::{Error, config, interrupt, stats};
 use frit_abi::sync::{LazyLock, Mutex};
 use frit_abi::{Kernel, Target};
-use frit_uop::{Linear, UOp};
+use frit_codegen::Lowered;
+use frit_uop::UOp;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -48,10 +49,12 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
         compile(ast, dev.target(), choice)
     });
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (linears, kernels): (Vec<Linear>, Vec<Kernel>) = lowered.into_iter().unzip();
+    let (lowered, kernels): (Vec<Lowered>, Vec<Vec<Kernel>>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
-    for ((ast, linear), loaded) in missing.into_iter().zip(&linears).zip(dev.load_all(&kernels)) {
-        let compiled = Arc::new(Compiled::new(ast.clone(), linear, loaded?));
+    let mut loaded = dev.load_all(&kernels.concat()).into_iter();
+    for (ast, lowered) in missing.into_iter().zip(&lowered) {
+        let programs = loaded.by_ref().take(lowered.programs.len()).collect::<Result<_, _>>()?;
+        let compiled = Arc::new(Compiled::new(ast.clone(), lowered, programs, &dev)?);
         if config::debug()? >= 6 {
             let text = compiled.executable.disassembly().unwrap_or_else(|e| e.to_string());
             eprintln!("machine code of {}:\n{text}", compiled.name);

@@ -82,11 +82,11 @@ pub(crate) fn search_on(
 ) -> Result<Tuned, Error> {
     let (begun, dev) = (Instant::now(), frit_runtime::device(device)?);
     let failed = |e: frit_codegen::Error| Error::Schedule(e.to_string());
-    let (_, heuristic) =
-        frit_codegen::lower_and_watch(ast, dev.target(), Opts::Heuristic, false, &mut |_, _, _| {})
-            .map_err(failed)?;
-    let untouched = frit_codegen::plan(ast, dev.target(), &[]).map_err(failed)?;
-    let mut trial = Trial::new(ast, &*dev, begun + effort.time, launch);
+    let mut cut = frit_codegen::lower(ast, dev.target(), Opts::Heuristic).map_err(failed)?.opts;
+    // whether and how a kernel is cut into programs stays
+    let heuristic = cut.split_off(cut.iter().take_while(|o| matches!(o, Opt::SplitReduce { .. })).count());
+    let untouched = frit_codegen::plan(ast, dev.target(), &cut).map_err(failed)?;
+    let mut trial = Trial::new(ast, dev.clone(), begun + effort.time, launch, cut);
     let mut best: Vec<Candidate> = vec![trial.candidate(&heuristic)?];
     let mut seen: FxHashSet<Vec<Opt>> = FxHashSet::default();
     seen.insert(heuristic.clone());
@@ -116,6 +116,7 @@ pub(crate) fn search_on(
         trial.check(&opts)?;
     }
     let [before, after] = [times[0], times[winner]].map(duration);
+    let opts = trial.whole(&opts);
     Ok(Tuned { opts, before, after, tried: trial.tried, took: begun.elapsed() })
 }
 

@@ -161,7 +161,8 @@ mod tests {
         let ast = product(64);
         assert!(ast.any(|n| n.op == Op::Reduce));
         let of = |opts: &[Opt]| {
-            work(&frit_codegen::lower(&ast, &target, frit_codegen::Opts::List(opts)).unwrap(), &target)
+            let lowered = frit_codegen::lower(&ast, &target, frit_codegen::Opts::List(opts)).unwrap();
+            work(&lowered.programs[0], &target)
         };
         assert!(4.0 * of(&[vector(0)]) < of(&[]), "{} {}", of(&[vector(0)]), of(&[]));
     }

@@ -7,11 +7,12 @@ use crate::memory::bindings::Bindings;
 use crate::parallel::in_parallel;
 use crate::{Error, interrupt, stats};
 use frit_abi::{DType, Param, Scalar};
-use frit_codegen::{Opt, Opts};
+use frit_codegen::{Lowered, Opt, Opts};
 use frit_runtime::{Bound, Device, Memory};
-use frit_uop::{Arg, Linear, Op, Step, UOp, text};
+use frit_uop::{Arg, Op, Step, UOp, text};
 use rustc_hash::{FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A candidate that is slower than the best by this factor in its first run is not run again, nor run at all where it
@@ -47,7 +48,9 @@ pub struct Args {
 /// A kernel with memory to run on.
 pub struct Trial<'a> {
     pub ast: &'a UOp,
-    pub dev: &'a dyn Device,
+    pub dev: Arc<dyn Device>,
+    /// Opts that all lists begin with: how the kernel is cut into programs.
+    cut: Vec<Opt>,
     bindings: Bindings,
     memory: Option<Vec<Memory>>,
     /// Programs that were tried already, by hash: other lists of opts may come to the same.
@@ -63,7 +66,13 @@ pub struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     /// With the arguments of a launch, or some that are made up.
-    pub fn new(ast: &'a UOp, dev: &'a dyn Device, until: Instant, args: Option<Args>) -> Trial<'a> {
+    pub fn new(
+        ast: &'a UOp,
+        dev: Arc<dyn Device>,
+        until: Instant,
+        args: Option<Args>,
+        cut: Vec<Opt>,
+    ) -> Trial<'a> {
         // variables at their largest: that is when it matters most
         let largest = |n: UOp| match &n.arg {
             Arg::Var { name, max, .. } if n.op == Op::Variable => Some((name.clone(), *max)),
@@ -74,7 +83,12 @@ impl<'a> Trial<'a> {
             None => (None, ast.toposort().into_iter().filter_map(largest).collect()),
         };
         let (seen, least, best) = (FxHashSet::default(), f64::INFINITY, f64::INFINITY);
-        Trial { ast, dev, bindings, memory, seen, least, best, until, tried: 0 }
+        Trial { ast, dev, cut, bindings, memory, seen, least, best, until, tried: 0 }
+    }
+
+    /// A list of opts with those that all begin with.
+    pub fn whole(&self, opts: &[Opt]) -> Vec<Opt> {
+        [&self.cut[..], opts].concat()
     }
 
     /// Whether there is time left.
@@ -145,25 +159,27 @@ impl<'a> Trial<'a> {
             if hurry && !self.has_time() {
                 return None;
             }
-            let linear = frit_codegen::lower(self.ast, target, Opts::List(opts)).ok()?;
-            let work = work(&linear, target);
-            if work > self.least * TOO_MUCH || self.seen.contains(&hash(&linear)) {
+            let lowered = frit_codegen::lower(self.ast, target, Opts::List(&self.whole(opts))).ok()?;
+            let work = lowered.programs.iter().map(|p| work(p, target)).sum::<f64>();
+            if work > self.least * TOO_MUCH || self.seen.contains(&hash(&lowered)) {
                 return None;
             }
-            let kernel = frit_render::render(&linear, target).ok()?;
-            Some((opts.clone(), linear, kernel, work))
+            let kernels = lowered.programs.iter().map(|p| frit_render::render(p, target));
+            let kernels = kernels.collect::<Result<Vec<_>, _>>().ok()?;
+            Some((opts.clone(), lowered, kernels, work))
         };
         let mut lowered: Vec<_> = in_parallel(lists, lower).into_iter().flatten().collect();
         lowered.retain(|l| self.seen.insert(hash(&l.1)));
         self.least = lowered.iter().map(|l| l.3).fold(self.least, f64::min);
         lowered.sort_by(|a, b| a.3.total_cmp(&b.3));
-        let kernels: Vec<_> = lowered.iter().map(|l| l.2.clone()).collect();
-        stats::count_compiles(kernels.len() as u64);
-        let mut ready = vec![];
-        for ((opts, linear, _, work), loaded) in lowered.into_iter().zip(self.dev.load_all(&kernels)) {
-            let Ok(loaded) = loaded else { continue };
-            let compiled = Compiled::new(self.ast.clone(), &linear, loaded);
-            if let Ok(bound) = self.bind(&compiled) {
+        let kernels: Vec<_> = lowered.iter().flat_map(|l| l.2.clone()).collect();
+        stats::count_compiles(lowered.len() as u64);
+        let (mut ready, mut loaded) = (vec![], self.dev.load_all(&kernels).into_iter());
+        for (opts, lowered, kernels, work) in lowered {
+            let programs: Vec<_> = loaded.by_ref().take(kernels.len()).collect();
+            let Ok(programs) = programs.into_iter().collect() else { continue };
+            let compiled = Compiled::new(self.ast.clone(), &lowered, programs, &self.dev);
+            if let Ok(bound) = compiled.and_then(|c| self.bind(&c)) {
                 ready.push(Candidate { opts, bound, time: f64::INFINITY, work });
             }
         }
@@ -229,7 +245,7 @@ impl<'a> Trial<'a> {
             return Ok(Bound::new(kernel.executable.clone(), memory.clone(), vars, dims)?);
         }
         let params = kernel.executable.params();
-        let memory = memory(self.dev, params)?;
+        let memory = memory(&*self.dev, params)?;
         let bound = Bound::new(kernel.executable.clone(), memory.clone(), vars, dims)?;
         for apart in PLACES {
             fill(params, &memory, apart)?;
@@ -245,12 +261,16 @@ impl<'a> Trial<'a> {
     pub fn check(&self, opts: &[Opt]) -> Result<(), Error> {
         let run = |opts: &[Opt]| {
             let why = |e: String| Error::Compile { kernel: "?".into(), message: e };
-            let linear = frit_codegen::lower(self.ast, self.dev.target(), Opts::List(opts));
-            let linear = linear.map_err(|e| why(e.to_string()))?;
-            let kernel = frit_render::render(&linear, self.dev.target()).map_err(|e| why(e.to_string()))?;
-            let compiled = Compiled::new(self.ast.clone(), &linear, self.dev.load(&kernel)?);
+            let lowered = frit_codegen::lower(self.ast, self.dev.target(), Opts::List(opts));
+            let lowered = lowered.map_err(|e| why(e.to_string()))?;
+            let mut programs = vec![];
+            for p in &lowered.programs {
+                let kernel = frit_render::render(p, self.dev.target()).map_err(|e| why(e.to_string()))?;
+                programs.push(self.dev.load(&kernel)?);
+            }
+            let compiled = Compiled::new(self.ast.clone(), &lowered, programs, &self.dev)?;
             let params = compiled.executable.params();
-            let memory = memory(self.dev, params)?;
+            let memory = memory(&*self.dev, params)?;
             fill(params, &memory, 1)?;
             let vars = compiled.vars.iter().map(|v| self.bindings.get(v).copied().unwrap_or(0)).collect();
             Bound::new(compiled.executable.clone(), memory.clone(), vars, compiled.dims(&self.bindings)?)?
@@ -271,7 +291,7 @@ impl<'a> Trial<'a> {
         let same = |a: &Vec<f64>, b: &Vec<f64>| {
             a.iter().zip(b).all(|(a, b)| near(*a, *b) || a.is_nan() && b.is_nan())
         };
-        match run(&[])?.iter().zip(&run(opts)?).all(|(a, b)| same(a, b)) {
+        match run(&[])?.iter().zip(&run(&self.whole(opts))?).all(|(a, b)| same(a, b)) {
             true => Ok(()),
             false => Err(Error::Schedule(format!(
                 "opts {opts:?} change what a kernel computes: {}",
@@ -281,10 +301,10 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Of a program's steps; nodes are kept once, so what is equal is the same.
-fn hash(linear: &Linear) -> u64 {
+/// Of the programs' steps; nodes are kept once, so what is equal is the same.
+fn hash(lowered: &Lowered) -> u64 {
     let mut h = FxHasher::default();
-    for s in &linear.steps {
+    for s in lowered.programs.iter().flat_map(|p| &p.steps) {
         match s {
             Step::Do(n) => (0, n).hash(&mut h),
             Step::Open(n) => (1, n).hash(&mut h),

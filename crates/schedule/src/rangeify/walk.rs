@@ -214,8 +214,7 @@ impl<'a> Walk<'a> {
             self.cut.drafts[k as usize].ordered = (r.op == Op::Range).then(|| r.clone());
         }
         self.cut.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
-        self.cut.drafts[k as usize].sums_product |=
-            n.op == Op::ReduceAxis && cost::product_bytes(&n.src[0]).is_some();
+        self.cut.drafts[k as usize].sums_product |= n.op == Op::ReduceAxis && cost::is_contraction(&n.src[0]);
         let recipe = self.ask_sources(i, n, &request)?;
         let draft = &mut self.cut.drafts[k as usize];
         (draft.root, draft.rank) = (None, draft.rank.min(i));
@@ -357,7 +356,7 @@ impl<'a> Walk<'a> {
         let extents: Vec<UOp> = d.ranges.iter().map(|r| r.src[0].clone()).collect();
         let (depth, all) = (used.len(), extents.len());
         let scoped = outer.eq(used) && same_size(&numel(&extents[..depth]), &numel(n.shape()));
-        let product = n.op == Op::ReduceAxis && cost::product_bytes(&n.src[0]).is_some();
+        let product = n.op == Op::ReduceAxis && cost::is_contraction(&n.src[0]);
         let joins = if product && (d.has_full_reduce || d.scope.is_some() || scoped && depth < all)
             || d.sums_product && n.op == Op::ReduceAxis
         {

@@ -1,0 +1,173 @@
+//! Cut a long sum of products into slices, and add those up in a second program.
+//!
+//! What a tile of results reads of a slice stays in the second-level cache while all other results use it. Partial sums lie
+//! in a workspace by the number of their slice, so they are always added in the same order.
+//!
+//! ```text
+//! out[i] = f(Reduce(x[i, k] * y[i, k], k))
+//!     ->   work[s, i] = Reduce(x[i, s*len + k] * y[i, s*len + k], k)
+//!     and  out[i] = f(Reduce(work[s, i], s))
+//! ```
+
+use crate::error::Error;
+use crate::kernel::access::substitute_open;
+use crate::kernel::ranges::{self, closed};
+use crate::pass::{Ctx, Opts};
+use crate::plan::opt::Opt;
+use frit_abi::Target;
+use frit_uop::symbolic::simplify;
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
+use rustc_hash::FxHashMap;
+
+/// How often each value is used, at least, where a cut pays.
+const REUSE: u64 = 8;
+/// Slices at most.
+const MOST_SLICES: u64 = 256;
+/// Results for each thread from which slices are not needed to keep threads busy.
+const RESULTS_A_THREAD: u64 = 8;
+
+/// The pass: the kernel, or two that run one after the other with a workspace between them.
+pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
+    let n = match ctx.opts {
+        Opts::Heuristic => LongSum::of(sink).and_then(|sum| sum.slices(ctx.target)),
+        Opts::List([opt @ Opt::SplitReduce { n }, rest @ ..]) => {
+            ctx.opts = Opts::List(rest);
+            let cuts = |sum: LongSum| *n > 1 && extent(&sum.axis).is_multiple_of(*n as u64);
+            if !LongSum::of(sink).is_some_and(cuts) {
+                let why = "no sum of products has an axis that it divides".into();
+                return Err(Error::Opt { opt: opt.to_string(), why });
+            }
+            Some(*n as u64)
+        }
+        Opts::List(_) => None,
+    };
+    let (Some(n), Some(sum)) = (n, LongSum::of(sink)) else { return Ok(vec![sink.clone()]) };
+    ctx.applied.push(Opt::SplitReduce { n: n as usize });
+    let len = n.saturating_mul(sum.count(&sum.results)) as usize;
+    let work = UOp::param(ctx.params.len() as u32, len, sum.reduce.dtype);
+    let programs = vec![sum.sliced(sink, n as i64, &work), sum.merged(sink, n as i64, &work)];
+    ctx.workspace = Some(work);
+    Ok(programs)
+}
+
+fn extent(range: &UOp) -> u64 {
+    range.extent().as_int().map_or(0, |n| n.max(0) as u64)
+}
+
+/// The only sum of a kernel, of products, with nothing but constant extents around.
+struct LongSum {
+    reduce: UOp,
+    /// The ranges that results are over, and those that are summed over, outermost first.
+    results: Vec<UOp>,
+    summed: Vec<UOp>,
+    /// The longest of those that are summed over.
+    axis: UOp,
+}
+
+impl LongSum {
+    fn of(sink: &UOp) -> Option<LongSum> {
+        let order = sink.toposort();
+        let mut reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
+        let (Some(reduce), None) = (reduces.next(), reduces.next()) else { return None };
+        let is_product =
+            reduce.op == Op::Reduce && reduce.arg == Arg::Alu(Alu::Add) && reduce.body().op == Op::Mul;
+        let all = ranges::all(&order);
+        if !is_product || all.iter().any(|r| r.extent().as_int().is_none()) {
+            return None;
+        }
+        let of = |ids: &[u32]| -> Vec<UOp> {
+            all.iter().filter(|r| r.range_arg().is_some_and(|a| ids.contains(&a.id))).cloned().collect()
+        };
+        let (results, summed) = (of(&reduce.ranges), of(&closed(reduce)));
+        // the outermost of equals
+        let axis = summed.iter().rev().max_by_key(|r| extent(r))?.clone();
+        Some(LongSum { reduce: reduce.clone(), results, summed, axis })
+    }
+
+    fn count(&self, ranges: &[UOp]) -> u64 {
+        ranges.iter().fold(1, |n: u64, r| n.saturating_mul(extent(r)))
+    }
+
+    /// Into how many slices it is cut: so many that what two vectors of results read of one stays close while all others
+    /// use it, if the partial sums are little beside what is read.
+    fn slices(&self, target: &Target) -> Option<u64> {
+        let (results, length) = (self.count(&self.results), self.count(&self.summed));
+        if results < RESULTS_A_THREAD * target.threads as u64 {
+            return None;
+        }
+        let [x, y] = self.reduce.body().operands();
+        let bytes = self.bytes_read(x)?.saturating_add(self.bytes_read(y)?);
+        let near = target.l2() as u64 / 4;
+        let slices = length.saturating_mul(2 * target.vector_bytes as u64).div_ceil(near).min(MOST_SLICES);
+        let sums = results.saturating_mul(slices).saturating_mul(self.reduce.dtype.size() as u64);
+        if slices < 2 || sums > bytes / 2 {
+            return None;
+        }
+        (slices..=4 * slices).find(|n| extent(&self.axis).is_multiple_of(*n))
+    }
+
+    /// What a factor reads, if each element of that is used many times.
+    fn bytes_read(&self, factor: &UOp) -> Option<u64> {
+        let all: u64 = self.count(&self.results).saturating_mul(self.count(&self.summed));
+        let of = |load: &UOp| {
+            let idx = load.index();
+            let walked = self.results.iter().chain(&self.summed);
+            let walked = walked.filter(|r| r.range_arg().is_some_and(|a| idx.ranges.contains(&a.id)));
+            let span = (idx.bounds.1 - idx.bounds.0).clamp(0, i64::MAX as i128) as u64 + 1;
+            walked.fold(1, |n: u64, r| n.saturating_mul(extent(r))).min(span)
+        };
+        let elements = factor.toposort().iter().filter(|n| n.op == Op::Load).map(of).max()?;
+        (elements.saturating_mul(REUSE) <= all).then(|| elements.saturating_mul(factor.dtype.size() as u64))
+    }
+
+    /// A place in the workspace: slices outermost, results as their ranges lie.
+    fn place(&self, work: &UOp, slice: &UOp, results: &[UOp]) -> UOp {
+        work.at(&results.iter().fold(slice.clone(), |at, r| at.fold_mul(r.extent()).fold_add(r)))
+    }
+
+    /// The program that writes a partial sum for each slice and result.
+    fn sliced(&self, sink: &UOp, n: i64, work: &UOp) -> UOp {
+        let mut next = 0;
+        let mut range = |extent: i64, kind: AxisKind| {
+            next += 1;
+            UOp::range(&UOp::index(extent), next - 1, kind)
+        };
+        let mut values: FxHashMap<u32, UOp> = FxHashMap::default();
+        let mut put = |old: &UOp, new: UOp| _ = old.range_arg().map(|a| values.insert(a.id, new));
+        let slice = range(n, AxisKind::Global);
+        let mut results = vec![];
+        for r in &self.results {
+            results.push(range(extent(r) as i64, AxisKind::Global));
+            put(r, results[results.len() - 1].clone());
+        }
+        let mut summed = vec![];
+        for r in &self.summed {
+            let is_cut = *r == self.axis;
+            let len = extent(r) as i64 / if is_cut { n } else { 1 };
+            let own = range(len, AxisKind::Reduce);
+            put(r, if is_cut { slice.fold_mul(&UOp::index(len)).fold_add(&own) } else { own.clone() });
+            summed.push(own);
+        }
+        let sum = substitute_open(self.reduce.body(), &values).reduce(Alu::Add, summed);
+        let store = self.place(work, &slice, &results).store(&sum);
+        let ends: Vec<UOp> = [slice].into_iter().chain(results).collect();
+        named(&[store.end(ends)], sink, "")
+    }
+
+    /// The kernel with the sum of the partial ones.
+    fn merged(&self, sink: &UOp, n: i64, work: &UOp) -> UOp {
+        let slice = UOp::range(&UOp::index(n), ranges::next_id(&sink.toposort()), AxisKind::Reduce);
+        let sum = self.place(work, &slice, &self.results).load().reduce(Alu::Add, [slice]);
+        let whole = sink.substitute(&[(self.reduce.clone(), sum)].into_iter().collect());
+        named(&whole.src, sink, "_merge")
+    }
+}
+
+/// A kernel of these effects, called after another.
+fn named(effects: &[UOp], sink: &UOp, suffix: &str) -> UOp {
+    let arg = match &sink.arg {
+        Arg::Name(name) => Arg::Name(format!("{name}{suffix}").into()),
+        other => other.clone(),
+    };
+    simplify(&UOp::new(Op::Sink, DType::Void, effects.iter().cloned(), arg))
+}

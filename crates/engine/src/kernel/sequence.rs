@@ -1,0 +1,70 @@
+//! Several programs that are launched as one kernel.
+
+use frit_abi::{LaunchDims, Param};
+use frit_runtime::{Device, Error, Executable, Memory};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Programs that run one after the other, with memory of their own between them.
+pub struct Sequence {
+    device: Arc<dyn Device>,
+    parts: Vec<(Arc<dyn Executable>, LaunchDims)>,
+    /// Bytes of the workspace, which is the last parameter of each part.
+    workspace: usize,
+    params: Vec<Param>,
+}
+
+impl Sequence {
+    /// All of the same parameters, of which the last buffer is the workspace: that is not a parameter of the whole.
+    pub fn new(
+        device: Arc<dyn Device>,
+        parts: Vec<(Arc<dyn Executable>, LaunchDims)>,
+        workspace: usize,
+    ) -> Sequence {
+        let mut params: Vec<Param> = parts.first().map_or(vec![], |(p, _)| p.params().to_vec());
+        for (part, _) in &parts {
+            for (all, one) in params.iter_mut().zip(part.params()) {
+                if let (Param::Buffer { written, .. }, Param::Buffer { written: true, .. }) = (all, one) {
+                    *written = true;
+                }
+            }
+        }
+        if let Some(last) = params.iter().rposition(|p| matches!(p, Param::Buffer { .. })) {
+            params.remove(last);
+        }
+        Sequence { device, parts, workspace, params }
+    }
+    /// Each part with its arguments. Devices keep freed memory, so a workspace costs nothing the second time.
+    fn each(
+        &self,
+        bufs: &[&Memory],
+        mut f: impl FnMut(&dyn Executable, &[&Memory], LaunchDims) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let work = self.device.alloc(self.workspace)?;
+        let all: Vec<&Memory> = bufs.iter().copied().chain([&work]).collect();
+        self.parts.iter().try_for_each(|(part, dims)| f(&**part, &all, *dims))
+    }
+}
+
+impl Executable for Sequence {
+    fn launch(&self, bufs: &[&Memory], vars: &[i64], _: LaunchDims) -> Result<(), Error> {
+        self.each(bufs, |part, bufs, dims| part.launch(bufs, vars, dims))
+    }
+    fn name(&self) -> &str {
+        self.parts.first().map_or("", |(p, _)| p.name())
+    }
+    fn params(&self) -> &[Param] {
+        &self.params
+    }
+    fn disassembly(&self) -> Result<String, Error> {
+        self.parts.iter().map(|(p, _)| p.disassembly()).collect()
+    }
+    fn time(&self, bufs: &[&Memory], vars: &[i64], _: LaunchDims) -> Result<Duration, Error> {
+        let mut total = Duration::ZERO;
+        self.each(bufs, |part, bufs, dims| {
+            total += part.time(bufs, vars, dims)?;
+            Ok(())
+        })?;
+        Ok(total)
+    }
+}
