@@ -19,8 +19,9 @@ pub(super) struct Access {
 }
 
 impl Access {
+    /// Whether it is elsewhere in each iteration: its index is, or it is in a stage that is filled anew.
     pub fn moves_with(&self, origin: u32) -> bool {
-        self.idx.ranges.contains(&origin)
+        self.idx.ranges.contains(&origin) || self.node.buffer().ranges.contains(&origin)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, DType, Op, Space, UOp};
 use rustc_hash::FxHashMap;
+use smallvec::smallvec;
 
 /// Rows and columns of a value that a matrix unit makes.
 fn matrix_of(value: &UOp, ctx: &Ctx) -> Result<Option<(u32, u32)>, Error> {
@@ -34,20 +35,26 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let mut next = ranges::next_id(&order);
     let (lane, lanes) = linear_lane(&order, |_| true);
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    // by stage
+    let mut copies: FxHashMap<&UOp, Copies> = FxHashMap::default();
     for n in &order {
         let src: Vec<UOp> = n.src.iter().map(|s| done[s].clone()).collect();
         let new = match n.op {
             Op::Stage => {
                 let tile = Tile::of(n, &src, &ranges, ctx)?;
+                copies.insert(n, tile.copies.clone());
                 match ctx.target.grid {
                     None => tile.filled(),
                     Some(_) => tile.filled_by_lanes(&lane, lanes, &mut next),
                 }
             }
-            // one index a dimension of the stage
+            // one index a dimension of the stage, or one for all
             Op::Index if n.src[0].op == Op::Stage && n.src.len() > 2 => {
                 let extents = n.src[0].src[1..].iter().map(|r| r.extent().clone());
-                src[0].at(&flat(src[1..].iter().zip(extents)))
+                src[0].at(&copies[&n.src[0]].place(flat(src[1..].iter().zip(extents))))
+            }
+            Op::Index if n.src[0].op == Op::Stage => {
+                n.with_src(smallvec![src[0].clone(), copies[&n.src[0]].place(src[1].clone())])
             }
             _ => n.with_src(src.into_iter().collect()),
         };
@@ -61,6 +68,36 @@ fn flat<'n>(parts: impl Iterator<Item = (&'n UOp, UOp)>) -> UOp {
     parts.fold(UOp::index(0), |i, (x, extent)| i.fold_mul(&extent).fold_add(x))
 }
 
+/// The loops around a stage that are written out: each iteration has memory of its own, lanes of a vector side by side.
+#[derive(Clone)]
+struct Copies {
+    lanes: Vec<UOp>,
+    others: Vec<UOp>,
+    /// Elements of a stage.
+    size: i64,
+}
+
+impl Copies {
+    fn of(outer: &[UOp], size: i64) -> Copies {
+        let kind = |r: &&UOp| r.range_arg().map(|a| a.kind);
+        let registers = outer.iter().filter(|r| kind(r).is_some_and(AxisKind::is_in_registers)).cloned();
+        let (lanes, others) = registers.partition(|r| kind(&r) == Some(AxisKind::Vector));
+        Copies { lanes, others, size }
+    }
+    fn count(ranges: &[UOp]) -> i64 {
+        ranges.iter().map(|r| r.extent().as_int().unwrap_or(1)).product()
+    }
+    fn elements(&self) -> i64 {
+        self.size * Copies::count(&self.lanes) * Copies::count(&self.others)
+    }
+    /// Where an element of a stage is.
+    fn place(&self, at: UOp) -> UOp {
+        let number = |ranges: &[UOp]| flat(ranges.iter().map(|r| (r, r.extent().clone())));
+        let at = number(&self.others).fold_mul(&UOp::index(self.size)).fold_add(&at);
+        at.fold_mul(&UOp::index(Copies::count(&self.lanes))).fold_add(&number(&self.lanes))
+    }
+}
+
 /// Local memory for a stage.
 struct Tile {
     memory: UOp,
@@ -70,8 +107,9 @@ struct Tile {
     extents: Vec<i64>,
     /// Rows and columns of an element, where a matrix unit makes it.
     shape: Option<(u32, u32)>,
-    /// The loops it is filled in.
+    /// The loops it is filled in, and those of them that are written out.
     outer: Vec<UOp>,
+    copies: Copies,
 }
 
 impl Tile {
@@ -84,9 +122,12 @@ impl Tile {
         let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
         let shape = matrix_of(&value, ctx)?;
         let elements = extents.iter().product::<i64>() * shape.map_or(1, |(r, c)| (r * c) as i64);
-        let memory = UOp::define(Space::Local, ctx.fresh(), elements as usize, n.dtype);
-        let outer = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
-        Ok(Tile { memory, value, fill, extents, shape, outer })
+        let outer: Vec<UOp> = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
+        // matrix units and blocks have their copies in the tile
+        let written_out = if shape.is_none() && ctx.target.grid.is_none() { &outer[..] } else { &[] };
+        let copies = Copies::of(written_out, elements);
+        let memory = UOp::define(Space::Local, ctx.fresh(), copies.elements() as usize, n.dtype);
+        Ok(Tile { memory, value, fill, extents, shape, outer, copies })
     }
 
     /// Filled by one thread.
@@ -94,7 +135,7 @@ impl Tile {
         let at = flat(self.fill.iter().zip(self.extents.iter().map(|e| UOp::index(*e))));
         let memory = self.memory.after(self.outer);
         let place = match self.shape {
-            None => memory.at(&at),
+            None => memory.at(&self.copies.place(at)),
             Some((rows, columns)) => {
                 let at = at.fold_mul(&UOp::index((rows * columns) as i64));
                 memory.at_tile(&at, rows, columns, columns as i64)

@@ -1,5 +1,6 @@
 //! The ranges of a graph: which there are, which a node closes, and other ones in their place.
 
+use super::access::coefficient;
 use frit_uop::{Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -11,6 +12,16 @@ pub struct Replacement {
     pub value: UOp,
     /// What is closed instead.
     pub ranges: SmallVec<[UOp; 4]>,
+}
+
+impl Replacement {
+    /// The ranges, the one with which the value grows most first: as a stage over the range lies.
+    fn in_order_of_value(&self) -> SmallVec<[UOp; 4]> {
+        let step = |r: &UOp| r.range_arg().and_then(|a| coefficient(&self.value, a.id)).unwrap_or(0);
+        let mut ranges = self.ranges.clone();
+        ranges.sort_by_key(|r| std::cmp::Reverse(step(r)));
+        ranges
+    }
 }
 
 /// Replace ranges (by id) everywhere, effects included. `edit` sees each rebuilt node with the one it was. Gives the
@@ -29,6 +40,7 @@ pub fn replace(
             let mut src: SmallVec<[UOp; 4]> = smallvec![done[&n.src[0]].clone()];
             for s in &n.src[1..] {
                 match of(s) {
+                    Some(r) if n.op == Op::Stage => src.extend(r.in_order_of_value()),
                     Some(r) => src.extend(r.ranges.iter().cloned()),
                     None => src.push(done[s].clone()),
                 }

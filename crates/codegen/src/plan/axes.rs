@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
                 plan.together.extend(open[i + 1..].iter().map(|&b| (a, b)));
             }
             match n.op {
-                Op::Reduce | Op::End => {
+                Op::Reduce | Op::End | Op::Stage => {
                     let inner = closed(n);
                     for &o in &n.ranges {
                         plan.outside.extend(inner.iter().map(|&i| (o, i)));
@@ -170,6 +170,12 @@ impl<'a> Plan<'a> {
                     plan.outside.extend(n.ranges.iter().filter(|&&o| o != r.id).map(|&o| (o, r.id)));
                 }
                 Op::Load | Op::Store if matches!(n.arg, Arg::Site(_)) => plan.checked.extend(&n.ranges),
+                // a stage is filled before it is read, once for each time the loops around it go round
+                Op::Index if n.src[0].op == Op::Stage => {
+                    let outer = &n.src[0].ranges;
+                    let inner = n.ranges.iter().filter(|i| !outer.contains(i));
+                    plan.outside.extend(inner.flat_map(|&i| outer.iter().map(move |&o| (o, i))));
+                }
                 // what a loop wrote before is written over by another, once for each time
                 Op::Store if n.buffer_and_index().is_some_and(|(buf, _)| buf.op == Op::After) => {
                     let outer = &n.buffer().ranges;

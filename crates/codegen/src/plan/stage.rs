@@ -27,7 +27,7 @@ impl Plan<'_> {
         if matches!(load.arg, Arg::Site(_)) {
             return Err("a checked load stays where it is".into());
         }
-        if self.tiles.iter().any(|t| t.operand == operand) {
+        if load.buffer().op == Op::Stage || self.tiles.iter().any(|t| t.operand == operand) {
             return Err("it is staged already".into());
         }
         if self.ast.any(|n| n.op == Op::Store && slot(n) == slot(load)) {
