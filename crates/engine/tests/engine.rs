@@ -170,3 +170,26 @@ fn a_search_finds_legal_opts_that_compute_the_same() {
     let heuristic = frit_codegen::lower(ast, &target, frit_codegen::Opts::Heuristic).unwrap();
     assert_eq!((tuned.opts, tuned.tried), (heuristic.opts, 1));
 }
+
+#[test]
+fn a_long_sum_of_products_is_one_kernel_of_two_programs() {
+    let (k, device) = (1 << 17, std::sync::Arc::<str>::from("CPU"));
+    let rows: Vec<f32> = (0..16 * k).map(|i| (i / k) as f32).collect();
+    let shape = |d: [i64; 3]| dims(&d);
+    let full = shape([16, 16, k as i64]);
+    let a = floats(&device, &rows).reshape(&shape([16, 1, k as i64])).expand(&full);
+    let b = floats(&device, &rows).reshape(&shape([1, 16, k as i64])).expand(&full);
+    let c = (&a * &b).reduce_axes(Alu::Add, &[2]).reshape(&dims(&[16, 16])) + UOp::float(1.0, DType::F32);
+    let schedule = frit_engine::measure::schedule(std::slice::from_ref(&c)).unwrap();
+    assert_eq!(schedule.kernels.len(), 1);
+    let dev = frit_runtime::device(&device).unwrap();
+    let lowered =
+        frit_codegen::lower(&schedule.kernels[0].ast, dev.target(), frit_codegen::Opts::Heuristic).unwrap();
+    assert_eq!((lowered.programs.len(), lowered.workspace > 0), (2, true));
+    let want: Vec<f32> = (0..256).map(|n| ((n / 16) * (n % 16) * k + 1) as f32).collect();
+    assert_eq!(values(&c), want);
+    // without time nothing is tried, and the heuristic's way stays, cut as it is
+    let none = Effort { width: 4, time: Duration::ZERO };
+    let tuned = frit_engine::search::search(&schedule.kernels[0].ast, &device, &none).unwrap();
+    assert_eq!(tuned.opts, lowered.opts);
+}
