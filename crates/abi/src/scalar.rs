@@ -124,10 +124,17 @@ impl Scalar {
             },
         }
     }
-    /// The value of the same bits in another type; `None` for a NaN that would lose some of them.
+    /// The value of the same bits in another type; `None` for a NaN of other bits than the one that values have.
     pub fn bitcast(self, from: DType, to: DType) -> Option<Scalar> {
-        let bits = self.to_bits(from);
-        Some(Scalar::from_bits(bits, to)).filter(|v| to == DType::Bool || v.to_bits(to) == bits)
+        let bits = self.with_one_nan().to_bits(from);
+        let is_same = |v: &Scalar| to == DType::Bool || v.with_one_nan().to_bits(to) == bits;
+        Some(Scalar::from_bits(bits, to)).filter(is_same)
+    }
+    fn with_one_nan(self) -> Scalar {
+        match self {
+            Scalar::Float(f) if f.is_nan() => Scalar::Float(f64::NAN),
+            v => v,
+        }
     }
     /// Zero of a type.
     pub fn zero(dtype: DType) -> Scalar {

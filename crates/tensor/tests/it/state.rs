@@ -470,6 +470,14 @@ fn bits_of_a_nan_are_kept() {
 }
 
 #[test]
+fn bits_of_two_nans_stay_apart() {
+    let nans =
+        [0xffff_fffdu32, 0x7fff_ffff].map(|b| Tensor::full_dtype([1], b, DType::U32).bitcast(DType::F32));
+    let bits = Tensor::cat(&nans, 0).bitcast(DType::U32);
+    assert_eq!(bits.to_vec::<u32>().unwrap(), [0xffff_fffd, 0x7fff_ffff]);
+}
+
+#[test]
 fn two_versions_made_of_one_are_in_two_places() {
     let x = memory([1.0f32]);
     x.assign(1.0);
