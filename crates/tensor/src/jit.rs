@@ -149,7 +149,7 @@ use frit_engine::jit::tune::{TunedRecording, tune_recording};
 use frit_engine::run::{self, Tape};
 use frit_engine::search::{Effort, Tuned};
 use frit_uop::{Op, UOp};
-use ready::{Came, From, Kept, Known, Ready, Verdict};
+use ready::{Came, From, Kept, Known, Ready, Shared, Verdict};
 use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -316,6 +316,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             inputs,
             outside: vec![],
             shared: vec![],
+            same: (0..form.tensors()).collect(),
             suspects: vec![],
             draws,
             decided: vec![],
@@ -690,6 +691,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                     inputs,
                     outside,
                     shared,
+                    same: ready::same(&tensors),
                     suspects,
                     draws,
                     decided,
@@ -760,7 +762,7 @@ struct Surroundings<'a> {
     outputs: &'a [Tensor],
 }
 
-type Finished = (Recording, Vec<Link>, Vec<Known>, Vec<(usize, usize)>);
+type Finished = (Recording, Vec<Link>, Vec<Known>, Vec<Shared>);
 
 impl Surroundings<'_> {
     fn finish(&self, tape: Tape, sizes: &[UOp], draws: &[UOp]) -> std::result::Result<Finished, Refusal> {
@@ -787,8 +789,10 @@ impl Surroundings<'_> {
         let is_shared = |i: &Seen, o: &Seen| Arc::ptr_eq(&i.before, &o.before);
         let mut shared = vec![];
         for (k, o) in others.iter().enumerate() {
-            let with = o.as_ref().and_then(|o| inputs.iter().position(|i| is_shared(i, o)));
-            shared.extend(with.map(|i| (i, k)));
+            let Some(o) = o else { continue };
+            let is_it = |i: usize| self.owners[i].is_same(&self.outside[k].tensor);
+            let with = (0..inputs.len()).filter(|&i| is_shared(&inputs[i], o));
+            shared.extend(with.map(|i| Shared { input: i, outside: k, is_it: is_it(i) }));
         }
         let held: Vec<Seen> = others.into_iter().flatten().collect();
         let (program, links) = tape.finish(&inputs, &held, sizes, &outputs, draws)?;

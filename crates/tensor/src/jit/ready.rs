@@ -26,7 +26,9 @@ pub(super) struct Ready {
     pub(super) inputs: Vec<Link>,
     pub(super) outside: Vec<Known>,
     /// Inputs that are the memory of a tensor outside.
-    pub(super) shared: Vec<(usize, usize)>,
+    pub(super) shared: Vec<Shared>,
+    /// For each input the first that is the same tensor.
+    pub(super) same: Vec<usize>,
     /// Inputs that may be looked at as tensors outside, too: the function was not seen without them.
     pub(super) suspects: Vec<(usize, WeakTensor)>,
     /// How many elements each random draw takes from the stream.
@@ -52,6 +54,21 @@ pub(super) enum From {
     Input(usize),
     /// A tensor outside itself.
     Outside(usize),
+}
+
+/// An input in the memory of a tensor outside.
+#[derive(PartialEq)]
+pub(super) struct Shared {
+    pub(super) input: usize,
+    pub(super) outside: usize,
+    /// Whether it is that tensor: what is assigned to one is then assigned to both.
+    pub(super) is_it: bool,
+}
+
+/// For each tensor the first that has the same value.
+pub(super) fn same(tensors: &[Tensor]) -> Vec<usize> {
+    let owners: Vec<Tensor> = tensors.iter().map(Tensor::owner).collect();
+    owners.iter().map(|t| owners.iter().position(|o| o.is_same(t)).unwrap_or_default()).collect()
 }
 
 /// A tensor that the function looks at besides its inputs, as it was when it was last looked at.
@@ -201,22 +218,26 @@ impl Ready {
         Ok(true)
     }
 
-    /// Whether inputs and tensors outside are one memory in another way than at the recording.
+    /// Whether inputs and tensors outside are one tensor, or one memory, in another way than at the recording.
     pub(super) fn is_tangled(&self, inputs: &[Tensor]) -> Result<bool> {
-        let stores = self.inputs.iter().any(|l| l.written || l.moved.is_some())
-            || self.outside.iter().any(Known::is_stored_to);
+        let given = self.inputs.iter().any(|l| l.written || l.moved.is_some());
+        if given && self.same != same(inputs) {
+            return Ok(true);
+        }
+        let stores = given || self.outside.iter().any(Known::is_stored_to);
         if self.outside.is_empty() || (!stores && self.shared.is_empty()) {
             return Ok(false);
         }
-        for (i, t) in inputs.iter().enumerate() {
+        for (input, t) in inputs.iter().enumerate() {
             let node = t.peek()?;
             let Some((mine, _)) = realize::memory_view(&node) else { continue };
-            for (k, known) in self.outside.iter().enumerate() {
+            for (outside, known) in self.outside.iter().enumerate() {
                 let Some(m) = known.memory.as_ref() else { continue };
-                let was = self.shared.contains(&(i, k));
-                let is = Arc::ptr_eq(&m.versions, &mine);
-                let matters = was || m.link.held.is_some() || m.link.moved.is_some();
-                if was != is && matters {
+                let is_it = known.handle.upgrade().is_some_and(|o| o.is_same(&t.owner()));
+                let now = Arc::ptr_eq(&m.versions, &mine).then_some(Shared { input, outside, is_it });
+                let was = self.shared.iter().find(|s| (s.input, s.outside) == (input, outside));
+                let matters = was.is_some() || m.link.held.is_some() || m.link.moved.is_some();
+                if was != now.as_ref() && matters {
                     return Ok(true);
                 }
             }

@@ -314,6 +314,51 @@ fn an_input_that_is_looked_at_from_outside_stays_apart() {
 }
 
 #[test]
+fn an_input_is_the_tensor_outside_or_only_its_memory() {
+    // recorded with the tensor outside itself, then called with a value that is its memory
+    let state = memory([1.0]);
+    let held = state.clone();
+    let jit = Jit::new(move |x: Tensor| {
+        x.update(|x| x + 2.0);
+        Ok(held.cast(DType::F32))
+    });
+    let first = jit.call(memory([5.0])).unwrap();
+    let value = jit.call(state.clone()).unwrap();
+    assert_eq!((floats(&first), floats(&value)), (vec![1.0], vec![3.0]));
+    let last = jit.call(value.clone()).unwrap();
+    assert_eq!((floats(&value), floats(&state), floats(&last)), (vec![5.0], vec![3.0], vec![3.0]));
+    // the same where only the one outside is assigned to
+    let state = memory(1.0);
+    let held = state.clone();
+    let count = Jit::new(move |_: Tensor| {
+        held.update(|x| x + 1.0);
+        Ok(held.reshape(()))
+    });
+    let view = count.call(memory(0.0)).unwrap();
+    count.call(view.clone()).unwrap();
+    let value = view.sum(..);
+    count.call(value.clone()).unwrap();
+    assert_eq!((floats(&value), floats(&state)), (vec![3.0], vec![4.0]));
+}
+
+#[test]
+fn two_inputs_are_one_tensor_or_only_one_memory() {
+    let jit = Jit::new(|(x, y): (Tensor, Tensor)| {
+        x.update(|x| x + 1.0);
+        y.update(|y| y * 2.0);
+        Ok(())
+    });
+    let x = memory([6.0]);
+    for t in [memory([0.0]), x.clone()] {
+        jit.call((t.clone(), t)).unwrap();
+    }
+    assert_eq!(floats(&x), [14.0]);
+    let y = x.cast(DType::F32);
+    jit.call((x.clone(), y.clone())).unwrap();
+    assert_eq!((floats(&x), floats(&y)), (vec![15.0], vec![28.0]));
+}
+
+#[test]
 fn a_version_that_is_asked_for_stays_while_the_next_is_made() {
     let x = memory([2.0f32, 3.0]);
     x.update(|x| x + 1.0);
