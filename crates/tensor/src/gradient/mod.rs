@@ -199,6 +199,17 @@ fn lineage(root: &UOp) -> Vec<UOp> {
     found
 }
 
+/// An error where what has this lineage was made of an earlier version of one of these.
+fn check_overwritten(lineage: &[UOp], of: &[Tensor]) -> Result<()> {
+    let overwritten = Overwritten::of(lineage);
+    match of.iter().find(|t| t.peek().is_ok_and(|n| overwritten.holds(&n))) {
+        Some(t) => {
+            fail!("backward", "a tensor of shape {} was assigned to since this was made of it", t.shape())
+        }
+        None => Ok(()),
+    }
+}
+
 impl Tensor {
     /// Gradients of this scalar with respect to tensors, as tensors: graph again, so of any order.
     ///
@@ -268,7 +279,8 @@ impl Tensor {
             return fail!("gradient", "with respect to {} values; only floats have gradients", t.dtype);
         }
         let found = differentiate(&[(root.clone(), seed)], &nodes)?;
-        let lineage = lineage(&root);
+        // asked for only where there is something to explain
+        let lineage = if found.iter().all(Option::is_some) { vec![] } else { lineage(&root) };
         let overwritten = Overwritten::of(&lineage);
         found
             .into_iter()
@@ -306,13 +318,7 @@ impl Tensor {
     }
     /// An error where this was made of an earlier version of one of these: its gradient would go to nobody.
     pub fn check_lineage(&self, of: &[Tensor]) -> Result<()> {
-        let overwritten = Overwritten::of(&lineage(&self.uop()?));
-        match of.iter().find(|t| t.peek().is_ok_and(|n| overwritten.holds(&n))) {
-            Some(t) => {
-                fail!("backward", "a tensor of shape {} was assigned to since this was made of it", t.shape())
-            }
-            None => Ok(()),
-        }
+        check_overwritten(&lineage(&self.uop()?), of)
     }
     /// Whether something that this is made of was made of `t`, and realised: then no gradient goes there.
     pub fn is_cut_off_from(&self, t: &Tensor) -> Result<bool> {
@@ -337,12 +343,12 @@ impl Tensor {
         let _c = call("backward");
         let root = self.uop()?;
         let lineage = lineage(&root);
-        let nodes: FxHashSet<UOp> = lineage.iter().cloned().collect();
-        let values: FxHashSet<&UOp> = nodes.iter().filter_map(|n| n.realized()).collect();
+        let nodes: FxHashSet<&UOp> =
+            lineage.iter().flat_map(|n| n.realized().into_iter().chain([n])).collect();
         let marked = crate::tensor::marked();
-        let here = |t: &&Tensor| t.peek().is_ok_and(|u| nodes.contains(&u) || values.contains(&u));
+        let here = |t: &&Tensor| t.peek().is_ok_and(|u| nodes.contains(&u));
         let wanted: Vec<&Tensor> = marked.iter().filter(here).collect();
-        self.check_lineage(&marked)?;
+        check_overwritten(&lineage, &marked)?;
         if wanted.is_empty() {
             let cut = marked.iter().find_map(|t| cut_history(&lineage, &t.peek().ok()?));
             return match cut {
