@@ -56,7 +56,7 @@ impl Operand {
         match self {
             Operand::Tensor(t) => t.clone(),
             Operand::Number(v, w) => Tensor::of(
-                other.uop().and_then(|o| literal("tensor", *v, promote::promote_weak(o.dtype, *w))),
+                other.form().and_then(|o| literal("tensor", *v, promote::promote_weak(o.dtype, *w))),
             ),
         }
     }
@@ -114,9 +114,9 @@ pub(crate) fn filling(op: &'static str, v: Scalar, dtype: DType) -> Result<UOp> 
 pub(crate) fn meet(op: &'static str, a: &Operand, b: &Operand) -> Result<DType> {
     use Operand::*;
     match (a, b) {
-        (Tensor(a), Tensor(b)) => promoted(op, a.uop()?.dtype, b.uop()?.dtype),
+        (Tensor(a), Tensor(b)) => promoted(op, a.form()?.dtype, b.form()?.dtype),
         (Tensor(t), Number(_, w)) | (Number(_, w), Tensor(t)) => {
-            Ok(promote::promote_weak(t.uop()?.dtype, *w))
+            Ok(promote::promote_weak(t.form()?.dtype, *w))
         }
         (Number(v, x), Number(w, y)) => promoted(op, default_dtype(*v, *x)?, default_dtype(*w, *y)?),
     }

@@ -111,12 +111,20 @@ impl Tensor {
     }
     /// The graph node, or the error of a failed tensor. Of a view: the node of what it looks at, as it is now.
     pub fn uop(&self) -> Result<UOp> {
-        if let Some(view) = self.as_view() {
+        if let Value::View(view) = &*self.0.value.read().unwrap_or_else(|e| e.into_inner()) {
             return view.node();
         }
         let node = self.peek();
         watch::read(self);
         node
+    }
+    /// A node of its shape and type: for a view one that is there already.
+    pub(crate) fn form(&self) -> Result<UOp> {
+        match &*self.0.value.read().unwrap_or_else(|e| e.into_inner()) {
+            Value::View(view) => return view.form(),
+            Value::Own(_) => {}
+        }
+        self.uop()
     }
     /// The same for someone who only looks around: a Jit that records takes no notice.
     pub fn peek(&self) -> Result<UOp> {
@@ -279,7 +287,7 @@ impl Tensor {
     }
     /// The dims. A failed tensor's shape is failed; using its dims makes failed tensors, never a panic.
     pub fn shape(&self) -> Shape {
-        let node = self.uop();
+        let node = self.form();
         Shape::new(node.as_ref().map(|u| u.shape()).map_err(|e| e.clone()))
     }
     /// The dims as numbers, variables at their bound values.
@@ -288,7 +296,7 @@ impl Tensor {
     }
     /// How many dims; zero for a failed tensor.
     pub fn rank(&self) -> usize {
-        self.uop().map_or(0, |u| u.shape().len())
+        self.form().map_or(0, |u| u.shape().len())
     }
     /// How many elements, variables at their bound values.
     pub fn numel(&self) -> Result<usize> {
@@ -296,7 +304,7 @@ impl Tensor {
     }
     /// The type of the elements; `Void` for a failed tensor.
     pub fn dtype(&self) -> DType {
-        self.uop().map_or(DType::Void, |u| u.dtype)
+        self.form().map_or(DType::Void, |u| u.dtype)
     }
     /// The device its buffers are on: the default one if it has none, an error if there is no such device.
     pub fn device(&self) -> Result<Arc<str>> {

@@ -191,14 +191,15 @@ impl View {
         t: &Tensor,
         f: impl FnOnce(&UOp) -> Result<UOp>,
     ) -> Result<std::result::Result<View, UOp>> {
-        let now = t.peek()?;
+        let view = t.as_view();
+        let now = view.as_ref().map_or_else(|| t.peek(), View::form)?;
         let mine = hole(now.shape(), now.dtype);
         let top = f(&mine)?;
         let Some(more) = steps(&top, &mine) else {
             let value = t.uop()?;
             return Ok(Err(top.substitute(&FxHashMap::from_iter([(mine, value)]))));
         };
-        Ok(Ok(match t.as_view() {
+        Ok(Ok(match view {
             None => View { base: t.clone(), steps: more, hole: mine },
             Some(mut view) => {
                 view.steps.extend(more);
@@ -227,6 +228,15 @@ impl View {
     /// What is seen now.
     pub(crate) fn node(&self) -> Result<UOp> {
         apply(&self.steps, self.of_base()?)
+    }
+    /// A node of the shape and type of what is seen now.
+    pub(crate) fn form(&self) -> Result<UOp> {
+        let base = self.of_base()?;
+        match self.steps.last() {
+            None => Ok(base),
+            Some(last) if !resizes(last) => Ok(last.clone()),
+            Some(_) => apply(&self.steps, base),
+        }
     }
     fn of_base(&self) -> Result<UOp> {
         let base = self.base.uop()?;
