@@ -6,7 +6,9 @@
 //! thread axis (0..1 where there is none). A load or store at a place that comes from data and misses writes its site
 //! number plus one to the status word.
 //!
-//! **ABI 1, grid machines.** Parameters in order, the status word last; blocks and lanes from the hardware.
+//! **ABI 1, grid machines.** Parameters in order: an address of 64 bits for each buffer, each variable with as many bits as the
+//! kernel computes with (the low half of what is passed where those are 32), the address of the status word last. Blocks and
+//! lanes come from the hardware. Each buffer says which alignment its code counts on.
 
 use crate::DType;
 
@@ -22,7 +24,7 @@ pub struct Kernel {
     pub code: Code,
     /// Parameters in order: buffers first, then variables.
     pub params: Vec<Param>,
-    /// Bytes of private scratch each thread needs.
+    /// Bytes of private scratch each thread needs; on a grid, of local memory that a launch must give each block.
     pub scratch: usize,
 }
 
@@ -36,6 +38,8 @@ pub enum Code {
     /// Machine code that refers to nothing outside itself; the entry is its first byte. On x86-64 it follows the System V
     /// calling convention, whatever the operating system's is.
     Native(std::sync::Arc<[u8]>),
+    /// PTX source, which the driver assembles.
+    Ptx(String),
 }
 
 /// What programs are written in: a renderer writes it, a device's loader takes it.
@@ -47,6 +51,8 @@ pub enum Language {
     Bytecode,
     /// Machine code of x86-64: [`Code::Native`].
     X86,
+    /// PTX: [`Code::Ptx`].
+    Ptx,
 }
 
 /// One parameter of a kernel.
@@ -60,6 +66,8 @@ pub enum Param {
         len: usize,
         /// Whether the kernel stores to it.
         written: bool,
+        /// Bytes that its address must be a multiple of: an element, or the widest access of a kernel that needs alignment.
+        align: usize,
     },
     /// An integer variable, passed as 64 bits.
     Var {

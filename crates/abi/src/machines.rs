@@ -1,11 +1,11 @@
 //! Machines by name, whether or not they are here: what `NULL:NAME` poses as, and `INTERP:NAME` where it can.
 //!
 //! Their numbers are fixed, so what is compiled for them is the same everywhere and can be compared between commits.
-//! The GPUs are those parts of one that [`Target`] has words for; no writer of their own languages exists yet, so their
-//! kernels are bytecode.
+//! NVIDIA's GPUs are written PTX for, without their matrix units yet; the others have no writer of their own, so their kernels
+//! are bytecode.
 
-use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC};
-use crate::target::{DTypeSet, Grid, Isa};
+use crate::matrix::{AMX_BF16, AMX_INT8};
+use crate::target::{DTypeSet, Grid, Isa, Processors};
 use crate::{DType, Target};
 
 /// A machine: its name, and what it can do.
@@ -19,8 +19,11 @@ pub const MACHINES: &[Machine] = &[
     ("AMX", amx),
     ("INTERP", Target::interp),
     ("GPU", Target::interp_gpu),
-    ("SM80", || cuda("sm80", 163 << 10, [192 << 10, 40 << 20, 0])),
-    ("SM90", || cuda("sm90", 227 << 10, [256 << 10, 50 << 20, 0])),
+    ("A100", || cuda("A100", A100)),
+    ("L4", || cuda("L4", L4)),
+    ("RTX4090", || cuda("RTX4090", RTX_4090)),
+    ("H100", || cuda("H100", H100)),
+    ("H200", || cuda("H200", H200)),
     ("WEBGPU", webgpu),
 ];
 
@@ -38,22 +41,53 @@ fn amx() -> Target {
     Target { name: target.name.clone() + "-amx", matrix: [&[AMX_BF16], &AMX_INT8[..]].concat(), ..target }
 }
 
-fn cuda(name: &str, local_bytes: usize, caches: [usize; 3]) -> Target {
+/// What tells NVIDIA's GPUs apart. All have 65,536 registers of 32 bits a multiprocessor, at most 255 of them a lane, and
+/// give a block all but 1 KiB of a multiprocessor's shared memory.
+struct Cuda {
+    isa: Isa,
+    multiprocessors: u32,
+    /// Lanes and blocks on a multiprocessor, at most.
+    lanes: u32,
+    blocks: u32,
+    /// Shared memory of a multiprocessor, its first cache (of which that is a part), and the second cache of all, in KiB.
+    shared: usize,
+    l1: usize,
+    l2: usize,
+}
+
+#[rustfmt::skip]
+const A100:     Cuda = Cuda { isa: Isa::Sm80,  multiprocessors: 108, lanes: 2048, blocks: 32, shared: 164, l1: 192, l2: 40 << 10 };
+#[rustfmt::skip]
+const L4:       Cuda = Cuda { isa: Isa::Sm89,  multiprocessors: 58,  lanes: 1536, blocks: 24, shared: 100, l1: 128, l2: 48 << 10 };
+#[rustfmt::skip]
+const RTX_4090: Cuda = Cuda { isa: Isa::Sm89,  multiprocessors: 128, lanes: 1536, blocks: 24, shared: 100, l1: 128, l2: 72 << 10 };
+#[rustfmt::skip]
+const H100:     Cuda = Cuda { isa: Isa::Sm90a, multiprocessors: 132, lanes: 2048, blocks: 32, shared: 228, l1: 256, l2: 50 << 10 };
+#[rustfmt::skip]
+const H200:     Cuda = Cuda { isa: Isa::Sm90a, multiprocessors: 132, lanes: 2048, blocks: 32, shared: 228, l1: 256, l2: 60 << 10 };
+
+fn cuda(name: &str, m: Cuda) -> Target {
+    let processors = Processors {
+        count: m.multiprocessors,
+        lanes: m.lanes,
+        blocks: m.blocks,
+        registers: 1 << 16,
+        lane_registers: 255,
+        local_bytes: m.shared << 10,
+    };
     let grid = Grid {
         max_global: [i32::MAX as u32, 65_535, 65_535],
         max_local: [1024, 1024, 64],
         max_block: 1024,
-        local_bytes,
+        local_bytes: (m.shared - 1) << 10,
         warp: 32,
+        processors,
     };
     Target {
-        name: name.into(),
-        registers: 128,
-        caches,
+        name: format!("{}-{}", m.isa.name(), name.to_lowercase()),
+        caches: [m.l1 << 10, m.l2 << 10, 0],
         grid: Some(grid),
-        converts: DTypeSet::of(&[DType::F16, DType::BF16]),
-        matrix: MMA_SYNC.to_vec(),
-        ..Target::interp_gpu()
+        ..Target::ptx(m.isa)
     }
 }
 
@@ -66,6 +100,14 @@ fn webgpu() -> Target {
         max_block: 256,
         local_bytes: 16 << 10,
         warp: 32,
+        processors: Processors {
+            count: 8,
+            lanes: 512,
+            blocks: 16,
+            registers: 1 << 15,
+            lane_registers: 128,
+            local_bytes: 32 << 10,
+        },
     };
     Target {
         name: "webgpu".into(),

@@ -30,10 +30,14 @@ pub struct Target {
     pub storage: DTypeSet,
     /// The types arithmetic works in; others are decomposed (small floats in float32).
     pub arithmetic: DTypeSet,
-    /// Small floats outside `arithmetic` that the machine itself converts from and to float32.
+    /// Small floats that the machine converts from and to float32, and from and to nothing else.
     pub converts: DTypeSet,
-    /// Operations the machine has on floats; the others are decomposed.
+    /// Small floats of which two in one register are computed with at once.
+    pub packed: DTypeSet,
+    /// Operations the machine has on float32 and float64; the others are decomposed.
     pub float_ops: AluSet,
+    /// Operations the machine has on the small floats in `arithmetic`; the others are computed in float32.
+    pub small_float_ops: AluSet,
     /// Operations the machine has on integers and bools; the others are decomposed.
     pub int_ops: AluSet,
     /// The instructions that machine code may use; compilers of source have their own idea.
@@ -55,21 +59,31 @@ pub enum Isa {
     Avx2,
     /// F, BW, DQ and VL, and all of [`Isa::Avx2`].
     Avx512,
+    /// PTX for compute capability 8.0 (A100).
+    Sm80,
+    /// PTX for compute capability 8.9 (L4, RTX 4090), and all of [`Isa::Sm80`].
+    Sm89,
+    /// PTX for compute capability 9.0 (H100, H200) with what only that has, and all of [`Isa::Sm89`].
+    Sm90a,
 }
 
 impl Isa {
-    /// Its short name: `sse2`, `avx2`, `avx512`; `portable`.
+    /// Its short name: `sse2`, `avx2`, `avx512`, `sm_90a`; `portable`.
     pub const fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
             Isa::Sse2 => "sse2",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Sm80 => "sm_80",
+            Isa::Sm89 => "sm_89",
+            Isa::Sm90a => "sm_90a",
         }
     }
-    /// Bytes of its widest vector, and how many vector registers it has.
+    /// Bytes of its widest vector, and how many vector registers it has; GPUs compute with scalars.
     pub const fn vectors(self) -> (usize, usize) {
         match self {
+            Isa::Sm80 | Isa::Sm89 | Isa::Sm90a => (0, 255),
             Isa::Portable | Isa::Sse2 => (16, 16),
             Isa::Avx2 => (32, 16),
             Isa::Avx512 => (64, 32),
@@ -90,6 +104,25 @@ pub struct Grid {
     pub local_bytes: usize,
     /// Lanes that run together.
     pub warp: u32,
+    /// What runs blocks, and what those on one of them share.
+    pub processors: Processors,
+}
+
+/// The multiprocessors of a GPU: how many blocks of a kernel run at once follows from them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Processors {
+    /// How many there are.
+    pub count: u32,
+    /// Most lanes on one.
+    pub lanes: u32,
+    /// Most blocks on one.
+    pub blocks: u32,
+    /// Registers of 32 bits that the lanes on one share.
+    pub registers: u32,
+    /// Most registers of one lane.
+    pub lane_registers: u32,
+    /// Bytes of local memory that the blocks on one share.
+    pub local_bytes: usize,
 }
 
 /// A set of element types.
@@ -118,6 +151,12 @@ pub const BASIC_FLOAT: AluSet = {
     AluSet::of(&[Neg, Add, Sub, Mul, Fdiv, Sqrt, Max, Min, Lt, Eq, Ne, Where, Trunc, Floor, Round, MulAcc])
 };
 
+/// Operations that machines with arithmetic on halves have; each rounds once.
+pub const BASIC_HALF: AluSet = {
+    use Alu::*;
+    AluSet::of(&[Neg, Add, Sub, Mul, Max, Min, Where, MulAcc])
+};
+
 impl Target {
     /// The matrix unit of a name.
     pub fn unit(&self, name: &str) -> Option<&MatrixUnit> {
@@ -133,10 +172,10 @@ impl Target {
     }
     /// Whether `op` on operands of `dtype` needs no decomposition.
     pub fn supports(&self, op: Alu, dtype: DType) -> bool {
-        if dtype.is_float() {
-            self.arithmetic.has(dtype) && self.float_ops.has(op)
-        } else {
-            self.int_ops.has(op)
+        match dtype {
+            d if d.is_small_float() => self.arithmetic.has(d) && self.small_float_ops.has(op),
+            d if d.is_float() => self.arithmetic.has(d) && self.float_ops.has(op),
+            _ => self.int_ops.has(op),
         }
     }
 
@@ -159,6 +198,8 @@ impl Target {
             storage: DTypeSet::of(&crate::dtype::ALL),
             arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
             converts: if isa == Isa::Sse2 { DTypeSet::default() } else { DTypeSet::of(&[F16]) },
+            packed: DTypeSet::default(),
+            small_float_ops: AluSet::default(),
             float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
             int_ops: BASIC_INT,
             isa,
@@ -183,7 +224,9 @@ impl Target {
             storage: DTypeSet::of(&all),
             arithmetic: DTypeSet::of(&all),
             converts: DTypeSet::default(),
+            packed: DTypeSet::default(),
             float_ops: AluSet::of(&Alu::ALL),
+            small_float_ops: AluSet::of(&Alu::ALL),
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,
             matrix: [&AMX_INT8[..], &[AMX_BF16]].concat(),
@@ -203,6 +246,14 @@ impl Target {
                 max_block: 128,
                 local_bytes: 16 << 10,
                 warp: 32,
+                processors: Processors {
+                    count: 8,
+                    lanes: 512,
+                    blocks: 16,
+                    registers: 1 << 15,
+                    lane_registers: 255,
+                    local_bytes: 32 << 10,
+                },
             }),
             matrix: MMA_SYNC.to_vec(),
             float_ops: BASIC_FLOAT,
@@ -212,6 +263,28 @@ impl Target {
                 [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]
             }),
             ..Target::interp()
+        }
+    }
+
+    /// A GPU whose kernels are PTX for these instructions; its sizes are another's.
+    pub fn ptx(isa: Isa) -> Target {
+        use DType::*;
+        let halves = [F16, BF16];
+        let all = crate::dtype::ALL.into_iter();
+        let plain: Vec<DType> = all.filter(|d| !d.is_small_float() || halves.contains(d)).collect();
+        let converts = if isa >= Isa::Sm89 { &[F16, BF16, F8E4M3, F8E5M2][..] } else { &halves };
+        Target {
+            name: isa.name().into(),
+            language: Language::Ptx,
+            registers: 128,
+            arithmetic: DTypeSet::of(&plain),
+            converts: DTypeSet::of(converts),
+            packed: DTypeSet::of(&halves),
+            float_ops: BASIC_FLOAT.or(AluSet::of(&[Alu::Recip])),
+            small_float_ops: BASIC_HALF,
+            isa,
+            matrix: vec![],
+            ..Target::interp_gpu()
         }
     }
 }

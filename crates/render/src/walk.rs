@@ -62,7 +62,7 @@ pub fn miss_code(access: &UOp) -> Option<u32> {
 pub fn params(linear: &Linear) -> Vec<Param> {
     let buffers = linear.params.iter().zip(&linear.written).map(|(p, &written)| {
         let len = if let Arg::Param { len, .. } = p.arg { len } else { 0 };
-        Param::Buffer { dtype: p.dtype, len, written }
+        Param::Buffer { dtype: p.dtype, len, written, align: p.dtype.size().max(1) }
     });
     let vars = linear.vars.iter().map(|v| Param::Var { name: var_name(v).into() });
     buffers.chain(vars).collect()
@@ -71,4 +71,10 @@ pub fn params(linear: &Linear) -> Vec<Param> {
 /// The name of a `Variable`.
 pub fn var_name(v: &UOp) -> &str {
     if let Arg::Var { name, .. } = &v.arg { name } else { "" }
+}
+
+/// A kernel's name as languages take it.
+pub fn identifier(name: &str) -> String {
+    let s: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if s.starts_with(|c: char| c.is_ascii_alphabetic()) { s } else { format!("k_{s}") }
 }

@@ -28,7 +28,7 @@ fn matmul(name: &str, n: usize) -> Kernel {
     c += "}\n";
     (0..8).for_each(|r| c += &format!("*(v16 *)(o + (i * 8 + {r}) * {n} + j) = a{r};\n"));
     c += "}\n}\n";
-    let buffer = |written| Param::Buffer { dtype: DType::F32, len: n * n, written };
+    let buffer = |written| Param::Buffer { dtype: DType::F32, len: n * n, written, align: 4 };
     Kernel {
         name: name.into(),
         code: Code::C(c),

@@ -118,16 +118,16 @@ pub fn check_args(kernel: &str, params: &[Param], bufs: &[&Memory], vars: &[i64]
         return fail(format!("takes {n_bufs} buffers and {n_vars} variables, was given {b} and {v}"));
     }
     let buffers = params.iter().filter_map(|p| match p {
-        Param::Buffer { dtype, len, written } => Some((dtype, *len, *written)),
+        Param::Buffer { dtype, len, written, align } => Some((dtype, *len, *written, *align)),
         Param::Var { .. } => None,
     });
-    for (i, ((dtype, len, written), buf)) in buffers.zip(bufs).enumerate() {
+    for (i, ((dtype, len, written, align), buf)) in buffers.zip(bufs).enumerate() {
         let (need, have) = (len.saturating_mul(dtype.size()), buf.len_bytes());
         if have < need {
             return fail(format!("buffer {i} needs {need} bytes ({len} of {dtype:?}), was given {have}"));
         }
-        if !buf.address().is_multiple_of(dtype.size().max(1) as u64) {
-            return fail(format!("buffer {i} is not aligned for {dtype:?}"));
+        if !buf.address().is_multiple_of(align.max(dtype.size()).max(1) as u64) {
+            return fail(format!("buffer {i} is not aligned to {align} bytes, which its accesses need"));
         }
         if written && !buf.is_writable() {
             return fail(format!("buffer {i} is stored to, and its memory is read-only"));

@@ -34,7 +34,7 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         name: "NULL",
-        about: "compiles, runs nothing; NULL:AVX2, NULL:GPU, NULL:SM90, ... for a machine that need not be here",
+        about: "compiles, runs nothing; NULL:AVX2, NULL:GPU, NULL:H200, ... for a machine that need not be here",
         suffixes: null::target::names,
         count: 0,
         open: null::open,
@@ -184,11 +184,11 @@ mod tests {
         assert!(Arc::ptr_eq(&device("CPU").unwrap(), &device("CPU:0").unwrap()));
     }
     #[test]
-    fn null_poses_as_any_machine_and_interp_as_those_with_bytecode() {
+    fn null_poses_as_any_machine_and_interp_as_those_with_a_grid() {
         let of = |name: &str| device(name).map(|d| (d.name().to_string(), d.target().name.clone()));
         assert_eq!(of("null:sse2"), Ok(("NULL:SSE2".into(), "x86-64-sse2".into())));
         assert_eq!(of("NULL:GPU").unwrap().1, of("INTERP:GPU").unwrap().1);
-        assert!(of("INTERP:SM90").is_ok() && of("INTERP:AVX2").is_err());
+        assert!(of("INTERP:H200").is_ok() && of("INTERP:AVX2").is_err());
     }
     #[test]
     fn names_are_parsed_in_any_case_and_unknown_ones_list_the_known() {
@@ -201,7 +201,7 @@ mod tests {
         assert!(message.contains("cpu:700") && message.contains("CPU:0"), "{message}");
         let message = device("null:z80").err().unwrap().to_string();
         assert!(
-            ["null:z80", "NULL:0", "NULL:AVX2", "NULL:SM90"].iter().all(|w| message.contains(w)),
+            ["null:z80", "NULL:0", "NULL:AVX2", "NULL:H200"].iter().all(|w| message.contains(w)),
             "{message}"
         );
         for name in ["", ":", "CPU:", "CPU:0:1", "CPU:-1"] {

@@ -24,7 +24,7 @@ const ARGS: &str =
 
 /// A kernel `name` with `buffers` float buffers of `len`, the first written, and `vars` variables.
 fn kernel(name: &str, buffers: usize, len: usize, vars: usize, body: &str) -> Kernel {
-    let buffer = |i| Param::Buffer { dtype: DType::F32, len, written: i == 0 };
+    let buffer = |i| Param::Buffer { dtype: DType::F32, len, written: i == 0, align: 4 };
     let var = |i| Param::Var { name: format!("v{i}") };
     let code = Code::C(format!("{HEAD}void {name}{ARGS} {{\n{body}\n}}\n"));
     Kernel {

@@ -125,7 +125,7 @@ impl Memory<'_> {
     /// The arguments of a launch, each of which its memory is large enough for.
     fn uses(&self, l: &Launch) -> Result<Vec<Use>, String> {
         let buffers = l.kernel.executable.params().iter().filter_map(|p| match p {
-            Param::Buffer { dtype, len, written } => Some((*dtype, *len, *written)),
+            Param::Buffer { dtype, len, written, .. } => Some((*dtype, *len, *written)),
             Param::Var { .. } => None,
         });
         let buffers: Vec<_> = buffers.collect();

@@ -318,7 +318,7 @@ fn hash(lowered: &Lowered) -> u64 {
 /// Type, length and whether it is written, of each buffer.
 fn buffers(params: &[Param]) -> impl Iterator<Item = (DType, usize, bool)> + '_ {
     params.iter().filter_map(|p| match p {
-        Param::Buffer { dtype, len, written } => Some((*dtype, *len, *written)),
+        Param::Buffer { dtype, len, written, .. } => Some((*dtype, *len, *written)),
         Param::Var { .. } => None,
     })
 }

@@ -28,7 +28,7 @@ mod prelude;
 mod types;
 mod values;
 
-use crate::walk::{Walk, params, var_name};
+use crate::walk::{Walk, identifier, params, var_name};
 use crate::{Error, Watch};
 use control::inlinable;
 use dialect::{Dialect, Entry};
@@ -84,12 +84,6 @@ pub fn render_as(linear: &Linear, target: &Target, dialect: &Dialect) -> Result<
     }
     let source = format!("{}{} {{\n{}}}\n", w.prelude.text(), w.head, w.body);
     Ok(Kernel { name: identifier(&linear.name), code: Code::C(source), params: params(linear), scratch })
-}
-
-/// A kernel's name as C takes it.
-fn identifier(name: &str) -> String {
-    let s: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    if s.starts_with(|c: char| c.is_ascii_alphabetic()) { s } else { format!("k_{s}") }
 }
 
 struct Writer<'a> {

@@ -33,6 +33,8 @@ pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
         storage: DTypeSet::of(&frit_abi::dtype::ALL),
         arithmetic: DTypeSet::of(&[Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]),
         converts: DTypeSet::default(),
+        packed: DTypeSet::default(),
+        small_float_ops: Default::default(),
         float_ops: BASIC_FLOAT,
         int_ops: BASIC_INT,
         isa: Isa::Portable,

@@ -92,7 +92,7 @@ impl Buffers {
     /// this lives and without others writing to it.
     pub unsafe fn new(params: &[Param], bases: &[*mut u8]) -> Buffers {
         let buffers = params.iter().filter_map(|p| match p {
-            &Param::Buffer { dtype, len, written } => Some((dtype, len, written)),
+            &Param::Buffer { dtype, len, written, .. } => Some((dtype, len, written)),
             Param::Var { .. } => None,
         });
         let list: Vec<Buffer> = (buffers.zip(bases))
@@ -307,7 +307,7 @@ mod tests {
     fn buffers(memory: &mut [u32], spans: &[(usize, usize, bool)]) -> Buffers {
         let params: Vec<Param> = spans
             .iter()
-            .map(|&(_, len, written)| Param::Buffer { dtype: DType::U32, len, written })
+            .map(|&(_, len, written)| Param::Buffer { dtype: DType::U32, len, written, align: 4 })
             .collect();
         let bases: Vec<*mut u8> = spans.iter().map(|&(at, ..)| memory[at..].as_mut_ptr().cast()).collect();
         // SAFETY: the spans lie in the memory, which outlives every use in these tests.
