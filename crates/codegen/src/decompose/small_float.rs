@@ -15,20 +15,17 @@ use frit_uop::{Alu, DType, Op, UOp, rules};
 
 rules! { pub SMALL_FLOAT(target: Target);
     Cast(x) as n  if needs_conversion(target, x.dtype, n.dtype)  => convert(x, n.dtype);
-    (Unary)(x) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
-    (Binary|Comparison)(x, _) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
-    MulAcc(x, _, _) as n  if is_foreign(target, x.dtype) && lacks(target, n)  => through_float32(n);
+    (Unary)(x) as n  if x.dtype.is_small_float() && lacks(target, n)  => through_float32(n);
+    (Binary|Comparison)(x, _) as n  if x.dtype.is_small_float() && lacks(target, n)  => through_float32(n);
+    MulAcc(x, _, _) as n  if x.dtype.is_small_float() && lacks(target, n)  => through_float32(n);
 }
 
-/// A small float that the target cannot compute with.
-fn is_foreign(target: &Target, d: DType) -> bool {
-    d.is_small_float() && !target.arithmetic.has(d)
-}
-
-/// A cast from or to a small float that the target cannot compute with, unless it is the one that the machine has.
+/// A cast from or to a small float, unless it is the one that the machine has, or it has all.
 fn needs_conversion(target: &Target, from: DType, to: DType) -> bool {
+    let is_plain = |d: DType| !d.is_small_float() || target.arithmetic.has(d) && !target.converts.has(d);
     let has = |small: DType, other: DType| target.converts.has(small) && other == DType::F32;
-    (is_foreign(target, from) || is_foreign(target, to)) && !has(from, to) && !has(to, from)
+    let is_known = is_plain(from) && is_plain(to) || has(from, to) || has(to, from);
+    !is_known
 }
 
 fn through_float32(n: &UOp) -> Option<UOp> {

@@ -115,7 +115,7 @@ fn check_types(n: &UOp, target: &Target) -> Result<(), &'static str> {
     if shape.len() > 1 {
         return Err("is neither a scalar nor a vector");
     }
-    if lanes > 1 && target.vector_bytes == 0 && n.op.is_elementwise() {
+    if lanes > 1 && target.vector_bytes == 0 && n.op.is_elementwise() && !target.packed.has(n.dtype) {
         return Err("is vector arithmetic the target does not have");
     }
     if n.op == Op::Load && n.src.get(2).is_some_and(|g| g.lanes() != 1 && g.lanes() != lanes) {
