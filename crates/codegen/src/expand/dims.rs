@@ -2,14 +2,15 @@
 //!
 //! On a grid, global ranges become `gidx*` and local and group-reduce ranges `lidx*`. Lane ranges that are never open
 //! together share an id, so the lanes that reduced a row also write it. A store that does not depend on some id is
-//! predicated on its being 0. On a CPU the outermost global range becomes the thread range, the others plain loops.
+//! predicated on its being 0. Blocks that no three dimensions hold as they are become one number cut in three, and where no
+//! divisor is found the blocks beyond do nothing. On a CPU the outermost global range becomes the thread range, the others plain loops.
 //!
 //! ```text
 //! Range{Global 0}, Range{Local 1}   ->   gidx0, lidx0            Range{Global 0}, Range{Global 1}   ->   Thread, Loop
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::with_index;
+use crate::kernel::access::{slot, with_index};
 use crate::kernel::ranges::{self, Replacement};
 use crate::pass::Ctx;
 use crate::plan::lanes::{check_warp, share_ids};
@@ -141,8 +142,12 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
         })
         .collect();
     let mut map: FxHashMap<u32, Replacement> = FxHashMap::default();
-    let mut values = assign("gidx", &blocks, &grid.max_global)?;
-    values.extend(assign("lidx", &lanes, &grid.max_local)?);
+    let (mut values, inside) = assign("gidx", &blocks, &grid.max_global)?;
+    let (ids, beyond) = assign("lidx", &lanes, &grid.max_local)?;
+    if beyond.is_some() {
+        return Err(Error::Target(format!("the lanes of a block do not fit {:?}", grid.max_local)));
+    }
+    values.extend(ids);
     for (class, value) in blocks.iter().chain(&lanes).zip(&values) {
         for r in &class.ranges {
             // a reduce across lanes closes the ids it combines over
@@ -159,57 +164,60 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
     }
     let mut checked = false;
     let new = ranges::replace(sink, &map, |old, new| {
-        if old.op != Op::Store {
+        let is_read = old.op == Op::Load && inside.is_some() && slot(old).is_some();
+        if old.op != Op::Store && !is_read {
             return new;
         }
         let idle = |c: &&(&Class, &UOp)| !c.0.ranges.iter().any(|r| old.ranges.contains(&id(r)));
         let zero = UOp::index(0);
         let gate = blocks.iter().chain(&lanes).zip(&values).collect::<Vec<_>>();
-        let gate = gate.iter().filter(idle).map(|c| c.1.eq_(&zero)).reduce(|a, b| a.and_(&b));
+        let gate = gate.iter().filter(idle).filter(|_| !is_read).map(|c| c.1.eq_(&zero));
+        let gate = gate.chain(inside.clone()).reduce(|a, b| a.and_(&b));
         let Some(gate) = gate else { return new };
         checked |= matches!(new.arg, Arg::Site(_));
         with_index(&new, gate.select(new.index(), &UOp::invalid()))
     });
     if checked {
-        return Err(Error::Target("a checked store must not be left to one lane".into()));
+        return Err(Error::Target("a checked access must be done by all lanes and blocks".into()));
     }
     Ok(new[sink].clone())
 }
 
-/// An expression over at most three hardware ids for each class, fastest first.
-fn assign(name: &str, classes: &[Class], limits: &[u32; 3]) -> Result<Vec<UOp>, Error> {
-    let fits = |e: &UOp, dim: usize| e.bounds.1 <= limits[dim] as i128;
+/// An expression over at most three hardware ids for each class, fastest first; and where ids have more values than the
+/// classes together, which of them count.
+fn assign(name: &str, classes: &[Class], limits: &[u32; 3]) -> Result<(Vec<UOp>, Option<UOp>), Error> {
+    let extent = |g: &[usize]| g.iter().fold(UOp::index(1), |e, &i| e.fold_mul(&classes[i].extent));
+    let size = |g: &[usize]| extent(g).bounds.1.max(1);
     // neighbours are walked as one while there are more than three
     let mut groups: Vec<Vec<usize>> = (0..classes.len()).map(|i| vec![i]).collect();
-    let extent = |g: &[usize]| g.iter().fold(UOp::index(1), |e, &i| e.fold_mul(&classes[i].extent));
     while groups.len() > 3 {
-        let size = |at: usize| {
-            extent(&groups[at]).bounds.1.max(1).saturating_mul(extent(&groups[at + 1]).bounds.1.max(1))
-        };
-        let at = (0..groups.len() - 1).min_by_key(|&at| size(at)).unwrap_or(0);
+        let both = |at: usize| size(&groups[at]).saturating_mul(size(&groups[at + 1]));
+        let at = (0..groups.len() - 1).min_by_key(|&at| both(at)).unwrap_or(0);
         let next = groups.remove(at + 1);
         groups[at].extend(next);
     }
-    // what is too large for its dimension is cut in two, if a dimension is free
-    let mut ids: Vec<UOp> = vec![];
-    let mut dim = 0;
-    for (at, g) in groups.iter().enumerate() {
-        let e = extent(g);
-        let special = |dim: usize, e: &UOp| UOp::special(&format!("{name}{dim}"), e);
-        let too_large = || Error::Target(format!("{name} of extent {:?} exceeds {limits:?}", e.bounds.1));
-        if fits(&e, dim) {
-            ids.push(special(dim, &e));
-            dim += 1;
-            continue;
-        }
-        let (n, free) = (e.as_int().ok_or_else(too_large)?, 3 - dim > groups.len() - at);
-        let low =
-            (1..=limits[dim] as i64).rev().find(|d| n % d == 0 && n / d <= limits[(dim + 1).min(2)] as i64);
-        let (Some(low), true) = (low, free) else { return Err(too_large()) };
-        let (fast, slow) = (special(dim, &UOp::index(low)), special(dim + 1, &UOp::index(n / low)));
-        ids.push(slow * low + fast);
-        dim += 2;
+    let fits = |groups: &[Vec<usize>]| groups.iter().zip(limits).all(|(g, &limit)| size(g) <= limit as i128);
+    // the first dimension has the most room
+    if !fits(&groups) {
+        groups.sort_by_key(|g| std::cmp::Reverse(size(g)));
     }
+    let special = |dim: usize, e: &UOp| UOp::special(&format!("{name}{dim}"), e);
+    let mut inside = None;
+    let ids: Vec<UOp> = match fits(&groups) {
+        true => groups.iter().enumerate().map(|(dim, g)| special(dim, &extent(g))).collect(),
+        false => {
+            groups = vec![(0..classes.len()).collect()];
+            let count = extent(&groups[0]);
+            let sizes = cut(&count, limits).ok_or_else(|| {
+                Error::Target(format!("{name} of extent {:?} exceeds {limits:?}", count.bounds.1))
+            })?;
+            let [x, y, z] = [0, 1, 2].map(|dim| special(dim, &sizes[dim]));
+            let id = (z.fold_mul(&sizes[1]).fold_add(&y)).fold_mul(&sizes[0]).fold_add(&x);
+            let all = sizes.iter().fold(UOp::index(1), |e, s| e.fold_mul(s));
+            inside = (all != count).then(|| id.lt(&count));
+            vec![id]
+        }
+    };
     let mut values: Vec<UOp> = vec![UOp::index(0); classes.len()];
     for (g, id) in groups.iter().zip(&ids) {
         let mut rest = id.clone();
@@ -219,5 +227,21 @@ fn assign(name: &str, classes: &[Class], limits: &[u32; 3]) -> Result<Vec<UOp>, 
             rest = rest.floordiv(&classes[i].extent);
         }
     }
-    Ok(values)
+    Ok((values, inside))
+}
+
+/// Sizes of three dimensions for so many blocks: exactly as many where a divisor is found, else a few more.
+fn cut(count: &UOp, limits: &[u32; 3]) -> Option<[UOp; 3]> {
+    let [x, y, z] = limits.map(|l| l as i128);
+    let most = count.bounds.1.max(1);
+    let exact = count.as_int().and_then(|n| (1..=y as i64).find(|d| n % d == 0 && (n / d) as i128 <= x));
+    if let (Some(d), Some(n)) = (exact, count.as_int()) {
+        return Some([n / d, d, 1].map(UOp::index));
+    }
+    let rows = (most + x - 1) / x;
+    let planes = (rows + y - 1) / y;
+    let rows = ((rows + planes - 1) / planes) as i64;
+    let each =
+        count.fold_add(&UOp::index(rows * planes as i64 - 1)).floordiv(&UOp::index(rows * planes as i64));
+    (planes <= z).then(|| [simplify(&each), UOp::index(rows), UOp::index(planes as i64)])
 }
