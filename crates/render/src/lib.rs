@@ -2,6 +2,7 @@
 //!
 //! - [`bytecode`]: the interpreter's program, one instruction per step.
 //! - [`c`]: C for the system's compiler, and what is like it.
+//! - [`ptx`]: PTX for NVIDIA's driver.
 //! - [`x86`]: machine code for x86-64.
 //!
 //! Each walks the steps of the program once, in files of the same names: `types` (what a type is in the language),
@@ -12,6 +13,7 @@
 
 pub mod bytecode;
 pub mod c;
+pub mod ptx;
 mod walk;
 pub mod x86;
 
@@ -72,10 +74,11 @@ pub type Watch<'a> = dyn FnMut(&'static str, &dyn Display) + 'a;
 pub type Renderer = fn(&Linear, &Target, &mut Watch) -> Result<Kernel, Error>;
 
 /// Who writes which language.
-pub const RENDERERS: [(Language, Renderer); 3] = [
+pub const RENDERERS: [(Language, Renderer); 4] = [
     (Language::X86, x86::render_and_watch),
     (Language::C, c::render_and_watch),
     (Language::Bytecode, bytecode::render_and_watch),
+    (Language::Ptx, ptx::render_and_watch),
 ];
 
 /// The program in the language of its target.

@@ -7,6 +7,7 @@ mod c_dialect;
 mod c_memory;
 mod faults;
 mod files;
+mod ptx;
 mod shuffle;
 #[cfg(target_arch = "x86_64")]
 mod x86;

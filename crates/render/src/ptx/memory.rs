@@ -1,0 +1,271 @@
+//! Loads and stores.
+
+use super::Writer;
+use super::control::{mov, parts};
+use super::types::{Class, Operand, Val, is_half, is_signed};
+use crate::Error;
+use crate::walk::{Walk, miss_code, register};
+use frit_abi::DType;
+use frit_uop::{Arg, Op, UOp};
+use smallvec::SmallVec;
+use std::fmt::Write;
+
+type Operands = SmallVec<[Operand; 4]>;
+
+/// The place of an access, and the registers that it moves.
+struct Access {
+    is_local: bool,
+    base: Operand,
+    offset: i64,
+    dtype: DType,
+    lanes: usize,
+    gate: Option<Operand>,
+}
+
+impl Access {
+    fn bytes(&self) -> usize {
+        self.lanes * self.dtype.size()
+    }
+    /// The type of what is moved, of which there are so many, each in a register of a class.
+    fn units(&self) -> (&'static str, usize, Class) {
+        let d = self.dtype;
+        match (d.size(), self.bytes()) {
+            (8, n) => ("b64", n / 8, Class::Long),
+            (_, n) if n >= 4 => ("b32", n / 4, Class::Word),
+            (1, 2) => ("u16", 1, Class::Word),
+            (2, _) if is_half(d) => ("b16", 1, Class::Half),
+            (2, _) => (if is_signed(d) { "s16" } else { "u16" }, 1, Class::Word),
+            _ => (if is_signed(d) { "s8" } else { "u8" }, 1, Class::Word),
+        }
+    }
+    fn form(&self, verb: &str) -> String {
+        let space = if self.is_local { "shared" } else { "global" };
+        let (t, n, _) = self.units();
+        if n == 1 { format!("{verb}.{space}.{t}") } else { format!("{verb}.{space}.v{n}.{t}") }
+    }
+    /// Whether a register that is moved is the value of one lane.
+    fn is_whole(&self) -> bool {
+        self.lanes == 1 || self.dtype.size() >= 4
+    }
+}
+
+impl Writer<'_> {
+    fn access(&mut self, n: &UOp, dtype: DType, lanes: usize) -> Result<Access, Error> {
+        let address = &n.src[0];
+        if address.op != Op::Index || address.src.len() != 2 || matches!(address.arg, Arg::Tile { .. }) {
+            return Err(self.malformed(format!("{address:?} is not an address in a buffer")));
+        }
+        let (m, idx) = (self.memory_of(address)?, &address.src[1]);
+        if idx.lanes() > 1 {
+            return Err(self.malformed(format!("{n:?} has an address for each lane")));
+        }
+        self.check_lanes(n, lanes)?;
+        let (size, bytes) = (dtype.size(), lanes * dtype.size());
+        if bytes > self.target.vector_access_bytes.max(size) {
+            let message = format!("an access of {bytes} bytes, {} allowed", self.target.vector_access_bytes);
+            return Err(self.limit(message));
+        }
+        let gate = n.gate().map(|g| self.truth(g)).transpose()?;
+        if let Some(code) = miss_code(n) {
+            let Some(p) = gate else {
+                return Err(self.malformed(format!("{n:?} is checked but has no gate")));
+            };
+            let status = self.pointer("status");
+            _ = writeln!(self.body, "  @!{p} st.global.b32 [{status}], {code};");
+        }
+        let (rest, constant) = parts(idx);
+        let mut offset = constant * size as i64;
+        let base = match (rest, m.arg.clone()) {
+            (rest, Arg::Param { slot, .. }) => {
+                let slot = slot as usize;
+                self.align[slot] = self.align[slot].max(bytes);
+                match rest {
+                    Some(rest) => self.global_place(&m, rest, slot)?,
+                    None => self.pointer(&format!("p{slot}")),
+                }
+            }
+            (Some(rest), _) => self.local_place(&m, rest)?,
+            (None, _) => {
+                offset += self.local[&m] as i64;
+                self.local_base()
+            }
+        };
+        Ok(Access { is_local: !matches!(m.arg, Arg::Param { .. }), base, offset, dtype, lanes, gate })
+    }
+    /// The address that a parameter holds.
+    fn pointer(&mut self, name: &str) -> Operand {
+        let generic = self.uniform(Class::Long, "ld.param.b64", &format!("[{name}]"));
+        self.uniform(Class::Long, "cvta.to.global.u64", &generic.to_string())
+    }
+    fn local_base(&mut self) -> Operand {
+        self.uniform(Class::Word, "mov.b32", "local")
+    }
+    fn global_place(&mut self, m: &UOp, idx: &UOp, slot: usize) -> Result<Operand, Error> {
+        let key = (m.clone(), idx.clone());
+        if let Some(&o) = self.places.get(&key) {
+            return Ok(o);
+        }
+        let (base, i) = (self.pointer(&format!("p{slot}")), self.index(idx)?);
+        let form = if Class::of(idx.dtype) == Class::Long { "mad.lo.s64" } else { "mad.wide.s32" };
+        let o = self.make(Class::Long, form, &[i, Operand::Int(m.dtype.size() as i64), base]);
+        self.remember_place(key, o);
+        Ok(o)
+    }
+    fn local_place(&mut self, m: &UOp, idx: &UOp) -> Result<Operand, Error> {
+        let key = (m.clone(), idx.clone());
+        if let Some(&o) = self.places.get(&key) {
+            return Ok(o);
+        }
+        let (mut base, mut i) = (self.local_base(), self.index(idx)?);
+        if Class::of(idx.dtype) == Class::Long {
+            i = self.make(Class::Word, "cvt.u32.u64", &[i]);
+        }
+        if self.local[m] > 0 {
+            base = self.uniform(Class::Word, "add.s32", &format!("{base}, {}", self.local[m]));
+        }
+        let o = self.make(Class::Word, "mad.lo.s32", &[i, Operand::Int(m.dtype.size() as i64), base]);
+        self.remember_place(key, o);
+        Ok(o)
+    }
+    fn index(&mut self, idx: &UOp) -> Result<Operand, Error> {
+        let v = self.value(idx)?;
+        Ok(self.lane(&v, 0, idx.dtype))
+    }
+
+    pub fn load(&mut self, n: &UOp) -> Result<Val, Error> {
+        let (d, lanes) = (n.dtype, n.lanes());
+        let access = self.access(n, d, lanes)?;
+        let (_, count, class) = access.units();
+        let regs: Operands = (0..count).map(|_| self.fresh(class)).collect();
+        if let Some(alt) = n.alt().filter(|_| access.gate.is_some()) {
+            let alt = self.value(alt)?;
+            for (&r, v) in regs.iter().zip(self.moved(&alt, &access)) {
+                self.emit(mov(class), &[r, v]);
+            }
+        }
+        self.move_registers(&access, "ld", &regs);
+        Ok(self.lanes_of(&access, regs))
+    }
+    pub fn store(&mut self, n: &UOp) -> Result<(), Error> {
+        if let Some(variable) = register(n) {
+            return self.store_register(n, variable);
+        }
+        let value = self.value(&n.src[1])?;
+        let access = self.access(n, n.src[1].dtype, n.src[0].lanes())?;
+        let mut regs = self.moved(&value, &access);
+        // the list of a vector store has registers only
+        for r in regs.iter_mut().filter(|r| !matches!(r, Operand::Reg(..))) {
+            if count_of(&access) > 1 || access.units().2 == Class::Half {
+                let class = access.units().2;
+                *r = self.uniform(class, mov(class), &r.to_string());
+            }
+        }
+        self.move_registers(&access, "st", &regs);
+        Ok(())
+    }
+
+    /// The access itself.
+    fn move_registers(&mut self, access: &Access, verb: &str, regs: &[Operand]) {
+        let form = access.form(verb);
+        debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
+        let place = match access.offset {
+            0 => format!("[{}]", access.base),
+            o => format!("[{}+{o}]", access.base),
+        };
+        let list: Vec<String> = regs.iter().map(|r| r.to_string()).collect();
+        let list = if regs.len() > 1 { format!("{{{}}}", list.join(", ")) } else { list.concat() };
+        self.body.push_str("  ");
+        if let Some(p) = access.gate {
+            _ = write!(self.body, "@{p} ");
+        }
+        _ = match verb {
+            "ld" => writeln!(self.body, "{form} {list}, {place};"),
+            _ => writeln!(self.body, "{form} {place}, {list};"),
+        };
+    }
+    /// `mov` between a register and those that are its parts.
+    pub fn braced(&mut self, form: &str, parts: &[Operand; 2], whole: Operand, apart: bool) {
+        let [lo, hi] = parts;
+        _ = match apart {
+            true => writeln!(self.body, "  {form} {{{lo}, {hi}}}, {whole};"),
+            false => writeln!(self.body, "  {form} {whole}, {{{lo}, {hi}}};"),
+        };
+    }
+
+    /// The value that was loaded into registers.
+    fn lanes_of(&mut self, access: &Access, regs: Operands) -> Val {
+        let d = access.dtype;
+        let lanes: Operands = match (access.is_whole(), is_half(d)) {
+            (true, _) => regs,
+            (false, true) => return Val::Pairs(regs),
+            (false, false) => {
+                let bits = d.bits() as i64;
+                let form = if is_signed(d) { "bfe.s32" } else { "bfe.u32" };
+                let per = 4 / d.size();
+                let lane = |k: usize| {
+                    let at = Operand::Int((k % per) as i64 * bits);
+                    self.make(Class::Word, form, &[regs[k / per], at, Operand::Int(bits)])
+                };
+                (0..access.lanes).map(lane).collect()
+            }
+        };
+        if d != DType::Bool {
+            return Val::Lanes(lanes);
+        }
+        // a byte that is not 0 is true
+        Val::Lanes(
+            lanes.into_iter().map(|o| self.make(Class::Pred, "setp.ne.s32", &[o, Operand::Int(0)])).collect(),
+        )
+    }
+    /// The registers (or constants, as bits) that an access moves for a value.
+    fn moved(&mut self, v: &Val, access: &Access) -> Operands {
+        let d = access.dtype;
+        if !access.is_whole() && is_half(d) {
+            return self.pairs(v, access.lanes, d);
+        }
+        let mut lanes = Operands::new();
+        for k in 0..access.lanes {
+            let o = match (d, v) {
+                (DType::Bool, Val::Lanes(l)) if matches!(l[k.min(l.len() - 1)], Operand::Int(_)) => {
+                    l[k.min(l.len() - 1)]
+                }
+                (DType::Bool, _) => {
+                    let p = self.lane(v, k, d);
+                    self.cast_bool(p)
+                }
+                _ => self.lane(v, k, d),
+            };
+            lanes.push(o.as_bits());
+        }
+        if access.is_whole() {
+            return lanes;
+        }
+        let per = (4 / d.size()).min(access.lanes);
+        lanes.chunks(per).map(|c| self.joined(c, d)).collect()
+    }
+    /// Several narrow lanes in one register.
+    fn joined(&mut self, lanes: &[Operand], d: DType) -> Operand {
+        let bits = d.bits() as i64;
+        let constants: Option<Vec<i64>> = lanes
+            .iter()
+            .map(|o| if let Operand::Int(c) = o { Some(c & ((1 << bits) - 1)) } else { None })
+            .collect();
+        if let Some(all) = constants {
+            return Operand::Int(all.iter().rev().fold(0, |word, c| word << bits | c));
+        }
+        let mut word = lanes[0];
+        for (k, &lane) in lanes.iter().enumerate().skip(1) {
+            // the bits of a lane above its own are those of the next, or nothing's
+            word = self.make(
+                Class::Word,
+                "bfi.b32",
+                &[lane, word, Operand::Int(k as i64 * bits), Operand::Int(32 - k as i64 * bits)],
+            );
+        }
+        word
+    }
+}
+
+fn count_of(access: &Access) -> usize {
+    access.units().1
+}
