@@ -26,6 +26,7 @@ pub use plan::opt::{Layout, Opt};
 pub use plan::{Axis, Plan};
 
 use frit_abi::Target;
+use frit_abi::target::DTypeSet;
 use frit_uop::rewrite::take_error;
 use frit_uop::spec::Spec;
 use frit_uop::{Linear, UOp};
@@ -41,6 +42,7 @@ type Targets = fn(&Target) -> bool;
 const ALL: Targets = |_| true;
 const GRIDS: Targets = |t| t.grid.is_some();
 const SCALAR: Targets = |t| t.vector_bytes == 0;
+const PACKED: Targets = |t| t.packed != DTypeSet::default();
 const VECTOR_CPUS: Targets = |t| t.grid.is_none() && t.vector_bytes > 0;
 
 const fn row(name: &'static str, run: Run, holds: Holds, applies: Targets) -> Pass {
@@ -71,6 +73,7 @@ pub const PASSES: &[Pass] = {
         row("coalesce",    Graph(expand::coalesce::coalesce),            EXPANDED,         SCALAR),
         row("widths",      Graph(expand::widths::widths),                PROGRAM,          ALL),
         row("decompose",   Graph(decompose::decompose),                  PROGRAM,          ALL),
+        row("pack",        Graph(decompose::pack::pack),                 PROGRAM,          PACKED),
         row("linearise",   Order(order::linearise::linearise),           LINEAR,           ALL),
         row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),
         row("prefetch",    Steps(order::prefetch::prefetch),             LINEAR,           VECTOR_CPUS),

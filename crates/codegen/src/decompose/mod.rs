@@ -27,6 +27,7 @@ mod float_mod;
 mod hyperbolic;
 mod inverse;
 mod log;
+pub mod pack;
 mod pow;
 mod real;
 mod shift;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! // what the file shows
-//! target: interp            or interp-gpu, avx512, avx2, sse2, amx
+//! target: interp            or interp-gpu, avx512, avx2, sse2, amx, or a machine: H200
 //! opts: heuristic           or none, or a list: split 1 4 Vector inner, pad 0 8
 //! pass: gates               what is left after this pass is compared
 //! %0 = Param:float32 {0 6}
@@ -34,7 +34,7 @@ fn target(name: &str) -> Option<Target> {
         "avx2" => native(Isa::Avx2),
         "avx512" => native(Isa::Avx512),
         "amx" => Target { matrix: Target::interp().matrix, ..native(Isa::Avx512) },
-        _ => return None,
+        name => return frit_abi::machines::machine(name),
     })
 }
 
