@@ -20,6 +20,7 @@ usage:
   frit corpus write DIR        what the compiler makes of a fixed list of programs, for several machines: a file a kernel
   frit corpus summary          the same, a line a kernel
   frit corpus diff A B         what differs between two of them, folders or summaries
+  frit corpus assemble         its kernels for NVIDIA's GPUs through their assembler, where ptxas is found
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
                                what is found is kept in FRIT_CACHE/tuned and used from then on
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one

@@ -108,6 +108,8 @@ pub struct LoweredKernel {
     pub bytes: u64,
     /// Its program as the last pass left it.
     pub listing: String,
+    /// How long the linear program took to write.
+    pub write: Duration,
 }
 
 /// The different kernels that realising the outputs would run, lowered and rendered, in order.
@@ -135,11 +137,14 @@ fn lowered(ast: &UOp, target: &Target) -> Result<LoweredKernel, Error> {
         operations: 0,
         bytes: 0,
         listing: String::new(),
+        write: Duration::ZERO,
     };
     for linear in &made.programs {
         let mut listing = String::new();
+        let start = thread_time();
         let rendered =
             frit_render::render_and_watch(linear, target, &mut |_, program| listing = program.to_string());
+        whole.write += thread_time() - start;
         rendered.map_err(|e| error(e.to_string()))?;
         whole.steps += work(linear, target);
         whole.operations += number(&linear.flops);

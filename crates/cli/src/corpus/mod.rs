@@ -3,6 +3,7 @@
 //! A change of the compiler changes kernels that no one looked at. The corpus shows which: `write` before and after it,
 //! then `diff`. The repository keeps a line a kernel, and CI prints what a change changed.
 
+mod assemble;
 mod compare;
 mod programs;
 
@@ -13,7 +14,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// The machines that kernels are lowered for.
-const TARGETS: [&str; 5] = ["AVX512", "AVX2", "SSE2", "INTERP", "GPU"];
+const TARGETS: [&str; 6] = ["AVX512", "AVX2", "SSE2", "INTERP", "GPU", "H200"];
 
 /// What is known of one kernel.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -31,7 +32,7 @@ pub struct Entry {
 /// Kernels by target, program, and what they compute.
 pub type Corpus = BTreeMap<String, Entry>;
 
-/// Runs a command: `write DIR`, `summary`, `diff A B`.
+/// Runs a command: `write DIR`, `summary`, `diff A B`, `assemble`.
 pub fn run(words: &[&str]) -> std::result::Result<(), String> {
     match words {
         ["write", dir] => write_files(Path::new(dir)),
@@ -43,7 +44,8 @@ pub fn run(words: &[&str]) -> std::result::Result<(), String> {
             print!("{}", compare::report(&read(before)?, &read(after)?));
             Ok(())
         }
-        _ => Err("usage: frit corpus write DIR | frit corpus summary | frit corpus diff BEFORE AFTER".into()),
+        ["assemble"] => assemble::run(),
+        _ => Err("usage: frit corpus write DIR | summary | diff BEFORE AFTER | assemble".into()),
     }
 }
 
