@@ -16,7 +16,6 @@ pub mod error;
 pub mod config;
 pub mod stats;
 mod lru_map;
-mod parallel;
 pub mod devices;
 pub mod memory;
 pub mod kernel;

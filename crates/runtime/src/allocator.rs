@@ -1,22 +1,15 @@
-//! Host memory with reuse: freed blocks wait in lists by size class, since fresh pages cost more than most kernels.
-//!
-//! Every block is 64-byte aligned and initialised (zero when fresh, old bytes when reused). What waits is bounded: the
-//! blocks that have waited longest go back to the system first.
+//! Host memory, with reuse. Every block is 64-byte aligned and initialised (zero when fresh, old bytes when reused).
 
 use crate::Error;
 use crate::env::{self, Guard};
 use crate::memory::{Block, Memory, MemoryStats};
+use crate::reuse::{ALIGN, Reuse, size_class};
 use crate::sys::{self, GuardedPages};
-use frit_abi::sync::{Mutex, MutexGuard};
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-/// Alignment of every block: a cache line, and the widest vector.
-pub const ALIGN: usize = 64;
 /// Blocks from this size on are mapped on their own.
 const MAPPED: usize = 1 << 20;
 /// Blocks from this size on start at a large page and ask for more of them.
@@ -25,27 +18,7 @@ const LARGE_PAGE: usize = 2 << 20;
 
 /// An allocator; clones share it.
 #[derive(Clone)]
-pub struct Allocator {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    device: Arc<str>,
-    free: Mutex<FreeLists>,
-    cache_limit: usize,
-    in_use: AtomicUsize,
-    peak: AtomicUsize,
-    allocations: AtomicU64,
-    reused: AtomicU64,
-}
-
-/// Free blocks by class, oldest first; `cached` is the sum of their classes.
-#[derive(Default)]
-struct FreeLists {
-    classes: BTreeMap<usize, VecDeque<(u64, Region)>>,
-    cached: usize,
-    clock: u64,
-}
+pub struct Allocator(Arc<Reuse<Region>>);
 
 /// Memory from the system; dropping it gives it back.
 struct Region {
@@ -63,16 +36,7 @@ unsafe impl Sync for Region {}
 impl Allocator {
     /// An allocator for `device` that keeps at most `cache_limit` free bytes.
     pub fn new(device: &str, cache_limit: usize) -> Allocator {
-        let shared = Shared {
-            device: device.into(),
-            free: Mutex::default(),
-            cache_limit,
-            in_use: AtomicUsize::new(0),
-            peak: AtomicUsize::new(0),
-            allocations: AtomicU64::new(0),
-            reused: AtomicU64::new(0),
-        };
-        Allocator { shared: Arc::new(shared) }
+        Allocator(Arc::new(Reuse::new(device, cache_limit)))
     }
     /// One that keeps at most a quarter of the machine's memory.
     pub fn for_machine(device: &str) -> Allocator {
@@ -80,91 +44,22 @@ impl Allocator {
     }
     /// `bytes` of memory, 64-byte aligned; arbitrary bytes.
     pub fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
-        let shared = &self.shared;
-        let full = || Error::OutOfMemory {
-            device: shared.device.to_string(),
-            bytes,
-            in_use: shared.in_use.load(Relaxed),
-        };
-        let class = size_class(bytes).ok_or_else(full)?;
         if let Some(side) = env::guard()? {
-            let pages = GuardedPages::new(bytes).ok_or_else(full)?;
+            let pages =
+                size_class(bytes).and_then(|_| GuardedPages::new(bytes)).ok_or_else(|| self.0.full(bytes))?;
             return Ok(Memory::new(Arc::new(GuardedBlock { pages, bytes, side })));
         }
-        let cached = shared.free().take(class);
-        shared.allocations.fetch_add(1, Relaxed);
-        let region = match cached {
-            Some(region) => {
-                shared.reused.fetch_add(1, Relaxed);
-                region
-            }
-            None => Region::map(class)
-                .or_else(|| {
-                    self.trim();
-                    Region::map(class)
-                })
-                .ok_or_else(full)?,
-        };
-        let in_use = shared.in_use.fetch_add(bytes, Relaxed) + bytes;
-        shared.peak.fetch_max(in_use, Relaxed);
-        Ok(Memory::new(Arc::new(HostBlock { region: Some(region), bytes, shared: shared.clone() })))
+        let region = Some(self.0.take(bytes, Region::map)?);
+        Ok(Memory::new(Arc::new(HostBlock { region, bytes, regions: self.0.clone() })))
     }
     /// What it holds now.
     pub fn stats(&self) -> MemoryStats {
-        let s = &self.shared;
-        MemoryStats {
-            in_use: s.in_use.load(Relaxed),
-            peak: s.peak.load(Relaxed),
-            cached: s.free().cached,
-            allocations: s.allocations.load(Relaxed),
-            reused: s.reused.load(Relaxed),
-        }
+        self.0.stats()
     }
     /// Give all free blocks back to the system.
     pub fn trim(&self) {
-        let idle = std::mem::take(&mut *self.shared.free());
-        drop(idle);
+        self.0.trim();
     }
-}
-
-impl Shared {
-    fn free(&self) -> MutexGuard<'_, FreeLists> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl FreeLists {
-    /// The block of this class that was freed last: the one most likely in the caches.
-    fn take(&mut self, class: usize) -> Option<Region> {
-        let (_, region) = self.classes.get_mut(&class)?.pop_back()?;
-        self.cached -= class;
-        Some(region)
-    }
-    fn put(&mut self, region: Region) {
-        self.clock += 1;
-        self.cached += region.class;
-        self.classes.entry(region.class).or_default().push_back((self.clock, region));
-    }
-    /// The block that has waited longest, if more than `limit` bytes wait.
-    fn over(&mut self, limit: usize) -> Option<Region> {
-        if self.cached <= limit {
-            return None;
-        }
-        let waited = |list: &VecDeque<(u64, Region)>| list.front().map_or(u64::MAX, |(t, _)| *t);
-        let (_, list) = self.classes.iter_mut().min_by_key(|(_, list)| waited(list))?;
-        let (_, region) = list.pop_front()?;
-        self.cached -= region.class;
-        Some(region)
-    }
-}
-
-/// What `bytes` is rounded up to, so that nearly equal sizes reuse each other: eight steps in each doubling.
-fn size_class(bytes: usize) -> Option<usize> {
-    if bytes > isize::MAX as usize / 2 {
-        return None;
-    }
-    let step = (bytes.max(1).next_power_of_two() / 16).max(ALIGN);
-    Some(bytes.max(1).next_multiple_of(step))
 }
 
 impl Region {
@@ -201,7 +96,7 @@ struct HostBlock {
     /// Present until dropped.
     region: Option<Region>,
     bytes: usize,
-    shared: Arc<Shared>,
+    regions: Arc<Reuse<Region>>,
 }
 
 impl HostBlock {
@@ -236,18 +131,8 @@ unsafe impl Block for HostBlock {
 
 impl Drop for HostBlock {
     fn drop(&mut self) {
-        self.shared.in_use.fetch_sub(self.bytes, Relaxed);
-        let Some(region) = self.region.take() else { return };
-        let limit = self.shared.cache_limit;
-        let mut excess = {
-            let mut free = self.shared.free();
-            free.put(region);
-            free.over(limit)
-        };
-        while excess.is_some() {
-            // Unmapping is slow: it happens here, outside the lock.
-            drop(excess.take());
-            excess = self.shared.free().over(limit);
+        if let Some(region) = self.region.take() {
+            self.regions.put(self.bytes, region);
         }
     }
 }
@@ -295,17 +180,6 @@ unsafe impl Block for GuardedBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn size_classes_waste_at_most_an_eighth_beyond_a_cache_line() {
-        for bytes in (0..5000).chain([1 << 20, (1 << 20) + 1, 3 << 29, usize::MAX / 8]) {
-            let class = size_class(bytes).unwrap();
-            assert!(class >= bytes.max(1) && class.is_multiple_of(ALIGN));
-            assert!(class <= bytes + (bytes / 8).max(ALIGN), "{bytes} -> {class}");
-            assert_eq!(size_class(class), Some(class));
-        }
-        assert_eq!(size_class(usize::MAX), None);
-    }
 
     #[test]
     fn freed_blocks_are_reused_and_accounted_for() {

@@ -34,6 +34,8 @@ pub enum Error {
         bytes: usize,
         /// Bytes that were in use at that time.
         in_use: usize,
+        /// Bytes that the machine had free, where it says so.
+        free: Option<usize>,
     },
     /// A place outside a device memory.
     Bounds {
@@ -89,8 +91,9 @@ impl fmt::Display for Error {
             Error::Compiler { kernel, message } if kernel.is_empty() => f.write_str(message),
             Error::Compiler { kernel, message } => write!(f, "kernel {kernel} does not compile: {message}"),
             Error::Object(message) => write!(f, "compiled code cannot be loaded: {message}"),
-            Error::OutOfMemory { device, bytes, in_use } => {
-                write!(f, "{device} is out of memory: {bytes} bytes asked for with {in_use} in use")
+            Error::OutOfMemory { device, bytes, in_use, free } => {
+                write!(f, "{device} is out of memory: {bytes} bytes asked for with {in_use} in use")?;
+                free.map_or(Ok(()), |free| write!(f, " and {free} free"))
             }
             Error::Bounds { offset, bytes, len } => {
                 write!(f, "{bytes} bytes at offset {offset} are outside a memory of {len} bytes")

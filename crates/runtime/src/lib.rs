@@ -4,6 +4,7 @@
 //!
 //! - [`Device`] and [`Executable`], below: what every device does.
 //! - [`bound`]: a launch that is repeated. [`memory`]: a region of device memory, [`blob`]: bytes that someone else owns, [`registry`]: devices by name, [`error`]: what can go wrong.
+//! - [`reuse`]: free memory waits to be used again; [`allocator`]: the host's.
 //! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing. [`disk`]: files as memory.
 //! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
 //! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
@@ -29,7 +30,9 @@ pub mod interp;
 pub mod interrupt;
 pub mod memory;
 pub mod null;
+pub mod parallel;
 pub mod registry;
+pub mod reuse;
 pub mod sys;
 
 use frit_abi::{Kernel, LaunchDims, Param, Target};
@@ -68,6 +71,10 @@ pub trait Device: Send + Sync {
     fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Executable>, Error>> {
         kernels.iter().map(|k| self.load(k)).collect()
     }
+    /// These launches as one, where the device has that: queued with one call.
+    fn graph(&self, _steps: &[Bound]) -> Option<Result<Box<dyn Graph>, Error>> {
+        None
+    }
     /// Whether it can be used in a process that was forked from the one that opened it.
     fn survives_fork(&self) -> bool {
         true
@@ -95,12 +102,22 @@ pub trait Executable: Send + Sync {
     fn disassembly(&self) -> Result<String, Error> {
         Err(Error::Device("this device has no machine code to show".into()))
     }
+    /// The kernel as what it is, for its device.
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
     /// Run it to the end and say how long it took.
     fn time(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<Duration, Error> {
         let start = Instant::now();
         self.launch(bufs, vars, dims)?;
         Ok(start.elapsed())
     }
+}
+
+/// Launches that a device has as one.
+pub trait Graph: Send {
+    /// Queue them all. These are the launches it was made of, whose memory, variables and dims may have changed.
+    fn launch(&mut self, steps: &[Bound]) -> Result<(), Error>;
 }
 
 /// An error where a kernel read memory that was there no more: a mapped file that became shorter.

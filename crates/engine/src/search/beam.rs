@@ -12,9 +12,9 @@
 
 use super::moves;
 use super::trial::{Args, Candidate, Trial};
-use crate::parallel::in_parallel;
 use crate::{Error, config, interrupt};
 use frit_codegen::{Opt, Opts};
+use frit_runtime::parallel::in_parallel;
 use frit_uop::UOp;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Scratch memory private to a thread, kept from launch to launch.
 
-use crate::allocator::ALIGN;
+use crate::reuse::ALIGN;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};

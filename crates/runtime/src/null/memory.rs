@@ -26,7 +26,9 @@ impl Allocator {
         let block = Counted { bytes, counts: counts.clone() };
         match before.checked_add(bytes) {
             Some(in_use) => counts.peak.fetch_max(in_use, Relaxed),
-            None => return Err(Error::OutOfMemory { device: "NULL".into(), bytes, in_use: before }),
+            None => {
+                return Err(Error::OutOfMemory { device: "NULL".into(), bytes, in_use: before, free: None });
+            }
         };
         counts.allocations.fetch_add(1, Relaxed);
         Ok(Memory::new(Arc::new(block)))

@@ -1,8 +1,8 @@
 //! Work on several threads at once.
 
 /// `f` over all items on as many threads as kernels may use.
-pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = frit_runtime::env::threads().unwrap_or(1).min(items.len());
+pub fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = crate::env::threads().unwrap_or(1).min(items.len());
     if threads <= 1 {
         return items.iter().map(f).collect();
     }
