@@ -20,7 +20,7 @@ pub struct Flag {
 }
 
 /// Every variable read here.
-pub const FLAGS: [Flag; 8] = [THREADS, CPU, ISA, MATRIX, CC, CACHE, INTERP_SEED, GUARD];
+pub const FLAGS: [Flag; 9] = [THREADS, CPU, ISA, MATRIX, CC, CACHE, INTERP_SEED, GUARD, CUDA_DRIVER];
 
 const THREADS: Flag = Flag {
     name: "FRIT_THREADS",
@@ -62,6 +62,12 @@ const GUARD: Flag = Flag {
     name: "FRIT_GUARD",
     accepts: "start or end",
     about: "puts each CPU buffer's start or end at a page that cannot be touched: for tests",
+};
+
+const CUDA_DRIVER: Flag = Flag {
+    name: "FRIT_CUDA_DRIVER",
+    accepts: "the path of a library",
+    about: "the driver of CUDA devices; the system's by default",
 };
 
 /// Which side of a buffer lies at a page that cannot be touched.
@@ -133,6 +139,11 @@ fn parse_units(value: Option<&OsStr>) -> Result<Units, Error> {
         Some((_, "off")) => Ok(Units::Off),
         Some((v, _)) => Err(invalid(&MATRIX, v)),
     }
+}
+
+/// `FRIT_CUDA_DRIVER`, if set.
+pub fn cuda_driver() -> Option<String> {
+    read(&CUDA_DRIVER).map(|v| v.to_string_lossy().into_owned())
 }
 
 /// `FRIT_CC`, if set.

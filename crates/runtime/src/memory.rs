@@ -36,6 +36,14 @@ pub unsafe trait Block: Send + Sync {
     fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error>;
     /// Copy to the host, after the launches that were queued before.
     fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error>;
+    /// Copy from other memory without the host, after what was queued before on either side; `None` where it cannot.
+    fn copy_from(&self, _offset: usize, _from: &Memory) -> Option<Result<(), Error>> {
+        None
+    }
+    /// The block as what it is, for its device.
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
 }
 
 /// Device memory: an allocation or a part of one. Clones and views share it.
@@ -91,6 +99,29 @@ impl Memory {
     pub fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error> {
         self.check(offset, data.len())?;
         self.block.copy_out(self.offset + offset, data)
+    }
+    /// Copy all of `from`, of any device, to the start of this.
+    pub fn copy_from(&self, from: &Memory) -> Result<(), Error> {
+        const PIECE: usize = 1 << 20;
+        self.check(0, from.len)?;
+        if !self.is_writable() {
+            return self.copy_in(0, &[]);
+        }
+        if let Some(done) = self.block.copy_from(self.offset, from) {
+            return done;
+        }
+        let mut piece = vec![0; from.len.min(PIECE)];
+        for at in (0..from.len).step_by(PIECE) {
+            let part = &mut piece[..PIECE.min(from.len - at)];
+            from.copy_out(at, part)?;
+            self.copy_in(at, part)?;
+            crate::interrupt::check()?;
+        }
+        Ok(())
+    }
+    /// The allocation.
+    pub fn block(&self) -> &dyn Block {
+        &*self.block
     }
     /// Whether both are parts of one allocation.
     pub fn same_allocation(&self, other: &Memory) -> bool {

@@ -9,7 +9,7 @@ use crate::run::launch::report;
 use crate::run::one_at_a_time::one_at_a_time;
 use crate::{Error, config, stats};
 use frit_abi::DType;
-use frit_runtime::{Bound, Device, Memory};
+use frit_runtime::{Bound, Device, Graph, Memory};
 use frit_uop::{Arg, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -80,6 +80,12 @@ pub struct Recording {
     pub(crate) parts: Parts,
     dev: Arc<dyn Device>,
     pub(crate) steps: Vec<Bound>,
+    /// The steps as one, where the device has that.
+    graph: Option<Box<dyn Graph>>,
+    /// Replays so far.
+    replays: u64,
+    /// Whether an access of a step may miss.
+    can_miss: bool,
     /// Launches that read only kept memory which the others do not write: done again where that was assigned to.
     once: Vec<(Launch, Bound)>,
     /// For kept memory that tensors outside are in, what its versions share.
@@ -127,7 +133,22 @@ impl Recording {
         let has_sizes = parts.outputs.iter().any(|o| o.view.any(|n| n.op == Op::Variable));
         let costs = parts.launches.iter().map(|l| l.kernel.cost(&l.frozen));
         let cost = costs.fold((0, 0), |a, c| (a.0 + c.0, a.1 + c.1));
-        Ok(Recording { parts, dev, steps, once, versions, arena, patches, varying, has_sizes, cost })
+        let (graph, replays, can_miss) = (None, 0, parts.launches.iter().any(|l| l.kernel.can_miss));
+        Ok(Recording {
+            parts,
+            dev,
+            steps,
+            graph,
+            replays,
+            can_miss,
+            once,
+            versions,
+            arena,
+            patches,
+            varying,
+            has_sizes,
+            cost,
+        })
     }
 
     /// Where it runs.
@@ -266,9 +287,7 @@ impl Recording {
                 Place::Held(h) => self.parts.held[h].clone(),
                 Place::Arena { offset, bytes } => self.arena.view(offset, bytes)?,
             };
-            let mut bytes = vec![0; output.bytes.min(from.len_bytes())];
-            from.copy_out(0, &mut bytes)?;
-            results[i].copy_in(0, &bytes)?;
+            results[i].copy_from(&from.view(0, output.bytes.min(from.len_bytes()))?)?;
         }
         stats::count_launches(self.steps.len() as u64, self.cost.1, self.cost.0);
         if config::debug()? == 1 {
@@ -310,7 +329,7 @@ impl Recording {
         }
     }
 
-    fn launch_all(&self, begun: &mut usize) -> Result<(), Error> {
+    fn launch_all(&mut self, begun: &mut usize) -> Result<(), Error> {
         if config::debug()? >= 2 {
             for (step, l) in self.steps.iter().zip(&self.parts.launches) {
                 let start = Instant::now();
@@ -322,11 +341,25 @@ impl Recording {
             }
             return Ok(());
         }
-        for step in &self.steps {
-            *begun += 1;
-            step.launch()?;
+        // the first replay may be the only one
+        self.replays += 1;
+        if self.replays == 2 {
+            self.graph = self.dev.graph(&self.steps).transpose()?;
         }
-        Ok(self.dev.synchronize()?)
+        if let Some(graph) = &mut self.graph {
+            *begun = self.steps.len();
+            graph.launch(&self.steps)?;
+        } else {
+            for step in &self.steps {
+                *begun += 1;
+                step.launch()?;
+            }
+        }
+        // who reads the results waits for them; that an index missed must be known before they are
+        if self.can_miss {
+            self.dev.synchronize()?;
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::memory::bindings::{Bindings, eval_index};
 use frit_abi::{LaunchDims, Param};
 use frit_codegen::Lowered;
 use frit_runtime::{Device, Executable};
-use frit_uop::{Arg, Linear, UOp};
+use frit_uop::{Arg, Linear, Step, UOp};
 use std::sync::Arc;
 
 /// A loaded kernel with what a launch needs to know.
@@ -22,6 +22,8 @@ pub struct Compiled {
     /// Extents of the hardware ids: blocks, then lanes.
     grid: [[Option<UOp>; 3]; 2],
     thread: Option<UOp>,
+    /// Whether one of its accesses is at a place that comes from data, and so may miss.
+    pub can_miss: bool,
     flops: UOp,
     bytes: UOp,
 }
@@ -41,6 +43,7 @@ impl Compiled {
             let mut all = vec![(first.executable.clone(), first.dims(&Bindings::default())?)];
             for part in parts {
                 all.push((part.executable.clone(), part.dims(&Bindings::default())?));
+                first.can_miss |= part.can_miss;
                 first.flops = first.flops.fold_add(&part.flops);
                 first.bytes = first.bytes.fold_add(&part.bytes);
             }
@@ -65,6 +68,7 @@ impl Compiled {
             vars: vars.collect(),
             grid: ["gidx", "lidx"].map(|p| std::array::from_fn(|i| special(p, i))),
             thread: linear.thread.as_ref().map(|r| r.src[0].clone()),
+            can_miss: linear.steps.iter().any(|s| matches!(s, Step::Do(n) if matches!(n.arg, Arg::Site(_)))),
             flops: linear.flops.clone(),
             bytes: linear.bytes.clone(),
         }

@@ -211,7 +211,7 @@ pub(crate) fn load(value: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
     }
     let memory = bytes(buffer, &span, file.dtype.size())?;
     let target = Buffer::alloc(to, last.dtype, most_elements(&dims)?)?;
-    pour(&memory, &target.memory)?;
+    target.memory.copy_from(&memory)?;
     let mut there = seen_as(&target.into_uop(last.dtype), &dims);
     if let Some((begin, size)) = &first_step {
         there = there.shrink(begin, size);
@@ -224,18 +224,4 @@ pub(crate) fn load(value: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
         there = step.with_src(src);
     }
     Ok(there.contiguous())
-}
-
-/// Copy one memory to another, in small pieces.
-fn pour(from: &Memory, to: &Memory) -> Result<(), Error> {
-    const PIECE: usize = 1 << 20;
-    let len = from.len_bytes();
-    let mut piece = vec![0; len.min(PIECE)];
-    for at in (0..len).step_by(PIECE) {
-        let n = PIECE.min(len - at);
-        from.copy_out(at, &mut piece[..n])?;
-        to.copy_in(at, &piece[..n])?;
-        frit_runtime::interrupt::check()?;
-    }
-    Ok(())
 }

@@ -7,9 +7,10 @@ use crate::Error;
 use crate::devices::device_of;
 use crate::memory::buffer::{Buffer, next_id};
 use crate::memory::file;
-use crate::memory::transfer::{bytes_of, from_bytes};
+use crate::memory::transfer::memory_of;
 use crate::memory::view::{
-    base_of, contiguous_base, most_elements, refreshed, seen_as, strip_stores, version_of, versions,
+    base_of, byte_count, contiguous_base, most_elements, refreshed, seen_as, strip_stores, version_of,
+    versions,
 };
 use crate::plan::normalise::normalise;
 use crate::plan::schedule::{check_tensors, plan};
@@ -224,8 +225,10 @@ fn load_file(value: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
 fn copied(copy: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
     tape::check_reading()?;
     let there = realize_on(&copy.src[..1], None)?;
-    let bytes = bytes_of(&copy.src[0], &there[0])?;
-    Ok(from_bytes(to, copy.dtype, bytes.len() / copy.dtype.size(), &bytes)?.reshape(copy.shape()))
+    let bytes = byte_count(&copy.src[0])?;
+    let target = Buffer::alloc(to, copy.dtype, bytes / copy.dtype.size().max(1))?;
+    target.memory.copy_from(&memory_of(&there[0])?.view(0, bytes)?)?;
+    Ok(target.into_uop(copy.dtype).reshape(copy.shape()))
 }
 
 /// What came of a run.

@@ -157,3 +157,17 @@ impl GuardedPages {
 pub fn allow_tiles() -> bool {
     false
 }
+
+/// A library that is opened at run time: not here yet.
+pub struct Library;
+
+impl Library {
+    /// An error.
+    pub fn open(_name: &str) -> Result<Library, String> {
+        Err("libraries are not opened at run time on this system yet".into())
+    }
+    /// Nothing.
+    pub fn find(&self, _name: &str) -> Option<*const std::ffi::c_void> {
+        None
+    }
+}

@@ -223,3 +223,39 @@ pub fn allow_tiles() -> bool {
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     false
 }
+
+/// A library that is opened at run time.
+pub struct Library(*mut libc::c_void);
+
+impl Library {
+    /// The library of this name or path; the error is the system's.
+    pub fn open(name: &str) -> Result<Library, String> {
+        let path = std::ffi::CString::new(name).map_err(|e| e.to_string())?;
+        // SAFETY: the name ends with a zero byte. What a library does when it is opened is its own affair.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if !handle.is_null() {
+            return Ok(Library(handle));
+        }
+        // SAFETY: the message is the system's, of this thread's last call.
+        let message = unsafe { libc::dlerror() };
+        if message.is_null() {
+            return Err("it cannot be opened".into());
+        }
+        // SAFETY: a string of the system's that lasts until the next call of this kind.
+        Err(unsafe { std::ffi::CStr::from_ptr(message) }.to_string_lossy().into_owned())
+    }
+    /// Where a name of it is.
+    pub fn find(&self, name: &str) -> Option<*const libc::c_void> {
+        let name = std::ffi::CString::new(name).ok()?;
+        // SAFETY: the library is open, the name ends with a zero byte.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        (!found.is_null()).then_some(found.cast_const())
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`.
+        unsafe { libc::dlclose(self.0) };
+    }
+}
