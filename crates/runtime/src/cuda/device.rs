@@ -1,0 +1,144 @@
+//! The CUDA devices.
+
+use super::context::Context;
+use super::driver::{Address, Driver};
+use super::graph::CudaGraph;
+use super::memory::{DeviceBlock, Region, Staging};
+use super::program::{CudaKernel, assemble};
+use super::queue::Queue;
+use super::status::Statuses;
+use super::target;
+use crate::cache::{self, DiskCache, Key};
+use crate::reuse::Reuse;
+use crate::{Bound, Device, Error, Executable, Graph, Memory, MemoryStats, env};
+use frit_abi::sync::{Mutex, MutexGuard};
+use frit_abi::{Code, Kernel, Target};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+/// A GPU of NVIDIA's. Launches and copies run in the order they were asked for, apart from the host.
+pub struct Cuda {
+    name: String,
+    about: String,
+    target: Target,
+    cache: DiskCache,
+    shared: Arc<Shared>,
+}
+
+/// What memory and kernels of a device need of it.
+pub struct Shared {
+    pub(super) context: Arc<Context>,
+    pub(super) queue: Queue,
+    pub(super) memory: Reuse<Region>,
+    pub(super) statuses: Arc<Statuses>,
+    staging: OnceLock<Result<Mutex<Staging>, Error>>,
+}
+
+/// The device of a number, for the registry.
+pub fn open(suffix: &str) -> Result<Arc<dyn Device>, Error> {
+    let ordinal = suffix.parse().map_err(|_| Error::Device(format!("there is no device CUDA:{suffix}")))?;
+    Ok(Arc::new(Cuda::new(Driver::get()?, ordinal)?))
+}
+
+impl Cuda {
+    /// The device of a number, by a driver.
+    pub fn new(driver: Arc<Driver>, ordinal: i32) -> Result<Cuda, Error> {
+        let name = if ordinal == 0 { "CUDA".into() } else { format!("CUDA:{ordinal}") };
+        let mut count = 0;
+        // SAFETY: the place is valid for the call.
+        driver.check("cuDeviceGetCount", unsafe { (driver.device_count)(&mut count) })?;
+        if ordinal >= count {
+            return Err(Error::Device(format!("there is no device {name}: the driver has {count}")));
+        }
+        let context = Arc::new(Context::new(driver, ordinal, &name)?);
+        let target = target::of(&context)?;
+        let (_, total) = context.memory()?;
+        let model = target::model(&context)?;
+        let about = format!("{model}, {}, {:.1} GiB", target.isa.name(), total as f64 / (1u64 << 30) as f64);
+        let shared = Shared {
+            queue: Queue::new(&context)?,
+            // a program may use nearly all of the memory, and what waits is given back when it is short
+            memory: Reuse::new(&name, total),
+            statuses: Arc::new(Statuses::new(&context)),
+            staging: OnceLock::new(),
+            context,
+        };
+        let cache = DiskCache::new(env::cache(), cache::DEFAULT_LIMIT);
+        Ok(Cuda { name, about, target, cache, shared: Arc::new(shared) })
+    }
+    /// The machine code of a kernel: from the cache, or assembled and put there.
+    fn image(&self, kernel: &Kernel) -> Result<Vec<u8>, Error> {
+        let Code::Ptx(text) = &kernel.code else {
+            return Err(Error::compiler(&kernel.name, "a CUDA device takes PTX"));
+        };
+        let key = Key::of(&[b"ptx", self.about.as_bytes(), text.as_bytes()]);
+        if let Some(image) = self.cache.get(key) {
+            return Ok(image);
+        }
+        let image = assemble(&self.shared.context, &kernel.name, text)?;
+        self.cache.put(key, &image);
+        Ok(image)
+    }
+}
+
+impl Device for Cuda {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn describe(&self) -> String {
+        self.about.clone()
+    }
+    fn target(&self) -> &Target {
+        &self.target
+    }
+    fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
+        Ok(Memory::new(Arc::new(DeviceBlock::new(&self.shared, bytes)?)))
+    }
+    fn memory_stats(&self) -> MemoryStats {
+        self.shared.memory.stats()
+    }
+    fn trim(&self) {
+        self.shared.memory.trim();
+    }
+    fn load(&self, kernel: &Kernel) -> Result<Arc<dyn Executable>, Error> {
+        Ok(Arc::new(CudaKernel::new(&self.shared, kernel, &self.image(kernel)?)?))
+    }
+    fn load_all(&self, kernels: &[Kernel]) -> Vec<Result<Arc<dyn Executable>, Error>> {
+        crate::parallel::in_parallel(kernels, |k| self.load(k))
+    }
+    fn graph(&self, steps: &[Bound]) -> Option<Result<Box<dyn Graph>, Error>> {
+        Some(CudaGraph::new(&self.shared, steps).map(|g| Box::new(g) as Box<dyn Graph>))
+    }
+    fn survives_fork(&self) -> bool {
+        false
+    }
+    fn synchronize(&self) -> Result<(), Error> {
+        self.shared.queue.wait()?;
+        self.shared.statuses.take()
+    }
+}
+
+impl Shared {
+    /// The pinned memory that copies go through, which one of them has at a time.
+    pub(super) fn staging(&self) -> Result<MutexGuard<'_, Staging>, Error> {
+        let staging = self.staging.get_or_init(|| Staging::new(&self.context).map(Mutex::new));
+        let staging = staging.as_ref().map_err(Clone::clone)?;
+        Ok(staging.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Queue a copy from memory of this or another CUDA device.
+    pub(super) fn copy(&self, to: Address, source: &Shared, from: Address, bytes: usize) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.context, &source.context) {
+            let driver = self.context.enter()?;
+            // SAFETY: both places were checked by `Memory`, and are freed in the order of this queue.
+            let code = unsafe { (driver.copy)(to, from, bytes, self.queue.stream) };
+            return self.context.check("cuMemcpyDtoDAsync", code);
+        }
+        // after what was queued on either side, and before what will be
+        self.queue.after(&source.queue.record(false)?)?;
+        let driver = self.context.enter()?;
+        let (here, there) = (self.context.handle, source.context.handle);
+        // SAFETY: both places were checked by `Memory`; the events order the copy with the queues in which they are freed.
+        let code = unsafe { (driver.copy_peer)(to, here, from, there, bytes, self.queue.stream) };
+        self.context.check("cuMemcpyPeerAsync", code)?;
+        source.queue.after(&self.queue.record(false)?)
+    }
+}

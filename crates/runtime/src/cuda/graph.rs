@@ -1,0 +1,134 @@
+//! A list of launches that the driver keeps: queued with one call, with other arguments where those have changed.
+
+use super::device::Shared;
+use super::driver::{Handle, KernelNode};
+use super::program::{CudaKernel, Words, pointers};
+use crate::{Bound, Error, Graph};
+use frit_abi::LaunchDims;
+use std::sync::Arc;
+
+/// Launches, one after the other.
+pub struct CudaGraph {
+    device: Arc<Shared>,
+    graph: Handle,
+    exec: Handle,
+    steps: Vec<Step>,
+}
+
+/// A launch as the driver has it now.
+struct Step {
+    node: Handle,
+    function: Handle,
+    words: Words,
+    dims: LaunchDims,
+}
+
+impl Step {
+    /// A launch without blocks is left out.
+    fn is_empty(&self) -> bool {
+        self.dims.global.contains(&0) || self.dims.local.contains(&0)
+    }
+}
+
+impl CudaGraph {
+    /// These launches in this order.
+    pub fn new(device: &Arc<Shared>, bounds: &[Bound]) -> Result<CudaGraph, Error> {
+        let context = &device.context;
+        let driver = context.enter()?;
+        let mut made = CudaGraph { device: device.clone(), graph: 0, exec: 0, steps: vec![] };
+        // SAFETY: the place is valid for the call.
+        context.check("cuGraphCreate", unsafe { (driver.graph)(&mut made.graph, 0) })?;
+        let mut after: Option<Handle> = None;
+        for bound in bounds {
+            let (kernel, dims) = (kernel_of(bound)?, bound.dims());
+            let words = kernel.words(bound.addresses().iter().copied(), bound.vars());
+            let mut node = 0;
+            let count = usize::from(after.is_some());
+            let code = with_node(kernel, &words, dims, |launch| {
+                let first = after.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+                // SAFETY: the launch is described in full and copied by the call; so are the nodes before it.
+                unsafe { (driver.graph_kernel)(&mut node, made.graph, first, count, launch) }
+            });
+            context.check("cuGraphAddKernelNode", code)?;
+            after = Some(node);
+            made.steps.push(Step { node, function: kernel.function, words, dims });
+        }
+        // SAFETY: the graph is ours, the place valid.
+        let code = unsafe { (driver.graph_instantiate)(&mut made.exec, made.graph, 0) };
+        context.check("cuGraphInstantiate", code)?;
+        made.steps.iter().filter(|s| s.is_empty()).try_for_each(|s| made.enable(s))?;
+        Ok(made)
+    }
+    fn enable(&self, step: &Step) -> Result<(), Error> {
+        let context = &self.device.context;
+        let driver = context.enter()?;
+        // SAFETY: the node is of the graph that this was made from.
+        let code = unsafe { (driver.graph_enable)(self.exec, step.node, u32::from(!step.is_empty())) };
+        context.check("cuGraphNodeSetEnabled", code)
+    }
+}
+
+impl Graph for CudaGraph {
+    fn launch(&mut self, bounds: &[Bound]) -> Result<(), Error> {
+        let context = &self.device.context;
+        let driver = context.enter()?;
+        for (i, bound) in bounds.iter().enumerate().take(self.steps.len()) {
+            let (kernel, dims) = (kernel_of(bound)?, bound.dims());
+            let words = kernel.words(bound.addresses().iter().copied(), bound.vars());
+            let step = &mut self.steps[i];
+            if (kernel.function, &words, dims) == (step.function, &step.words, step.dims) {
+                continue;
+            }
+            let code = with_node(kernel, &words, dims, |launch| {
+                // SAFETY: the node is of the graph this was made from, and the function lives as long as its launch; the call copies the rest.
+                unsafe { (driver.graph_set_kernel)(self.exec, step.node, launch) }
+            });
+            context.check("cuGraphExecKernelNodeSetParams", code)?;
+            let was_empty = step.is_empty();
+            (step.function, step.words, step.dims) = (kernel.function, words, dims);
+            if was_empty != step.is_empty() {
+                self.enable(&self.steps[i])?;
+            }
+        }
+        // SAFETY: the memory of its arguments is held by the bound launches, and freed in the order of the same queue.
+        context.check("cuGraphLaunch", unsafe { (driver.graph_launch)(self.exec, self.device.queue.stream) })
+    }
+}
+
+impl Drop for CudaGraph {
+    fn drop(&mut self) {
+        self.device.context.leave(|driver| {
+            // SAFETY: both are ours; the driver keeps what still runs until it is done.
+            unsafe {
+                if self.exec != 0 {
+                    (driver.graph_exec_destroy)(self.exec);
+                }
+                if self.graph != 0 {
+                    (driver.graph_destroy)(self.graph);
+                }
+            }
+        });
+    }
+}
+
+fn kernel_of(bound: &Bound) -> Result<&CudaKernel, Error> {
+    let kernel = bound.executable().as_any().and_then(|k| k.downcast_ref::<CudaKernel>());
+    kernel.ok_or_else(|| Error::Launch {
+        kernel: bound.executable().name().into(),
+        message: "it is not a kernel of this device".into(),
+    })
+}
+
+/// The launch as the driver describes one.
+fn with_node<T>(kernel: &CudaKernel, words: &Words, dims: LaunchDims, f: impl FnOnce(&KernelNode) -> T) -> T {
+    let params = pointers(words);
+    f(&KernelNode {
+        function: kernel.function,
+        // the driver refuses a launch without blocks, also one that is left out
+        grid: dims.global.map(|n| n.max(1)),
+        block: dims.local.map(|n| n.max(1)),
+        shared_bytes: kernel.shared_bytes,
+        params: params.as_ptr(),
+        extra: std::ptr::null(),
+    })
+}
