@@ -97,6 +97,11 @@ pub fn list() -> Vec<(String, String, Result<String, Error>)> {
     frit_runtime::available().into_iter().map(describe).collect()
 }
 
+/// Wait for all that was queued on a device.
+pub fn synchronize(name: &str) -> Result<(), Error> {
+    Ok(frit_runtime::device(name)?.synchronize()?)
+}
+
 /// What the allocator of a device holds.
 pub fn memory_stats(name: &str) -> Result<frit_runtime::MemoryStats, Error> {
     Ok(frit_runtime::device(name)?.memory_stats())

@@ -5,7 +5,7 @@
 //! - [`Device`] and [`Executable`], below: what every device does.
 //! - [`bound`]: a launch that is repeated. [`memory`]: a region of device memory, [`blob`]: bytes that someone else owns, [`registry`]: devices by name, [`error`]: what can go wrong.
 //! - [`reuse`]: free memory waits to be used again; [`allocator`]: the host's.
-//! - [`cpu`]: the C compiler, the object loader, the thread pool. [`null`]: lowers everything, runs nothing. [`disk`]: files as memory.
+//! - [`cpu`]: the C compiler, the object loader, the thread pool. [`cuda`]: GPUs through their driver. [`null`]: lowers everything, runs nothing. [`disk`]: files as memory.
 //! - [`interp`]: walks bytecode and checks every step, as a CPU or as a GPU.
 //! - [`cache`]: compiled kernels on disk. [`mod@env`]: every `FRIT_` flag this room reads.
 //! - [`interrupt`]: long work that is asked to end. [`sys`]: what differs between operating systems.
@@ -23,6 +23,7 @@ pub mod blob;
 pub mod bound;
 pub mod cache;
 pub mod cpu;
+pub mod cuda;
 pub mod disk;
 pub mod env;
 pub mod error;

@@ -1,6 +1,6 @@
 //! Devices by name: `CPU`, `cpu:0`, `NULL`. Each is opened once per process, when first asked for.
 
-use crate::{Device, Error, cpu, disk, interp, null};
+use crate::{Device, Error, cpu, cuda, disk, interp, null};
 use frit_abi::fork;
 use frit_abi::sync::Mutex;
 use std::sync::{Arc, PoisonError};
@@ -24,6 +24,13 @@ const KINDS: &[Kind] = &[
         suffixes: || vec!["0", "C", "SSE2", "AVX2", "AVX512", "AMX"],
         count: 256,
         open: cpu::open_as,
+    },
+    Kind {
+        name: "CUDA",
+        about: "a GPU of NVIDIA's; CUDA:1, CUDA:2, ... the others",
+        suffixes: || vec!["0"],
+        count: 64,
+        open: cuda::open,
     },
     Kind {
         name: "INTERP",

@@ -4,6 +4,7 @@ mod compile;
 mod interning;
 mod files;
 pub mod models;
+mod large;
 mod ops;
 mod train;
 
@@ -62,6 +63,7 @@ fn short(v: f64) -> String {
 /// Every benchmark there is.
 fn all() -> Vec<Bench> {
     let mut all = ops::benches();
+    all.extend(large::benches());
     all.extend(train::benches());
     all.extend(compile::benches());
     all.extend(files::benches());
@@ -114,18 +116,25 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
 }
 
 /// Run `step` once from nothing cached, then until times are stable; the median and the first time.
+///
+/// Where the device runs apart from the host, steps are timed by the batch, long enough that launches hide.
 fn time(mut step: impl FnMut() -> Result<()>) -> Result<Line> {
-    let start = Instant::now();
-    step()?;
-    let first = start.elapsed();
-    for _ in 0..2 {
-        step()?;
-    }
+    let device = frit::engine::default_device().map_err(|e| Error::new("bench", e.to_string()))?;
+    let mut steps = |n: u32| {
+        let start = Instant::now();
+        (0..n).try_for_each(|_| step())?;
+        frit::engine::devices::synchronize(&device).map_err(|e| Error::new("bench", e.to_string()))?;
+        Ok::<_, Error>(start.elapsed() / n)
+    };
+    let first = steps(1)?;
+    steps(2)?;
+    let batch = match device.starts_with(frit::engine::devices::HOST) {
+        true => 1,
+        false => (Duration::from_millis(20).div_duration_f64(steps(3)?) as u32).clamp(1, 1000),
+    };
     let (mut times, begun) = (vec![], Instant::now());
     while times.len() < 5 || (begun.elapsed() < Duration::from_secs(3) && times.len() < 200) {
-        let start = Instant::now();
-        step()?;
-        times.push(start.elapsed());
+        times.push(steps(batch)?);
     }
     times.sort();
     Ok(Line::new(times[times.len() / 2].as_secs_f64() * 1e3).with("first_s", first.as_secs_f64()))

@@ -4,7 +4,7 @@ use super::{Bench, Line, captured, recorded};
 use frit::*;
 
 /// A tensor of random floats in memory.
-fn randn(dims: &[usize]) -> Result<Tensor> {
+pub(super) fn randn(dims: &[usize]) -> Result<Tensor> {
     let t = Tensor::randn(dims);
     t.realize()?;
     Ok(t)
@@ -17,7 +17,7 @@ fn copy_gbps() -> Result<f64> {
     Ok(2.0 * 4.0 * (16 << 20) as f64 / line.ms / 1e6)
 }
 
-fn gemm(m: usize, k: usize, n: usize, dtype: DType) -> Result<Line> {
+pub(super) fn gemm(m: usize, k: usize, n: usize, dtype: DType) -> Result<Line> {
     let (a, b) = (randn(&[m, k])?.cast(dtype), randn(&[k, n])?.cast(dtype));
     Tensor::realize_all(&[&a, &b])?;
     let line = captured((a, b), |(a, b)| Ok(a.matmul(&b)))?;
@@ -26,7 +26,7 @@ fn gemm(m: usize, k: usize, n: usize, dtype: DType) -> Result<Line> {
 }
 
 /// Memory-bound work that must move `bytes`, beside copies before and after it: what memory gives changes by the minute.
-fn moving<I: Bundle + Clone>(
+pub(super) fn moving<I: Bundle + Clone>(
     bytes: f64,
     inputs: I,
     f: impl Fn(I) -> Tensor + Send + 'static,

@@ -125,7 +125,13 @@ impl Shared {
         Ok(staging.lock().unwrap_or_else(PoisonError::into_inner))
     }
     /// Queue a copy from memory of this or another CUDA device.
-    pub(super) fn copy(&self, to: Address, source: &Shared, from: Address, bytes: usize) -> Result<(), Error> {
+    pub(super) fn copy(
+        &self,
+        to: Address,
+        source: &Shared,
+        from: Address,
+        bytes: usize,
+    ) -> Result<(), Error> {
         if Arc::ptr_eq(&self.context, &source.context) {
             let driver = self.context.enter()?;
             // SAFETY: both places were checked by `Memory`, and are freed in the order of this queue.

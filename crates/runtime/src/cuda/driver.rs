@@ -169,11 +169,13 @@ impl Driver {
     }
     /// The driver in a library, ready to be used.
     pub fn open(library: &str) -> Result<Arc<Driver>, Error> {
-        let symbols = sys::Library::open(library)
-            .map_err(|e| Error::Device(format!("there is no NVIDIA driver: {library} was looked for ({e})")))?;
+        let symbols = sys::Library::open(library).map_err(|e| {
+            Error::Device(format!("there is no NVIDIA driver: {library} was looked for ({e})"))
+        })?;
         // SAFETY: a library of this name holds the driver's interface, whose names say their signatures.
         let driver = unsafe { Driver::of(|name| symbols.find(name)) };
-        let driver = driver.map_err(|name| Error::Device(format!("{library} is too old: it has no {name}")))?;
+        let driver =
+            driver.map_err(|name| Error::Device(format!("{library} is too old: it has no {name}")))?;
         // the functions are called until the process ends
         std::mem::forget(symbols);
         driver.start()?;
@@ -189,7 +191,9 @@ impl Driver {
         if version < OLDEST {
             let show = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
             let (have, need) = (show(version), show(OLDEST));
-            return Err(Error::Device(format!("the NVIDIA driver speaks CUDA {have}; {need} is the oldest that works")));
+            return Err(Error::Device(format!(
+                "the NVIDIA driver speaks CUDA {have}; {need} is the oldest that works"
+            )));
         }
         Ok(())
     }

@@ -81,7 +81,12 @@ unsafe impl Block for DeviceBlock {
     }
     fn copy_from(&self, offset: usize, from: &Memory) -> Option<Result<(), Error>> {
         let source = from.block().as_any()?.downcast_ref::<DeviceBlock>()?;
-        Some(self.device.copy(self.address() + offset as u64, &source.device, from.address(), from.len_bytes()))
+        Some(self.device.copy(
+            self.address() + offset as u64,
+            &source.device,
+            from.address(),
+            from.len_bytes(),
+        ))
     }
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         Some(self)

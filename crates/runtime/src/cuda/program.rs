@@ -93,7 +93,19 @@ impl CudaKernel {
         // before it returns; the memory they point to is freed in the order of the same queue.
         let code = unsafe {
             let (none, stream) = (std::ptr::null(), self.device.queue.stream);
-            (driver.launch)(self.function, gx, gy, gz, bx, by, bz, self.shared_bytes, stream, params.as_ptr(), none)
+            (driver.launch)(
+                self.function,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                self.shared_bytes,
+                stream,
+                params.as_ptr(),
+                none,
+            )
         };
         context.check("cuLaunchKernel", code).map_err(|e| match e {
             Error::Device(message) => Error::Launch { kernel: self.name.clone(), message },
@@ -131,7 +143,8 @@ impl Executable for CudaKernel {
 }
 
 fn entry_name(kernel: &Kernel) -> Result<CString, Error> {
-    CString::new(kernel.name.as_str()).map_err(|_| Error::compiler(&kernel.name, "its name holds a zero byte"))
+    CString::new(kernel.name.as_str())
+        .map_err(|_| Error::compiler(&kernel.name, "its name holds a zero byte"))
 }
 
 /// PTX as machine code for the device of the current context.

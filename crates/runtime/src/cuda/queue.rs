@@ -34,7 +34,8 @@ impl Queue {
     pub fn after(&self, event: &Event) -> Result<(), Error> {
         let driver = self.context.enter()?;
         // SAFETY: stream and event live as long as their holders.
-        self.context.check("cuStreamWaitEvent", unsafe { (driver.stream_after)(self.stream, event.handle, 0) })
+        self.context
+            .check("cuStreamWaitEvent", unsafe { (driver.stream_after)(self.stream, event.handle, 0) })
     }
     /// An event that is done when all that is queued now is.
     pub fn record(&self, is_timed: bool) -> Result<Event, Error> {

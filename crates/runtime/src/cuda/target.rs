@@ -58,7 +58,9 @@ fn isa(context: &Context) -> Result<Isa, Error> {
         (8, _) => Ok(Isa::Sm80),
         (major, minor) => {
             let model = model(context)?;
-            Err(Error::Device(format!("{model} has compute capability {major}.{minor}; 8.0 is the least that works")))
+            Err(Error::Device(format!(
+                "{model} has compute capability {major}.{minor}; 8.0 is the least that works"
+            )))
         }
     }
 }
@@ -67,7 +69,8 @@ fn isa(context: &Context) -> Result<Isa, Error> {
 pub fn model(context: &Context) -> Result<String, Error> {
     let mut name = [0u8; 128];
     // SAFETY: the place is as long as is said.
-    let code = unsafe { (context.driver.device_name)(name.as_mut_ptr().cast(), name.len() as i32, context.device) };
+    let code =
+        unsafe { (context.driver.device_name)(name.as_mut_ptr().cast(), name.len() as i32, context.device) };
     context.check("cuDeviceGetName", code)?;
     Ok(CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned())
 }
