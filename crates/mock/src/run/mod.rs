@@ -1,0 +1,3 @@
+//! Programs running: a warp at a time, every access checked.
+
+pub mod regs;
