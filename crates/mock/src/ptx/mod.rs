@@ -9,7 +9,7 @@
 pub mod decode;
 pub mod floats;
 pub mod forms;
-mod operand;
+pub(crate) mod operand;
 pub mod program;
 pub mod text;
 

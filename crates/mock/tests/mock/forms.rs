@@ -1,0 +1,59 @@
+//! Every instruction form: known where the writer of PTX may write it, and doing what the hardware does.
+
+use crate::driver::Gpu;
+use frit_mock::ptx::decode::is_known;
+use frit_mock::truth::{Driver, Sample, Snippet, all, parse, samples};
+use std::collections::HashMap;
+
+/// The names in the writer's table.
+fn written() -> Vec<String> {
+    let table = include_str!("../../../render/src/ptx/forms.rs");
+    let rows = table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split_once('"'));
+    rows.flat_map(|(names, _)| names.split(' ').map(String::from).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn all_that_may_be_written_is_known_and_has_a_snippet() {
+    let names = written();
+    assert!(names.len() > 150, "the table of {} forms was not found", names.len());
+    let snippets: Vec<String> = all().iter().map(|s| s.name.split(':').next().unwrap_or("").to_string()).collect();
+    for name in names {
+        assert!(is_known(&name), "{name} is not known");
+        assert!(snippets.contains(&name), "{name} has no snippet");
+    }
+}
+
+#[test]
+fn every_snippet_runs() {
+    let _gpu = Gpu::new();
+    let find = |name: &str| frit_mock::find(name);
+    let driver = Driver::new(&find).expect("a driver");
+    for snippet in all() {
+        driver.run(&snippet, &samples(&snippet)).unwrap_or_else(|e| panic!("{}: {e}\n{}", snippet.name, snippet.text));
+    }
+}
+
+/// Samples that an H200 gave; the file is made by the example `ptx_truth`.
+const TRUTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests-data/ptx_truth.txt");
+
+#[test]
+fn answers_are_the_hardwares() {
+    let _gpu = Gpu::new();
+    let find = |name: &str| frit_mock::find(name);
+    let driver = Driver::new(&find).expect("a driver");
+    let text = std::fs::read_to_string(TRUTH).expect("tests-data/ptx_truth.txt");
+    let snippets: HashMap<String, Snippet> = all().into_iter().map(|s| (s.name.clone(), s)).collect();
+    let mut wrong = vec![];
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let (name, truth) = parse(line).unwrap_or_else(|| panic!("{line:.80} is no row of samples"));
+        let snippet = snippets.get(name).unwrap_or_else(|| panic!("there is no snippet {name}"));
+        let given: Vec<_> = truth.iter().map(|s| s.given).collect();
+        let ours = driver.run(snippet, &given).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let differ = |(a, b): &(&Sample, &Sample)| a.answer != b.answer;
+        if let Some((ours, truth)) = ours.iter().zip(&truth).find(differ) {
+            let count = given.len();
+            wrong.push(format!("{name}: {:x?} of {:x?}, not {:x?} (of {count})", truth.answer, truth.given, ours.answer));
+        }
+    }
+    assert!(wrong.is_empty(), "the hardware gives\n{}", wrong.join("\n"));
+}
