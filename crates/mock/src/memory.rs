@@ -212,7 +212,9 @@ impl Space {
             return format!("{} bytes into {len} bytes that were freed", address - base);
         }
         match self.before(address).filter(|r| address < r.end() + GAP) {
-            Some(r) if address >= r.end() => format!("{} bytes after the end of {} bytes", address - r.end(), r.len),
+            Some(r) if address >= r.end() => {
+                format!("{} bytes after the end of {} bytes", address - r.end(), r.len)
+            }
             Some(r) => format!("{} bytes into {} bytes", address - r.base, r.len),
             None => "where nothing is".into(),
         }

@@ -189,7 +189,8 @@ impl State {
         let mut counts = BTreeMap::new();
         self.handles().values().for_each(|o| *counts.entry(o.kind()).or_insert(0) += 1);
         for r in self.space.all() {
-            *counts.entry(if r.device.is_some() { "device memory" } else { "pinned memory" }).or_insert(0) += 1;
+            *counts.entry(if r.device.is_some() { "device memory" } else { "pinned memory" }).or_insert(0) +=
+                1;
         }
         counts
     }

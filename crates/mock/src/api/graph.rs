@@ -83,7 +83,8 @@ unsafe fn launch_of(kernel: *const KernelNode) -> Result<Launch, Code> {
 fn ordered(nodes: &[Node]) -> Vec<&Node> {
     let mut left: Vec<&Node> = nodes.iter().collect();
     let mut done: Vec<&Node> = vec![];
-    while let Some(i) = left.iter().rposition(|n| n.after.iter().all(|a| done.iter().any(|d| d.handle == *a))) {
+    while let Some(i) = left.iter().rposition(|n| n.after.iter().all(|a| done.iter().any(|d| d.handle == *a)))
+    {
         done.push(left.remove(i));
     }
     done

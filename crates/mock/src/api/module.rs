@@ -65,7 +65,11 @@ impl Function {
         let lanes = u64::from(x) * u64::from(y) * u64::from(z);
         let blocks: u128 = shape.grid.iter().map(|n| u128::from(*n)).product();
         let is_wrong = lanes == 0 || lanes > 1024 || z > 64 || blocks == 0 || blocks >= 1 << 31;
-        if is_wrong || shape.grid[1] > 65_535 || shape.grid[2] > 65_535 || program.block.is_some_and(|b| b != shape.block) {
+        if is_wrong
+            || shape.grid[1] > 65_535
+            || shape.grid[2] > 65_535
+            || program.block.is_some_and(|b| b != shape.block)
+        {
             return Err(error::INVALID_VALUE);
         }
         if shape.shared_bytes > self.most_shared.load(Relaxed) {
@@ -78,7 +82,11 @@ impl Function {
             // SAFETY: there is a pointer for each parameter, says the caller.
             unsafe {
                 let at = *params.add(i);
-                if p.bytes == 8 { at.cast::<u64>().read_unaligned() } else { at.cast::<u32>().read_unaligned().into() }
+                if p.bytes == 8 {
+                    at.cast::<u64>().read_unaligned()
+                } else {
+                    at.cast::<u32>().read_unaligned().into()
+                }
             }
         };
         Ok(Launch {

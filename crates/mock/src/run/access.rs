@@ -56,7 +56,15 @@ impl<'a> Memory<'a> {
         self.id = self.launch.first + 1 + block;
     }
     /// An access of the lanes of a mask, which are those of a warp that begins at a lane of the block.
-    pub fn access(&mut self, regs: &mut Regs, at: usize, a: &Access, way: Way, mask: u32, first: u32) -> Result<(), LaneFault> {
+    pub fn access(
+        &mut self,
+        regs: &mut Regs,
+        at: usize,
+        a: &Access,
+        way: Way,
+        mask: u32,
+        first: u32,
+    ) -> Result<(), LaneFault> {
         let inst: &Inst = &self.launch.program.code[at];
         let row = inst.rows.from[0] as usize;
         if a.is_shared {
@@ -73,7 +81,8 @@ impl<'a> Memory<'a> {
             let offset = match self.regions.get(region).and_then(|r| r.offset(address, bytes)) {
                 Some(offset) => offset,
                 None => {
-                    region = self.find(address, bytes).map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
+                    region =
+                        self.find(address, bytes).map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
                     self.sites[at] = region as u32;
                     (address - self.regions[region].base) as usize
                 }
@@ -151,7 +160,15 @@ impl<'a> Memory<'a> {
             None => format!("a race: several blocks {did} byte {at} of the buffer"),
         }
     }
-    fn access_shared(&mut self, regs: &mut Regs, row: usize, a: &Access, way: Way, mask: u32, first: u32) -> Result<(), LaneFault> {
+    fn access_shared(
+        &mut self,
+        regs: &mut Regs,
+        row: usize,
+        a: &Access,
+        way: Way,
+        mask: u32,
+        first: u32,
+    ) -> Result<(), LaneFault> {
         let (bytes, size) = (a.bytes(), a.unit.bytes());
         for lane in lanes(mask) {
             let address = i64::from(regs.w[row][lane]) + a.offset;
@@ -159,7 +176,8 @@ impl<'a> Memory<'a> {
                 let message = format!("an access of {bytes} bytes of shared memory at {address:#x}");
                 return Err(lane_fault(lane, code::MISALIGNED, message));
             }
-            let at = address.checked_sub(SHARED_BASE.into()).filter(|a| *a >= 0).unwrap_or(i64::MAX >> 1) as usize;
+            let at =
+                address.checked_sub(SHARED_BASE.into()).filter(|a| *a >= 0).unwrap_or(i64::MAX >> 1) as usize;
             for (i, &row) in a.regs[..a.count].iter().enumerate() {
                 let (place, number) = (at + i * size, first + lane as u32);
                 let done = match way {
@@ -179,9 +197,15 @@ impl<'a> Memory<'a> {
         let message = match wrong {
             Wrong::Outside => format!("{place}, which has {}", self.shared.len()),
             Wrong::Unknown => format!("{place}, which were never written"),
-            Wrong::Written(by) => format!("a race: {place}, which lane {by} of the block wrote, with no barrier between"),
-            Wrong::Read(Some(by)) => format!("a race: {place}, which lane {by} of the block read, with no barrier between"),
-            Wrong::Read(None) => format!("a race: {place}, which several lanes read, with no barrier between"),
+            Wrong::Written(by) => {
+                format!("a race: {place}, which lane {by} of the block wrote, with no barrier between")
+            }
+            Wrong::Read(Some(by)) => {
+                format!("a race: {place}, which lane {by} of the block read, with no barrier between")
+            }
+            Wrong::Read(None) => {
+                format!("a race: {place}, which several lanes read, with no barrier between")
+            }
         };
         lane_fault(lane, code::ILLEGAL_ADDRESS, message)
     }

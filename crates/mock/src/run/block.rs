@@ -27,7 +27,8 @@ impl<'a> Worker<'a> {
     pub fn new(launch: &'a Launch) -> Worker<'a> {
         let lanes: u32 = launch.block.iter().product();
         let program = &launch.program;
-        let mut warps: Vec<Warp> = (0..lanes).step_by(32).map(|first| Warp::new(program, first, lanes)).collect();
+        let mut warps: Vec<Warp> =
+            (0..lanes).step_by(32).map(|first| Warp::new(program, first, lanes)).collect();
         let place = launch.place(0);
         warps.iter_mut().for_each(|w| program.given.iter().for_each(|g| w.give(g, &place)));
         let is_block = |g: &&Given| matches!(g.source, Source::Special(Special::Ctaid, _));
@@ -57,7 +58,8 @@ impl<'a> Worker<'a> {
             if let Some(other) = met.find(|w| w.barrier != first.barrier) {
                 let (a, b) = (first.barrier.unwrap_or(0), other.barrier.unwrap_or(0));
                 let line = self.launch.program.code[b as usize].line;
-                let message = format!("lanes of the block meet at the barriers of different lines, here and {line}");
+                let message =
+                    format!("lanes of the block meet at the barriers of different lines, here and {line}");
                 let fault = Fault { code: code::LAUNCH_FAILED, message };
                 return Err(self.launch.at(a, &place, first.first, fault));
             }
@@ -106,7 +108,11 @@ fn run_warp(launch: &Launch, memory: &mut Memory, w: &mut Warp, count: &mut u64)
             Step::Compute(run) => {
                 let faults = run(&mut w.regs, &inst.rows, mask);
                 if faults != 0 {
-                    return Err(wrong(first_of(faults), code::LAUNCH_FAILED, "a quotient that is not there or does not fit"));
+                    return Err(wrong(
+                        first_of(faults),
+                        code::LAUNCH_FAILED,
+                        "a quotient that is not there or does not fit",
+                    ));
                 }
             }
             Step::Load(a) => memory.access(&mut w.regs, w.pc as usize, a, Way::Load, mask, w.first)?,
@@ -117,7 +123,10 @@ fn run_warp(launch: &Launch, memory: &mut Memory, w: &mut Warp, count: &mut u64)
                 .map_err(|m| wrong(first_of(mask), code::LAUNCH_FAILED, m))?,
             Step::Barrier => {
                 if mask != w.alive {
-                    let message = format!("lanes {mask:#x} of a warp are at a barrier, lanes {:#x} are not", w.alive & !mask);
+                    let message = format!(
+                        "lanes {mask:#x} of a warp are at a barrier, lanes {:#x} are not",
+                        w.alive & !mask
+                    );
                     return Err(wrong(first_of(w.alive & !mask), code::LAUNCH_FAILED, message));
                 }
                 w.barrier = Some(w.pc);

@@ -74,7 +74,10 @@ impl Launch {
     pub fn at(&self, pc: u32, place: &Place, lane: u32, fault: Fault) -> Fault {
         let line = self.program.code[pc as usize].line;
         let (name, block, tid) = (&self.program.name, place.block, place.tid(lane));
-        Fault { message: format!("{name}, line {line}, block {block:?}, lane {tid:?}: {}", fault.message), ..fault }
+        Fault {
+            message: format!("{name}, line {line}, block {block:?}, lane {tid:?}: {}", fault.message),
+            ..fault
+        }
     }
 }
 
@@ -85,12 +88,18 @@ pub fn launch(mut launch: Launch) -> Result<(), Fault> {
     launch.piece = if launch.program.code.iter().any(|i| is_narrow(&i.step)) { 1 } else { 4 };
     launch.first = numbers(launch.blocks());
     LAUNCHES.fetch_add(1, Relaxed);
-    let run = Run { launch: &launch, next: AtomicU32::new(0), stop: AtomicBool::new(false), fault: Mutex::new(None) };
+    let run = Run {
+        launch: &launch,
+        next: AtomicU32::new(0),
+        stop: AtomicBool::new(false),
+        fault: Mutex::new(None),
+    };
     let mut worker = Worker::new(&launch);
     let begin = Instant::now();
     let is_long = || begin.elapsed() > ALONE;
     if run.work(&mut worker, is_long) && run.next.load(Relaxed) < launch.blocks() {
-        let others = state().threads().saturating_sub(1).min((launch.blocks() - run.next.load(Relaxed)) as usize);
+        let others =
+            state().threads().saturating_sub(1).min((launch.blocks() - run.next.load(Relaxed)) as usize);
         std::thread::scope(|scope| {
             for _ in 0..others {
                 scope.spawn(|| {

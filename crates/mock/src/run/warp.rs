@@ -43,7 +43,8 @@ impl Warp {
     }
     /// All lanes at the first instruction.
     pub fn begin(&mut self) {
-        (self.pc, self.active, self.alive, self.nearest, self.barrier) = (0, self.all, self.all, u32::MAX, None);
+        (self.pc, self.active, self.alive, self.nearest, self.barrier) =
+            (0, self.all, self.all, u32::MAX, None);
         self.waiting.clear();
     }
     /// Fill a row that is given.
@@ -71,7 +72,9 @@ impl Warp {
     pub fn mask(&self, guard: Option<Guard>) -> u32 {
         match guard {
             None => self.active,
-            Some(Guard { row, is_not }) => self.active & (self.regs.p[row as usize] ^ if is_not { !0 } else { 0 }),
+            Some(Guard { row, is_not }) => {
+                self.active & (self.regs.p[row as usize] ^ if is_not { !0 } else { 0 })
+            }
         }
     }
     /// Lanes go elsewhere.

@@ -49,7 +49,10 @@ impl Gpu {
     pub fn words(&self, words: &[u32]) -> u64 {
         let at = alloc(words.len() * 4);
         let (from, bytes) = (words.as_ptr().cast(), words.len() * 4);
-        assert_eq!(call!("cuMemcpyHtoDAsync_v2", at => u64, from => *const c_void, bytes => usize, self.stream => usize), 0);
+        assert_eq!(
+            call!("cuMemcpyHtoDAsync_v2", at => u64, from => *const c_void, bytes => usize, self.stream => usize),
+            0
+        );
         at
     }
     /// What is there now.
@@ -80,7 +83,10 @@ impl Gpu {
         assert_eq!(self.launch(f, grid, block, args), 0);
         assert_eq!(self.wait(), code, "{:?} is not the fault of {body}", frit_mock::fault(0));
         let message = frit_mock::fault(0).expect("a fault").message;
-        assert!(message.contains(says) && message.contains("kernel, line "), "{message:?} does not say {says:?}");
+        assert!(
+            message.contains(says) && message.contains("kernel, line "),
+            "{message:?} does not say {says:?}"
+        );
         // nothing else works
         assert_eq!(self.launch(f, grid, block, args), code);
         frit_mock::repair(0);
@@ -124,18 +130,27 @@ pub fn assemble(text: &str) -> Result<Vec<u8>, (i32, String)> {
     let mut log = vec![0u8; 1024];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
     let (mut options, mut linker) = ([5, 6], 0);
-    assert_eq!(call!("cuLinkCreate_v2", 2 => u32, options.as_mut_ptr() => *mut i32, values.as_mut_ptr() => *mut *mut c_void, &mut linker => *mut usize), 0);
+    assert_eq!(
+        call!("cuLinkCreate_v2", 2 => u32, options.as_mut_ptr() => *mut i32, values.as_mut_ptr() => *mut *mut c_void, &mut linker => *mut usize),
+        0
+    );
     let data = source.as_bytes_with_nul();
     let none = std::ptr::null_mut::<i32>();
     let code = call!("cuLinkAddData_v2", linker => usize, 1 => i32, data.as_ptr() => *const u8, data.len() => usize, c"kernel".as_ptr() => *const std::ffi::c_char, 0 => u32, none => *mut i32, std::ptr::null_mut() => *mut *mut c_void);
     let (mut image, mut bytes) = (std::ptr::null_mut::<u8>(), 0);
     let made = match code {
         0 => {
-            assert_eq!(call!("cuLinkComplete", linker => usize, &mut image => *mut *mut u8, &mut bytes => *mut usize), 0);
+            assert_eq!(
+                call!("cuLinkComplete", linker => usize, &mut image => *mut *mut u8, &mut bytes => *mut usize),
+                0
+            );
             // SAFETY: the image is this long until the linker is destroyed.
             Ok(unsafe { std::slice::from_raw_parts(image, bytes) }.to_vec())
         }
-        code => Err((code, String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).into_owned())),
+        code => Err((
+            code,
+            String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).into_owned(),
+        )),
     };
     assert_eq!(call!("cuLinkDestroy", linker => usize), 0);
     made
@@ -148,6 +163,9 @@ pub fn kernel(params: usize, body: &str) -> usize {
     let (mut module, mut function) = (0, 0);
     assert_eq!(call!("cuModuleLoadData", &mut module => *mut usize, image.as_ptr() => *const u8), 0);
     let name = c"kernel".as_ptr();
-    assert_eq!(call!("cuModuleGetFunction", &mut function => *mut usize, module => usize, name => *const std::ffi::c_char), 0);
+    assert_eq!(
+        call!("cuModuleGetFunction", &mut function => *mut usize, module => usize, name => *const std::ffi::c_char),
+        0
+    );
     function
 }

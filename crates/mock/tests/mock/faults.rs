@@ -14,10 +14,24 @@ fn accesses_outside_of_memory_are_faults() {
     let beyond = "mad.wide.s32 %d2, %r0, 4, %d0;\nld.global.b32 %r2, [%d2];";
     gpu.expect_fault(beyond, 1, 33, &[at], ILLEGAL, "lane [32, 0, 0]: 4 bytes at");
     gpu.expect_fault("st.global.b32 [%d0+-4], %r0;", 1, 1, &[at], ILLEGAL, "where nothing is");
-    gpu.expect_fault("ld.global.b64 %d2, [%d0+120];\nld.global.b64 %d2, [%d0+128];", 1, 1, &[at], ILLEGAL, "0 bytes after the end of 128 bytes");
+    gpu.expect_fault(
+        "ld.global.b64 %d2, [%d0+120];\nld.global.b64 %d2, [%d0+128];",
+        1,
+        1,
+        &[at],
+        ILLEGAL,
+        "0 bytes after the end of 128 bytes",
+    );
     gpu.expect_fault("st.global.b32 [%d0], %r0;", 1, 1, &[0], ILLEGAL, "at 0x0, where nothing is");
     free(at);
-    gpu.expect_fault("ld.global.b32 %r2, [%d0+4];", 1, 1, &[at], ILLEGAL, "4 bytes into 128 bytes that were freed");
+    gpu.expect_fault(
+        "ld.global.b32 %r2, [%d0+4];",
+        1,
+        1,
+        &[at],
+        ILLEGAL,
+        "4 bytes into 128 bytes that were freed",
+    );
 }
 
 #[test]
@@ -25,9 +39,23 @@ fn accesses_off_their_alignment_are_faults() {
     let gpu = Gpu::new();
     let at = gpu.words(&[0; 32]);
     gpu.expect_fine("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d0+16];", 1, 1, &[at]);
-    gpu.expect_fault("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d0+8];", 1, 1, &[at], MISALIGNED, "16 bytes at");
+    gpu.expect_fault(
+        "ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d0+8];",
+        1,
+        1,
+        &[at],
+        MISALIGNED,
+        "16 bytes at",
+    );
     gpu.expect_fault("st.global.b16 [%d0+1], %h0;", 1, 1, &[at], MISALIGNED, "2 bytes at");
-    gpu.expect_fault("mov.b32 %r2, local;\nst.shared.b64 [%r2+4], %d0;", 1, 1, &[at], MISALIGNED, "of shared memory");
+    gpu.expect_fault(
+        "mov.b32 %r2, local;\nst.shared.b64 [%r2+4], %d0;",
+        1,
+        1,
+        &[at],
+        MISALIGNED,
+        "of shared memory",
+    );
 }
 
 #[test]
@@ -56,8 +84,26 @@ fn lanes_that_share_memory_without_a_barrier_race() {
     let gpu = Gpu::new();
     gpu.expect_fine(&exchange("bar.sync 0;", 33), 3, 128, &[]);
     gpu.expect_fine(&exchange("", 0), 1, 128, &[]);
-    gpu.expect_fault(&exchange("", 1), 1, 32, &[], ILLEGAL, "a race: bytes 4..8 of shared memory, which lane 1");
-    gpu.expect_fault(&exchange("", 32), 1, 64, &[], ILLEGAL, "a race");
+    gpu.expect_fault(
+        &exchange("", 1),
+        1,
+        32,
+        &[],
+        ILLEGAL,
+        "a race: bytes 4..8 of shared memory, which lane 1",
+    );
+    // the other warp has not come so far
+    gpu.expect_fault(&exchange("", 32), 1, 64, &[], ILLEGAL, "never written");
+    let late = "mov.b32 %r2, local;\nsetp.lt.s32 %p0, 31, %r0;\n@%p0 bra $E;\nmad.lo.s32 %r3, %r0, 4, %r2;\n\
+        st.shared.b32 [%r3], %r0;\nret;\n$E:\nmad.lo.s32 %r3, %r0, 4, %r2;\nld.shared.b32 %r4, [%r3+-128];";
+    gpu.expect_fault(
+        late,
+        1,
+        64,
+        &[],
+        ILLEGAL,
+        "lane [32, 0, 0]: a race: bytes 0..4 of shared memory, which lane 0",
+    );
     let one_place = "mov.b32 %r2, local;\nst.shared.b32 [%r2], %r0;";
     gpu.expect_fault(one_place, 1, 2, &[], ILLEGAL, "lane [1, 0, 0]: a race");
     // read, then written by another
@@ -77,10 +123,18 @@ fn blocks_that_share_bytes_race() {
     gpu.expect_fine(own, 64, 1, &[at]);
     gpu.expect_fine("mad.wide.s32 %d2, %r1, 1, %d0;\nst.global.u8 [%d2], %r1;", 64, 1, &[at]);
     gpu.expect_fine("ld.global.b32 %r2, [%d0];", 64, 32, &[at]);
-    gpu.expect_fault("st.global.b32 [%d0], %r1;", 2, 1, &[at], ILLEGAL, "a race: block [0, 0, 0] wrote byte 0");
+    gpu.expect_fault(
+        "st.global.b32 [%d0], %r1;",
+        2,
+        1,
+        &[at],
+        ILLEGAL,
+        "a race: block [0, 0, 0] wrote byte 0",
+    );
     let neighbour = format!("{own}\nld.global.b32 %r2, [%d0];");
     gpu.expect_fault(&neighbour, 3, 1, &[at], ILLEGAL, "a race: block [0, 0, 0] wrote");
-    let last_writes = "setp.eq.s32 %p0, %r1, 2;\n@%p0 st.global.b32 [%d0], %r1;\n@!%p0 ld.global.b32 %r2, [%d0];";
+    let last_writes =
+        "setp.eq.s32 %p0, %r1, 2;\n@%p0 st.global.b32 [%d0], %r1;\n@!%p0 ld.global.b32 %r2, [%d0];";
     gpu.expect_fault(last_writes, 3, 1, &[at], ILLEGAL, "a race: several blocks read");
     frit_mock::set_race_checks(false);
     gpu.expect_fine("st.global.b32 [%d0], %r1;", 2, 1, &[at]);
@@ -91,7 +145,14 @@ fn blocks_that_share_bytes_race() {
 fn barriers_are_for_all_lanes() {
     let gpu = Gpu::new();
     let half = "setp.lt.s32 %p0, %r0, 16;\n@!%p0 bra $E;\nbar.sync 0;\n$E:\nadd.s32 %r2, %r0, 1;";
-    gpu.expect_fault(half, 1, 32, &[], FAILED, "lanes 0xffff of a warp are at a barrier, lanes 0xffff0000 are not");
+    gpu.expect_fault(
+        half,
+        1,
+        32,
+        &[],
+        FAILED,
+        "lanes 0xffff of a warp are at a barrier, lanes 0xffff0000 are not",
+    );
     // of different warps
     let warps = "setp.lt.s32 %p0, %r0, 32;\n@%p0 bra $E;\nbar.sync 0;\nret;\n$E:\nbar.sync 0;";
     gpu.expect_fault(warps, 1, 64, &[], FAILED, "barriers of different lines");
@@ -126,7 +187,7 @@ fn texts_beyond_what_is_known_are_refused() {
     let _gpu = Gpu::new();
     let refused = |body: &str| assemble(&text(1, body)).expect_err(body);
     for (body, says) in [
-        ("add.u32 %r2, %r0, 1;", "line 15; error: unknown instruction 'add.u32'"),
+        ("add.u32 %r2, %r0, 1;", "line 14; error: unknown instruction 'add.u32'"),
         ("add.f32 %r2, %r0, %r1;", "unknown instruction"),
         ("ld.global.nc.b32 %r2, [%d0];", "unknown instruction"),
         ("add.s32 %r2, %d0, 1;", "%d0 is of Long, Word is wanted"),

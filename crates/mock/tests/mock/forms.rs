@@ -5,9 +5,12 @@ use frit_mock::ptx::decode::is_known;
 use frit_mock::truth::{Driver, Sample, Snippet, all, parse, samples};
 use std::collections::HashMap;
 
-/// The names in the writer's table.
+/// The writer's table of instructions.
+const WRITER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../render/src/ptx/forms.rs");
+
+/// The names in it.
 fn written() -> Vec<String> {
-    let table = include_str!("../../../render/src/ptx/forms.rs");
+    let table = std::fs::read_to_string(WRITER).expect(WRITER);
     let rows = table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split_once('"'));
     rows.flat_map(|(names, _)| names.split(' ').map(String::from).collect::<Vec<_>>()).collect()
 }
@@ -16,7 +19,8 @@ fn written() -> Vec<String> {
 fn all_that_may_be_written_is_known_and_has_a_snippet() {
     let names = written();
     assert!(names.len() > 150, "the table of {} forms was not found", names.len());
-    let snippets: Vec<String> = all().iter().map(|s| s.name.split(':').next().unwrap_or("").to_string()).collect();
+    let snippets: Vec<String> =
+        all().iter().map(|s| s.name.split(':').next().unwrap_or("").to_string()).collect();
     for name in names {
         assert!(is_known(&name), "{name} is not known");
         assert!(snippets.contains(&name), "{name} has no snippet");
@@ -29,7 +33,9 @@ fn every_snippet_runs() {
     let find = |name: &str| frit_mock::find(name);
     let driver = Driver::new(&find).expect("a driver");
     for snippet in all() {
-        driver.run(&snippet, &samples(&snippet)).unwrap_or_else(|e| panic!("{}: {e}\n{}", snippet.name, snippet.text));
+        driver
+            .run(&snippet, &samples(&snippet))
+            .unwrap_or_else(|e| panic!("{}: {e}\n{}", snippet.name, snippet.text));
     }
 }
 
@@ -52,7 +58,10 @@ fn answers_are_the_hardwares() {
         let differ = |(a, b): &(&Sample, &Sample)| a.answer != b.answer;
         if let Some((ours, truth)) = ours.iter().zip(&truth).find(differ) {
             let count = given.len();
-            wrong.push(format!("{name}: {:x?} of {:x?}, not {:x?} (of {count})", truth.answer, truth.given, ours.answer));
+            wrong.push(format!(
+                "{name}: {:x?} of {:x?}, not {:x?} (of {count})",
+                truth.answer, truth.given, ours.answer
+            ));
         }
     }
     assert!(wrong.is_empty(), "the hardware gives\n{}", wrong.join("\n"));

@@ -39,7 +39,10 @@ fn a_late_queue_does_nothing_until_someone_waits() {
     assert_eq!(call!("cuMemHostAlloc", &mut host => *mut *mut c_void, 16 => usize, 3 => u32), 0);
     let word = host.cast::<u32>();
     assert_eq!(gpu.launch(f, 1, 4, &[a, b]), 0);
-    assert_eq!(call!("cuMemcpyDtoHAsync_v2", host => *mut c_void, b => u64, 16 => usize, gpu.stream => usize), 0);
+    assert_eq!(
+        call!("cuMemcpyDtoHAsync_v2", host => *mut c_void, b => u64, 16 => usize, gpu.stream => usize),
+        0
+    );
     std::thread::sleep(Duration::from_millis(20));
     // SAFETY: pinned memory of 16 bytes.
     assert_eq!(unsafe { word.read_volatile() }, 0);
@@ -90,19 +93,35 @@ fn graphs_run_with_new_arguments_and_without_disabled_nodes() {
     assert_eq!(call!("cuGraphCreate", &mut graph => *mut usize, 0 => u32), 0);
     let node_of = |args: &[u64; 2], run: &mut dyn FnMut(*const KernelNode) -> i32| {
         let params = [std::ptr::from_ref(&args[0]).cast(), std::ptr::from_ref(&args[1]).cast()];
-        let node = KernelNode { function: f, grid: [1; 3], block: [4, 1, 1], shared_bytes: 0, params: params.as_ptr(), extra: std::ptr::null() };
+        let node = KernelNode {
+            function: f,
+            grid: [1; 3],
+            block: [4, 1, 1],
+            shared_bytes: 0,
+            params: params.as_ptr(),
+            extra: std::ptr::null(),
+        };
         assert_eq!(run(&node), 0);
     };
     let mut nodes = [0usize; 2];
-    node_of(&[a, b], &mut |k| call!("cuGraphAddKernelNode", &mut nodes[0] => *mut usize, graph => usize, std::ptr::null() => *const usize, 0 => usize, k => *const KernelNode));
+    node_of(
+        &[a, b],
+        &mut |k| call!("cuGraphAddKernelNode", &mut nodes[0] => *mut usize, graph => usize, std::ptr::null() => *const usize, 0 => usize, k => *const KernelNode),
+    );
     let first = nodes[0];
-    node_of(&[b, c], &mut |k| call!("cuGraphAddKernelNode", &mut nodes[1] => *mut usize, graph => usize, &first => *const usize, 1 => usize, k => *const KernelNode));
+    node_of(
+        &[b, c],
+        &mut |k| call!("cuGraphAddKernelNode", &mut nodes[1] => *mut usize, graph => usize, &first => *const usize, 1 => usize, k => *const KernelNode),
+    );
     let mut exec = 0;
     assert_eq!(call!("cuGraphInstantiateWithFlags", &mut exec => *mut usize, graph => usize, 0 => u64), 0);
     let run = || assert_eq!(call!("cuGraphLaunch", exec => usize, gpu.stream => usize), 0);
     run();
     assert_eq!(gpu.read(c, 4), [3; 4]);
-    node_of(&[c, b], &mut |k| call!("cuGraphExecKernelNodeSetParams", exec => usize, nodes[0] => usize, k => *const KernelNode));
+    node_of(
+        &[c, b],
+        &mut |k| call!("cuGraphExecKernelNodeSetParams", exec => usize, nodes[0] => usize, k => *const KernelNode),
+    );
     run();
     assert_eq!(gpu.read(c, 4), [5; 4]);
     assert_eq!(call!("cuGraphNodeSetEnabled", exec => usize, nodes[0] => usize, 0 => u32), 0);
@@ -124,7 +143,10 @@ fn peers_copy_and_are_out_of_reach_until_allowed() {
     assert_eq!(call!("cuCtxSetCurrent", contexts[0] => usize), 0);
     let (here, back) = (gpu.words(&[1, 2, 3, 4]), alloc(16));
     let copy = |to: u64, t: usize, from: u64, f: usize| {
-        assert_eq!(call!("cuMemcpyPeerAsync", to => u64, contexts[t] => usize, from => u64, contexts[f] => usize, 16 => usize, gpu.stream => usize), 0);
+        assert_eq!(
+            call!("cuMemcpyPeerAsync", to => u64, contexts[t] => usize, from => u64, contexts[f] => usize, 16 => usize, gpu.stream => usize),
+            0
+        );
     };
     copy(there, 1, here, 0);
     copy(back, 0, there, 1);
