@@ -14,7 +14,7 @@ pub fn decode(text: &str) -> Result<Vec<Program>, Error> {
     let mut module = Module::default();
     let mut entries = vec![];
     while t.peek().is_some() {
-        match t.next()? {
+        match t.word()? {
             ".version" => module.version(&mut t)?,
             ".target" => module.target(&mut t)?,
             ".address_size" if t.take("64") => {}
@@ -47,13 +47,13 @@ struct Module {
 
 impl Module {
     fn version(&mut self, t: &mut Tokens) -> Result<(), Error> {
-        let version = t.next()?;
+        let version = t.word()?;
         self.has_version =
             version.split('.').next().and_then(|v| v.parse().ok()).is_some_and(|v: u32| v <= 9);
         if self.has_version { Ok(()) } else { Err(t.error(format!("unsupported version '{version}'"))) }
     }
     fn target(&mut self, t: &mut Tokens) -> Result<(), Error> {
-        let target = t.next()?;
+        let target = t.word()?;
         self.has_target = matches!(target, "sm_80" | "sm_86" | "sm_89" | "sm_90" | "sm_90a");
         if self.has_target { Ok(()) } else { Err(t.error(format!("this device does not run '{target}'"))) }
     }
@@ -67,7 +67,7 @@ fn shared(t: &mut Tokens) -> Result<(String, Option<u32>), Error> {
         return Err(t.error(format!("shared memory aligned to {align}")));
     }
     t.expect(".b8")?;
-    let name = t.next()?.to_string();
+    let name = t.word()?.to_string();
     t.expect("[")?;
     let size = if t.peek() == Some("]") { None } else { Some(t.count()?) };
     t.expect("]")?;
@@ -110,7 +110,7 @@ impl Entry {
     }
     fn decode(mut self, t: &mut Tokens) -> Result<Program, Error> {
         t.expect(".entry")?;
-        self.program.name = t.next()?.into();
+        self.program.name = t.word()?.into();
         t.expect("(")?;
         while !t.take(")") {
             self.param(t)?;
@@ -143,7 +143,7 @@ impl Entry {
     /// `.param .u64 .ptr .global .align 16 p0`
     fn param(&mut self, t: &mut Tokens) -> Result<(), Error> {
         t.expect(".param")?;
-        let bytes = match t.next()? {
+        let bytes = match t.word()? {
             ".u64" | ".s64" | ".b64" => 8,
             ".u32" | ".s32" | ".b32" => 4,
             other => return Err(t.error(format!("parameters of type '{other}'"))),
@@ -154,7 +154,7 @@ impl Entry {
             t.expect(".align")?;
             align = t.count()?.into();
         }
-        let name = t.next()?.to_string();
+        let name = t.word()?.to_string();
         if !t.take(",") && t.peek() != Some(")") {
             return Err(t.error(format!("'{}' after a parameter", t.peek().unwrap_or("the end"))));
         }
@@ -163,7 +163,7 @@ impl Entry {
     }
     fn statement(&mut self, t: &mut Tokens) -> Result<(), Error> {
         if t.peek_at(1) == Some(":") {
-            let (label, at) = (t.next()?.to_string(), self.program.code.len() as u32);
+            let (label, at) = (t.word()?.to_string(), self.program.code.len() as u32);
             t.expect(":")?;
             return match self.labels.insert(label.clone(), at) {
                 None => Ok(()),
@@ -172,11 +172,11 @@ impl Entry {
         }
         match t.peek() {
             Some(".reg") => {
-                t.next()?;
+                t.word()?;
                 self.names.declare(t)
             }
             Some(".shared") => {
-                t.next()?;
+                t.word()?;
                 let (name, size) = shared(t)?;
                 let size = size.ok_or_else(|| t.error(format!("{name} has no size")))?;
                 self.names.shared.insert(name, SHARED_BASE + self.program.static_shared);
@@ -195,7 +195,7 @@ impl Entry {
             }
             false => None,
         };
-        let name = t.next()?;
+        let name = t.word()?;
         let (step, rows) = self.step(t, name).map_err(|e| Error { line, ..e })?;
         t.expect(";").map_err(|e| Error { line, ..e })?;
         self.program.code.push(Inst { step, guard, rows, line });
@@ -218,7 +218,7 @@ impl Entry {
         match name {
             "ld.param.b32" | "ld.param.b64" => self.load_param(t, name),
             "bra" => {
-                self.branches.push((self.program.code.len(), t.next()?.into()));
+                self.branches.push((self.program.code.len(), t.word()?.into()));
                 Ok((Step::Branch(0), none))
             }
             "bar.sync" => match t.number()? {
@@ -271,7 +271,7 @@ impl Entry {
         let to = self.names.reg(t, kind.class())?;
         t.expect(",")?;
         t.expect("[")?;
-        let param = t.next()?;
+        let param = t.word()?;
         t.expect("]")?;
         let at = self.program.params.iter().position(|p| p.name == param);
         let at = at.ok_or_else(|| t.error(format!("unknown parameter '{param}'")))?;

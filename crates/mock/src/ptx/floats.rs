@@ -3,10 +3,36 @@
 use frit_abi::DType;
 use frit_abi::small_float::SmallFloat;
 
-/// A float32, or the one NaN that arithmetic makes.
+/// A float32, or the one NaN that arithmetic makes. By its bits: to the compiler one NaN is as good as another.
 #[inline(always)]
 pub fn one_nan(x: f32) -> f32 {
-    if x.is_nan() { f32::from_bits(0x7fff_ffff) } else { x }
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
+}
+
+/// Whether bits are those of a float64's NaN.
+#[inline(always)]
+fn is_nan64(bits: u64) -> bool {
+    bits & !(1 << 63) > 0x7ff0_0000_0000_0000
+}
+/// A float64 result; a NaN is the first one among the operands, quiet, or the one of invalid operations.
+#[inline(always)]
+pub fn first_nan<const N: usize>(x: f64, operands: [f64; N]) -> f64 {
+    if !is_nan64(x.to_bits()) {
+        return x;
+    }
+    let nan = operands.map(f64::to_bits).into_iter().find(|b| is_nan64(*b));
+    f64::from_bits(nan.map_or(0xfff8 << 48, |b| b | 1 << 51))
+}
+/// A float64 as float32; of a NaN as much as fits.
+pub fn narrowed(x: f64) -> f32 {
+    let bits = x.to_bits();
+    match is_nan64(bits) {
+        true => {
+            f32::from_bits((bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x3f_ffff)
+        }
+        false => x as f32,
+    }
 }
 
 const fn layout(d: DType) -> SmallFloat {
@@ -96,7 +122,7 @@ pub fn max_or_nan(a: f64, b: f64) -> f64 {
 /// The greater float64; the number where one is NaN.
 pub fn max_number(a: f64, b: f64) -> f64 {
     match (a.is_nan(), b.is_nan()) {
-        (true, _) => b,
+        (true, _) => first_nan(b, [b]),
         (_, true) => a,
         _ => max_or_nan(a, b),
     }
@@ -104,7 +130,7 @@ pub fn max_number(a: f64, b: f64) -> f64 {
 /// The lesser float64; the number where one is NaN.
 pub fn min_number(a: f64, b: f64) -> f64 {
     match (a.is_nan(), b.is_nan()) {
-        (true, _) => b,
+        (true, _) => first_nan(b, [b]),
         (_, true) => a,
         _ => -max_or_nan(-a, -b),
     }

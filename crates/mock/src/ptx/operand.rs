@@ -27,14 +27,14 @@ impl Names {
     }
     /// `.b32 %r<7>;`
     pub fn declare(&mut self, t: &mut Tokens) -> Result<(), Error> {
-        let class = match t.next()? {
+        let class = match t.word()? {
             ".pred" => Class::Pred,
             ".b16" | ".u16" | ".s16" | ".f16" => Class::Half,
             ".b32" | ".u32" | ".s32" | ".f32" => Class::Word,
             ".b64" | ".u64" | ".s64" | ".f64" => Class::Long,
             other => return Err(t.error(format!("there are no registers of type '{other}'"))),
         };
-        let name = t.next()?;
+        let name = t.word()?;
         if t.take("<") {
             for i in 0..t.count()? {
                 let row = self.row(class);
@@ -58,7 +58,7 @@ impl Names {
     }
     /// A register.
     pub fn reg(&self, t: &mut Tokens, class: Class) -> Result<u32, Error> {
-        let name = t.next()?;
+        let name = t.word()?;
         match self.regs.get(name) {
             Some(&(c, row)) if c == class => Ok(row),
             Some((c, _)) => Err(t.error(format!("{name} is of {c:?}, {class:?} is wanted"))),
@@ -73,13 +73,13 @@ impl Names {
         }
         if let Some(source) = special(word) {
             return match is_move && class == Class::Word {
-                true => t.next().map(|_| self.given(class, source)),
+                true => t.word().map(|_| self.given(class, source)),
                 false => Err(t.error(format!("{word} is only moved, to 32 bits"))),
             };
         }
         if let Some(&at) = self.shared.get(word) {
             return match is_move && class == Class::Word {
-                true => t.next().map(|_| self.given(class, Source::Bits(at.into()))),
+                true => t.word().map(|_| self.given(class, Source::Bits(at.into()))),
                 false => Err(t.error(format!("the address of {word} is only moved, to 32 bits"))),
             };
         }
@@ -113,7 +113,7 @@ fn constant(t: &mut Tokens, kind: Kind, is_move: bool) -> Result<u64, Error> {
         let fits = kind == Kind::Float(bits) || is_move && kind == Kind::Bits(bits);
         let value = u64::from_str_radix(digits, 16).map_err(|_| t.error(format!("'{word}' is no number")))?;
         return match fits {
-            true => t.next().map(|_| value),
+            true => t.word().map(|_| value),
             false => Err(t.error(format!("{word} where {kind:?} is wanted"))),
         };
     }
@@ -122,7 +122,7 @@ fn constant(t: &mut Tokens, kind: Kind, is_move: bool) -> Result<u64, Error> {
         Kind::Pred => 1,
         Kind::Bits(bits) => bits,
     };
-    if bits == 16 && !is_move || bits == 1 && !is_move {
+    if bits <= 16 && !is_move {
         return Err(t.error(format!("'{word}' where a register is wanted")));
     }
     let value = t.number()?;

@@ -68,7 +68,7 @@ impl<'a> Tokens<'a> {
         Error { line: self.line(), message: message.into() }
     }
     /// Take the next one.
-    pub fn next(&mut self) -> Result<&'a str, Error> {
+    pub fn word(&mut self) -> Result<&'a str, Error> {
         let text = self.peek().ok_or_else(|| self.error("the text ends too early"))?;
         self.at += 1;
         Ok(text)
@@ -91,7 +91,7 @@ impl<'a> Tokens<'a> {
     /// A whole number, maybe negative.
     pub fn number(&mut self) -> Result<i128, Error> {
         let is_negative = self.take("-");
-        let word = self.next()?;
+        let word = self.word()?;
         let value = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
             Some(hex) => i128::from_str_radix(hex, 16),
             None => word.parse(),

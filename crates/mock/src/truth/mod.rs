@@ -50,7 +50,7 @@ pub fn parse(line: &str) -> Option<(&str, Vec<Sample>)> {
     let sample = |word: &str| {
         let (given, answer) = word.split_once('=')?;
         let mut s = Sample { given: [0; GIVEN], answer: [0; ANSWERS] };
-        for (to, from) in s.given.iter_mut().zip(given.split(',')) {
+        for (to, from) in s.given.iter_mut().zip(given.split(',').filter(|w| !w.is_empty())) {
             *to = hex(from)?;
         }
         for (to, from) in s.answer.iter_mut().zip(answer.split(':')) {

@@ -138,8 +138,8 @@ pub fn samples(snippet: &Snippet) -> Vec<[u64; GIVEN]> {
     (0..LANES)
         .map(|lane| {
             let mut given = [0; GIVEN];
-            for i in 0..snippet.operands {
-                given[i] = operand(&mut random, form, snippet.kinds[i], i, lane);
+            for (i, (to, kind)) in given.iter_mut().zip(&snippet.kinds).enumerate() {
+                *to = operand(&mut random, form, *kind, i, lane);
             }
             cancel(&mut random, form, &mut given);
             avoid(form, &mut given);
