@@ -103,6 +103,11 @@ pub trait Executable: Send + Sync {
     fn disassembly(&self) -> Result<String, Error> {
         Err(Error::Device("this device has no machine code to show".into()))
     }
+    /// Where it is several programs in a row: those with their dims, and the bytes of memory that all take as their last
+    /// buffer.
+    fn programs(&self) -> Option<(&[Program], usize)> {
+        None
+    }
     /// The kernel as what it is, for its device.
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         None
@@ -114,6 +119,9 @@ pub trait Executable: Send + Sync {
         Ok(start.elapsed())
     }
 }
+
+/// One of the programs of a kernel, and the numbers of its launch.
+pub type Program = (Arc<dyn Executable>, LaunchDims);
 
 /// Launches that a device has as one.
 pub trait Graph: Send {

@@ -1,14 +1,14 @@
 //! Several programs that are launched as one kernel.
 
 use frit_abi::{LaunchDims, Param};
-use frit_runtime::{Device, Error, Executable, Memory};
+use frit_runtime::{Device, Error, Executable, Memory, Program};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Programs that run one after the other, with memory of their own between them.
 pub struct Sequence {
     device: Arc<dyn Device>,
-    parts: Vec<(Arc<dyn Executable>, LaunchDims)>,
+    parts: Vec<Program>,
     /// Bytes of the workspace, which is the last parameter of each part.
     workspace: usize,
     params: Vec<Param>,
@@ -16,11 +16,7 @@ pub struct Sequence {
 
 impl Sequence {
     /// All of the same parameters, of which the last buffer is the workspace: that is not a parameter of the whole.
-    pub fn new(
-        device: Arc<dyn Device>,
-        parts: Vec<(Arc<dyn Executable>, LaunchDims)>,
-        workspace: usize,
-    ) -> Sequence {
+    pub fn new(device: Arc<dyn Device>, parts: Vec<Program>, workspace: usize) -> Sequence {
         let mut params: Vec<Param> = parts.first().map_or(vec![], |(p, _)| p.params().to_vec());
         for (part, _) in &parts {
             for (all, one) in params.iter_mut().zip(part.params()) {
@@ -55,6 +51,9 @@ impl Executable for Sequence {
     }
     fn params(&self) -> &[Param] {
         &self.params
+    }
+    fn programs(&self) -> Option<(&[Program], usize)> {
+        Some((&self.parts, self.workspace))
     }
     fn disassembly(&self) -> Result<String, Error> {
         self.parts.iter().map(|(p, _)| p.disassembly()).collect()

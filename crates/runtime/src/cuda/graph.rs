@@ -2,9 +2,11 @@
 
 use super::device::Shared;
 use super::driver::{Handle, KernelNode};
+use super::memory::DeviceBlock;
 use super::program::{CudaKernel, Words, pointers};
-use crate::{Bound, Error, Graph};
+use crate::{Bound, Error, Executable, Graph, Memory};
 use frit_abi::LaunchDims;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Launches, one after the other.
@@ -13,6 +15,8 @@ pub struct CudaGraph {
     graph: Handle,
     exec: Handle,
     steps: Vec<Step>,
+    /// What the programs of a kernel leave each other: one for all kernels, since they run in a row.
+    workspace: Memory,
 }
 
 /// A launch as the driver has it now.
@@ -35,13 +39,14 @@ impl CudaGraph {
     pub fn new(device: &Arc<Shared>, bounds: &[Bound]) -> Result<CudaGraph, Error> {
         let context = &device.context;
         let driver = context.enter()?;
-        let mut made = CudaGraph { device: device.clone(), graph: 0, exec: 0, steps: vec![] };
+        let bytes = bounds.iter().filter_map(|b| Some(b.executable().programs()?.1)).max().unwrap_or(0);
+        let workspace = Memory::new(Arc::new(DeviceBlock::new(device, bytes)?));
+        let mut made = CudaGraph { device: device.clone(), graph: 0, exec: 0, steps: vec![], workspace };
         // SAFETY: the place is valid for the call.
         context.check("cuGraphCreate", unsafe { (driver.graph)(&mut made.graph, 0) })?;
         let mut after: Option<Handle> = None;
-        for bound in bounds {
-            let (kernel, dims) = (kernel_of(bound)?, bound.dims());
-            let words = kernel.words(bound.addresses().iter().copied(), bound.vars());
+        for launch in bounds.iter().flat_map(|b| launches(b, &made.workspace)) {
+            let (kernel, words, dims) = launch?;
             let mut node = 0;
             let count = usize::from(after.is_some());
             let code = with_node(kernel, &words, dims, |launch| {
@@ -72,9 +77,9 @@ impl Graph for CudaGraph {
     fn launch(&mut self, bounds: &[Bound]) -> Result<(), Error> {
         let context = &self.device.context;
         let driver = context.enter()?;
-        for (i, bound) in bounds.iter().enumerate().take(self.steps.len()) {
-            let (kernel, dims) = (kernel_of(bound)?, bound.dims());
-            let words = kernel.words(bound.addresses().iter().copied(), bound.vars());
+        let all = bounds.iter().flat_map(|b| launches(b, &self.workspace));
+        for (i, launch) in all.enumerate().take(self.steps.len()) {
+            let (kernel, words, dims) = launch?;
             let step = &mut self.steps[i];
             if (kernel.function, &words, dims) == (step.function, &step.words, step.dims) {
                 continue;
@@ -111,12 +116,33 @@ impl Drop for CudaGraph {
     }
 }
 
-fn kernel_of(bound: &Bound) -> Result<&CudaKernel, Error> {
-    let kernel = bound.executable().as_any().and_then(|k| k.downcast_ref::<CudaKernel>());
-    kernel.ok_or_else(|| Error::Launch {
-        kernel: bound.executable().name().into(),
-        message: "it is not a kernel of this device".into(),
-    })
+/// A kernel of the device, what it is called with, and its dims.
+type Launch<'a> = Result<(&'a CudaKernel, Words, LaunchDims), Error>;
+
+/// The launches that a bound one comes to: one for each program of its kernel.
+fn launches<'a>(bound: &'a Bound, workspace: &Memory) -> SmallVec<[Launch<'a>; 1]> {
+    let addresses = bound.addresses().iter().copied();
+    match bound.executable().programs() {
+        None => [launch(&**bound.executable(), addresses, bound.vars(), bound.dims())].into_iter().collect(),
+        Some((programs, _)) => programs
+            .iter()
+            .map(|(p, dims)| {
+                launch(&**p, addresses.clone().chain([workspace.address()]), bound.vars(), *dims)
+            })
+            .collect(),
+    }
+}
+
+fn launch<'a>(
+    program: &'a dyn Executable,
+    addresses: impl Iterator<Item = u64>,
+    vars: &[i64],
+    dims: LaunchDims,
+) -> Launch<'a> {
+    let kernel = program.as_any().and_then(|k| k.downcast_ref::<CudaKernel>()).ok_or_else(|| {
+        Error::Launch { kernel: program.name().into(), message: "it is not a kernel of this device".into() }
+    })?;
+    Ok((kernel, kernel.words(addresses, vars), dims))
 }
 
 /// The launch as the driver describes one.
