@@ -27,12 +27,12 @@ pub struct Region {
     touched: OnceLock<Touched>,
 }
 
-/// The block that touched each piece last, by numbers that grow with every launch.
+/// Who touched each piece last: the block, by numbers that grow with every launch, its barriers before that, and the lane.
 pub struct Touched {
     /// To write it.
-    pub writers: Box<[AtomicU32]>,
+    pub writers: Box<[AtomicU64]>,
     /// To read it.
-    pub readers: Box<[AtomicU32]>,
+    pub readers: Box<[AtomicU64]>,
 }
 
 // SAFETY: the bytes are its own, and are only touched atomically or by copies that the host orders.
@@ -40,18 +40,12 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
-fn zeros64(n: usize) -> Box<[AtomicU64]> {
+fn zeros(n: usize) -> Box<[AtomicU64]> {
     // fresh zeros cost nothing until they are touched
     let zeros = Box::into_raw(vec![0u64; n].into_boxed_slice());
     // SAFETY: an atomic has the layout of its integer.
     unsafe { Box::from_raw(zeros as *mut [AtomicU64]) }
 }
-fn zeros32(n: usize) -> Box<[AtomicU32]> {
-    let zeros = Box::into_raw(vec![0u32; n].into_boxed_slice());
-    // SAFETY: an atomic has the layout of its integer.
-    unsafe { Box::from_raw(zeros as *mut [AtomicU32]) }
-}
-
 impl Region {
     fn new(len: usize, device: Option<usize>, base: Option<u64>) -> Option<Region> {
         let layout = Layout::from_size_align(len.max(1).next_multiple_of(16), ALIGN as usize).ok()?;
@@ -60,7 +54,7 @@ impl Region {
         if start.is_null() {
             return None;
         }
-        let known = if device.is_some() { zeros64(len.div_ceil(64)) } else { Box::new([]) };
+        let known = if device.is_some() { zeros(len.div_ceil(64)) } else { Box::new([]) };
         let base = base.unwrap_or(start as u64);
         Some(Region { base, len, device, start, layout, known, touched: OnceLock::new() })
     }
@@ -145,7 +139,7 @@ impl Region {
     }
     /// Who touched it; made when first asked for.
     pub fn touched(&self) -> &Touched {
-        self.touched.get_or_init(|| Touched { writers: zeros32(self.len), readers: zeros32(self.len) })
+        self.touched.get_or_init(|| Touched { writers: zeros(self.len), readers: zeros(self.len) })
     }
     /// Forget who did.
     pub fn forget(&self) {

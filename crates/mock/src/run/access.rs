@@ -19,9 +19,18 @@ pub struct Memory<'a> {
     regions: Vec<Arc<Region>>,
     /// The one that each instruction touched last.
     sites: Vec<u32>,
-    /// The number of the block that runs, among all of this and earlier launches.
-    id: u32,
+    /// The block that runs, by its number among all of this and earlier launches, and its barriers so far.
+    now: u64,
 }
+
+/// Bits of a lane in what is kept of who touched memory.
+const LANE: u64 = (1 << 10) - 1;
+/// Set where several lanes of a block have.
+const MANY: u64 = 1 << 10;
+/// Barriers of the block begin here.
+const PHASE: u32 = 11;
+/// Its number.
+const BLOCK: u32 = 32;
 
 /// What an access does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,12 +57,17 @@ impl<'a> Memory<'a> {
     /// Of a launch's blocks.
     pub fn new(launch: &'a Launch, shared_bytes: usize) -> Memory<'a> {
         let sites = vec![0; launch.program.code.len()];
-        Memory { shared: Shared::new(shared_bytes), launch, regions: vec![], sites, id: 0 }
+        Memory { shared: Shared::new(shared_bytes), launch, regions: vec![], sites, now: 0 }
     }
     /// Another block begins.
     pub fn begin(&mut self, block: u32) {
         self.shared.begin();
-        self.id = self.launch.first + 1 + block;
+        self.now = u64::from(self.launch.first + 1 + block) << BLOCK;
+    }
+    /// All lanes of the block have met.
+    pub fn meet(&mut self) {
+        self.shared.meet();
+        self.now += 1 << PHASE;
     }
     /// An access of the lanes of a mask, which are those of a warp that begins at a lane of the block.
     pub fn access(
@@ -89,7 +103,9 @@ impl<'a> Memory<'a> {
             };
             let r: &Region = &self.regions[region];
             if r.device.is_some() {
-                self.check(r, offset, bytes, way).map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
+                let number = u64::from(first) + lane as u64;
+                let done = self.check(r, offset, bytes, way, number);
+                done.map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
             }
             let size = a.unit.bytes();
             for (i, &row) in a.regs[..a.count].iter().enumerate() {
@@ -118,9 +134,9 @@ impl<'a> Memory<'a> {
         self.regions.push(region);
         Ok(self.regions.len() - 1)
     }
-    /// Whether the bytes were written, and no other block touches them.
+    /// Whether the bytes were written, and no one else touches them.
     #[inline]
-    fn check(&self, r: &Region, at: usize, bytes: usize, way: Way) -> Result<(), String> {
+    fn check(&self, r: &Region, at: usize, bytes: usize, way: Way, lane: u64) -> Result<(), String> {
         if way == Way::Store {
             r.know(at, bytes);
         } else if !r.is_known(at, bytes) {
@@ -130,29 +146,51 @@ impl<'a> Memory<'a> {
             return Ok(());
         }
         let (t, first, shift) = (r.touched(), self.launch.first, self.launch.piece.trailing_zeros());
-        let (from, to) = (at >> shift, (at + bytes - 1) >> shift);
+        let (from, to, mine) = (at >> shift, (at + bytes - 1) >> shift, self.now | lane);
         for (w, r) in t.writers[from..=to].iter().zip(&t.readers[from..=to]) {
             let (writer, reader) = (w.load(Relaxed), r.load(Relaxed));
-            if writer > first && writer != self.id {
+            if writer != mine && writer >> BLOCK > first.into() && self.is_apart(writer, mine) {
                 return Err(self.race(at, writer, "wrote"));
             }
             match way {
-                Way::Store if reader >= first && reader != self.id && reader != 0 => {
-                    return Err(self.race(at, reader, "read"));
+                Way::Store => {
+                    if reader != mine && reader >> BLOCK >= first.into() && self.is_apart(reader, mine) {
+                        return Err(self.race(at, reader, "read"));
+                    }
+                    if writer != mine {
+                        w.store(mine, Relaxed);
+                    }
                 }
-                Way::Store if writer != self.id => w.store(self.id, Relaxed),
-                // several blocks have read it: the number before the first block's
-                Way::Load if reader != self.id && reader != first => {
-                    r.store(if reader > first { first } else { self.id }, Relaxed);
-                }
-                _ => {}
+                Way::Load if reader != mine => r.store(self.with_reader(reader, mine), Relaxed),
+                Way::Load => {}
             }
         }
         Ok(())
     }
+    /// Whether no barrier orders two accesses: of different blocks, or of different lanes since the last one.
+    fn is_apart(&self, one: u64, other: u64) -> bool {
+        one >> BLOCK != other >> BLOCK
+            || one >> PHASE == other >> PHASE && one & (LANE | MANY) != other & (LANE | MANY)
+    }
+    /// Who has read a piece, after one more: where several blocks have, the number before the first block's.
+    fn with_reader(&self, before: u64, mine: u64) -> u64 {
+        match (before >> BLOCK).checked_sub(self.launch.first.into()) {
+            None => mine,
+            Some(_) if before >> BLOCK != mine >> BLOCK => u64::from(self.launch.first) << BLOCK,
+            Some(_) if before >> PHASE == mine >> PHASE => before | MANY,
+            Some(_) => mine,
+        }
+    }
     #[cold]
-    fn race(&self, at: usize, other: u32, did: &str) -> String {
-        match other.checked_sub(self.launch.first + 1) {
+    fn race(&self, at: usize, other: u64, did: &str) -> String {
+        if other >> BLOCK == self.now >> BLOCK {
+            let who =
+                if other & MANY == 0 { format!("lane {}", other & LANE) } else { "several lanes".into() };
+            return format!(
+                "a race: {who} of the block {did} byte {at} of the buffer, with no barrier between"
+            );
+        }
+        match ((other >> BLOCK) as u32).checked_sub(self.launch.first + 1) {
             Some(block) if block < self.launch.blocks() => {
                 format!("a race: block {:?} {did} byte {at} of the buffer", self.launch.block_at(block))
             }

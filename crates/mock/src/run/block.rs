@@ -20,7 +20,7 @@ pub struct Worker<'a> {
 }
 
 /// Instructions after which a warp is said to hang.
-const MOST_STEPS: u64 = 1 << 33;
+const MOST_STEPS: u64 = 1 << 30;
 
 impl<'a> Worker<'a> {
     /// With nothing done yet.
@@ -63,7 +63,7 @@ impl<'a> Worker<'a> {
                 let fault = Fault { code: code::LAUNCH_FAILED, message };
                 return Err(self.launch.at(a, &place, first.first, fault));
             }
-            self.memory.shared.meet();
+            self.memory.meet();
             if self.memory.shared.is_full() {
                 let message = "more barriers than can be told apart".into();
                 return Err(self.launch.at(0, &place, 0, Fault { code: code::TIMEOUT, message }));

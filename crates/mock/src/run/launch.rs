@@ -1,8 +1,8 @@
 //! A launch: its blocks on all cores.
 
-use super::Fault;
 use super::block::Worker;
 use super::warp::Place;
+use super::{Fault, code};
 use crate::ptx::Program;
 use crate::ptx::program::{Step, Unit};
 use crate::state::state;
@@ -83,6 +83,7 @@ impl Launch {
 
 /// Run it to its end, or to the first fault.
 pub fn launch(mut launch: Launch) -> Result<(), Fault> {
+    aligned(&launch)?;
     let narrow = |u: Unit| u.bytes() < 4;
     let is_narrow = |s: &Step| matches!(s, Step::Store(a) if !a.is_shared && narrow(a.unit));
     launch.piece = if launch.program.code.iter().any(|i| is_narrow(&i.step)) { 1 } else { 4 };
@@ -113,6 +114,18 @@ pub fn launch(mut launch: Launch) -> Result<(), Fault> {
     }
     LANE_INSTRUCTIONS.fetch_add(worker.lane_instructions, Relaxed);
     run.fault.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// The kernel's code counts on what is said of its parameters.
+fn aligned(launch: &Launch) -> Result<(), Fault> {
+    match launch.program.params.iter().zip(&launch.params).find(|(p, a)| !a.is_multiple_of(p.align)) {
+        None => Ok(()),
+        Some((p, a)) => {
+            let message =
+                format!("{}: {} is {a:#x}, no multiple of {}", launch.program.name, p.name, p.align);
+            Err(Fault { code: code::MISALIGNED, message })
+        }
+    }
 }
 
 /// Blocks that are being run.

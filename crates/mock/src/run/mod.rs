@@ -3,8 +3,7 @@
 //! Lanes of a warp that part at a branch are groups of their own; the one furthest back runs, until it meets the next.
 //! Reported, naming the kernel, the line of its text, the block and the lane:
 //! an access outside of any allocation, after it was freed, or off its alignment; memory read before it is written; lanes
-//! that touch the same byte of shared memory, one of them to write, without a barrier between; blocks that do so in device
-//! memory in one launch; a barrier that not all lanes reach; a quotient that is not there; a loop that does not end.
+//! that touch the same byte, one of them to write, without a barrier between (of different blocks there is none); a barrier that not all lanes reach; a quotient that is not there; a loop that does not end.
 
 mod access;
 mod block;

@@ -136,6 +136,30 @@ fn blocks_that_share_bytes_race() {
     let last_writes =
         "setp.eq.s32 %p0, %r1, 2;\n@%p0 st.global.b32 [%d0], %r1;\n@!%p0 ld.global.b32 %r2, [%d0];";
     gpu.expect_fault(last_writes, 3, 1, &[at], ILLEGAL, "a race: several blocks read");
+    // lanes of one block
+    gpu.expect_fault(
+        "st.global.b32 [%d0], %r0;",
+        1,
+        2,
+        &[at],
+        ILLEGAL,
+        "a race: lane 0 of the block wrote byte 0",
+    );
+    let turn = |between: &str| {
+        format!(
+            "mad.wide.s32 %d2, %r0, 4, %d0;\nxor.b32 %r2, %r0, 1;\nmad.wide.s32 %d3, %r2, 4, %d0;\nld.global.b32 %r3, [%d3];\n\
+             {between}\nst.global.b32 [%d2], %r3;"
+        )
+    };
+    gpu.expect_fine(&turn("bar.sync 0;"), 1, 64, &[at]);
+    gpu.expect_fault(
+        &turn(""),
+        1,
+        64,
+        &[at],
+        ILLEGAL,
+        "of the block read byte 0 of the buffer, with no barrier",
+    );
     frit_mock::set_race_checks(false);
     gpu.expect_fine("st.global.b32 [%d0], %r1;", 2, 1, &[at]);
     frit_mock::set_threads(2);
