@@ -4,7 +4,7 @@
 //! Both sides round to float32 here, so what may differ is twice what the plain loops may differ from torch by.
 
 use crate::ops;
-use crate::support::{DEVICES, array, child, dtype, is_child, on, other_cpus, tensor};
+use crate::support::{DEVICES, array, child, dtype, gpu, is_child, on, other_cpus, tensor};
 use frit::engine::with_random_opts;
 use frit::{Result, Tensor};
 use frit_reference::goldens::{self, Case};
@@ -104,7 +104,7 @@ fn must_agree(family: &str, device: &str, seed: Option<u64>) {
 macro_rules! families {
     ($($family:ident),* $(,)?) => {
         $(mod $family {
-            use super::{DEVICES, must_agree, other_cpus};
+            use super::{DEVICES, gpu, must_agree, other_cpus};
             const FAMILY: &str = stringify!($family);
             #[test]
             fn agrees_with_torch_on_the_interpreter() { must_agree(FAMILY, DEVICES[0], None); }
@@ -120,6 +120,8 @@ macro_rules! families {
             }
             #[test]
             fn agrees_with_torch_on_the_cpu_with_random_opts() { must_agree(FAMILY, DEVICES[2], Some(5)); }
+            #[test]
+            fn agrees_with_torch_on_a_gpu() { must_agree(FAMILY, gpu(), None); }
             #[test]
             fn agrees_with_torch_on_the_cpu_in_every_other_way() {
                 for (device, seed) in other_cpus().zip(7..) {

@@ -4,7 +4,7 @@
 //! results must be equal to the bit, whatever is fused: integers of all widths wrap, divide by zero and shift too far.
 //! *Smooth* programs have any values and no jumps; how far results may be off follows from the type and the length.
 
-use crate::support::{DEVICES, Random, evaluate, on, other_cpus, tensor, values};
+use crate::support::{DEVICES, Random, evaluate, gpu, on, other_cpus, tensor, values};
 use frit::engine::with_random_opts;
 use frit::{DType, Index, Tensor, keepdim};
 use frit_reference::Array;
@@ -494,6 +494,16 @@ fn exact_programs_on_the_cpu() {
 #[test]
 fn exact_programs_on_the_cpu_in_every_other_way() {
     other_cpus().for_each(|d| run(d, seeds(320), Kind::Exact));
+}
+
+#[test]
+fn exact_programs_on_a_gpu() {
+    run(gpu(), seeds(320), Kind::Exact);
+}
+
+#[test]
+fn smooth_programs_on_a_gpu() {
+    run(gpu(), seeds(192), Kind::Smooth);
 }
 
 #[test]

@@ -16,6 +16,16 @@ pub fn other_cpus() -> impl Iterator<Item = &'static str> {
     all.into_iter().filter(|d| engine::devices::canonical(d).is_ok())
 }
 
+/// A GPU: the one of a real driver where `FRIT_CUDA_DRIVER` names it, else one of a stand-in that checks every access.
+pub fn gpu() -> &'static str {
+    if std::env::var_os("FRIT_CUDA_DRIVER").is_none() {
+        // SAFETY: the stand-in has the driver's functions under their names.
+        let driver = unsafe { frit_runtime::cuda::driver::Driver::install(frit_mock::find) };
+        driver.unwrap_or_else(|e| panic!("{e}"));
+    }
+    "CUDA"
+}
+
 /// Run `f` on a device; it must be there.
 pub fn on<T>(device: &str, f: impl FnOnce() -> T) -> T {
     Device::scope(device, f).unwrap_or_else(|e| panic!("{e}"))

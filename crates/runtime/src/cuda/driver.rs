@@ -161,11 +161,27 @@ const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 /// CUDA 12.0: the first whose assembler knows all that we write.
 const OLDEST: i32 = 12_000;
 
+/// The driver of this process.
+static DRIVER: OnceLock<Result<Arc<Driver>, Error>> = OnceLock::new();
+
 impl Driver {
     /// The driver of this process, opened when first asked for.
     pub fn get() -> Result<Arc<Driver>, Error> {
-        static DRIVER: OnceLock<Result<Arc<Driver>, Error>> = OnceLock::new();
         DRIVER.get_or_init(|| Driver::open(&env::cuda_driver().unwrap_or_else(|| LIBRARY.into()))).clone()
+    }
+    /// Let functions that `find` gives by the driver's names be the driver of this process, if it has none yet.
+    ///
+    /// # Safety
+    /// What `find` gives are functions with the signatures of the driver's interface.
+    pub unsafe fn install(find: impl Fn(&str) -> Option<*const c_void>) -> Result<Arc<Driver>, Error> {
+        let install = || {
+            // SAFETY: as the caller says.
+            let driver = unsafe { Driver::of(find) };
+            let driver = driver.map_err(|name| Error::Device(format!("the driver has no {name}")))?;
+            driver.start()?;
+            Ok(Arc::new(driver))
+        };
+        DRIVER.get_or_init(install).clone()
     }
     /// The driver in a library, ready to be used.
     pub fn open(library: &str) -> Result<Arc<Driver>, Error> {
