@@ -177,7 +177,7 @@ impl Driver {
         let install = || {
             // SAFETY: as the caller says.
             let driver = unsafe { Driver::of(find) };
-            let driver = driver.map_err(|name| Error::Device(format!("the driver has no {name}")))?;
+            let driver = driver.map_err(|name| Error::Device(format!("CUDA: the driver has no {name}")))?;
             driver.start()?;
             Ok(Arc::new(driver))
         };
@@ -186,12 +186,12 @@ impl Driver {
     /// The driver in a library, ready to be used.
     pub fn open(library: &str) -> Result<Arc<Driver>, Error> {
         let symbols = sys::Library::open(library).map_err(|e| {
-            Error::Device(format!("there is no NVIDIA driver: {library} was looked for ({e})"))
+            Error::Device(format!("CUDA: there is no NVIDIA driver; {library} was looked for ({e})"))
         })?;
         // SAFETY: a library of this name holds the driver's interface, whose names say their signatures.
         let driver = unsafe { Driver::of(|name| symbols.find(name)) };
         let driver =
-            driver.map_err(|name| Error::Device(format!("{library} is too old: it has no {name}")))?;
+            driver.map_err(|name| Error::Device(format!("CUDA: {library} is too old, it has no {name}")))?;
         // the functions are called until the process ends
         std::mem::forget(symbols);
         driver.start()?;
@@ -208,7 +208,7 @@ impl Driver {
             let show = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
             let (have, need) = (show(version), show(OLDEST));
             return Err(Error::Device(format!(
-                "the NVIDIA driver speaks CUDA {have}; {need} is the oldest that works"
+                "CUDA: the NVIDIA driver speaks CUDA {have}; {need} is the oldest that works"
             )));
         }
         Ok(())
