@@ -33,6 +33,8 @@ pub struct Scope {
     label: u32,
     counter: Operand,
     extent: Operand,
+    /// Whether its end has a label, for a loop that has no iterations.
+    may_be_empty: bool,
     /// What is only known inside.
     values: Vec<UOp>,
     places: Vec<(UOp, UOp)>,
@@ -102,6 +104,7 @@ impl Lives {
         // since the last loop began or ended: loads by variable and the ends of their uses, and what was computed when
         let mut open: FxHashMap<&UOp, Vec<(&UOp, usize)>> = FxHashMap::default();
         let mut made: FxHashMap<&UOp, usize> = FxHashMap::default();
+        let mut stored: FxHashMap<&UOp, usize> = FxHashMap::default();
         for (at, step) in linear.steps.iter().enumerate() {
             let Step::Do(n) = step else {
                 let loads = open.drain().flat_map(|(_, loads)| loads);
@@ -109,7 +112,8 @@ impl Lives {
                 made.clear();
                 continue;
             };
-            match (n.op, register(n)) {
+            let variable = if matches!(n.op, Op::Load | Op::Store) { register(n) } else { None };
+            match (n.op, variable) {
                 (Op::Load, Some(v)) => open.entry(v).or_default().extend(uses.get(n).map(|u| (n, u.end))),
                 (Op::Store, Some(v)) => {
                     let loads = open.remove(v).unwrap_or_default();
@@ -117,9 +121,11 @@ impl Lives {
                     let is_once = uses.get(value).is_some_and(|u| u.count == 1) && n.src.len() == 2;
                     if let Some(&then) = made.get(value).filter(|_| is_once && is_one_instruction(value))
                         && loads.iter().all(|(_, end)| *end <= then)
+                        && stored.get(v).is_none_or(|&before| before < then)
                     {
                         self.updates.insert(value.clone(), v.clone());
                     }
+                    stored.insert(v, at);
                     self.unchanged
                         .extend(loads.into_iter().filter(|(_, end)| *end <= at).map(|(n, _)| n.clone()));
                 }
@@ -231,7 +237,8 @@ impl Writer<'_> {
         let extent = self.lane(&extent, 0, given.dtype);
         let (class, label) = (Class::of(r.dtype), self.labels);
         self.labels += 1;
-        if given.bounds.0 < 1 {
+        let may_be_empty = given.bounds.0 < 1;
+        if may_be_empty {
             let p = self.fresh(Class::Pred);
             let form = if Class::of(given.dtype) == Class::Long { "setp.lt.s64" } else { "setp.lt.s32" };
             self.emit(form, &[p, extent, Operand::Int(1)]);
@@ -250,6 +257,7 @@ impl Writer<'_> {
             label,
             counter,
             extent,
+            may_be_empty,
             values: vec![],
             places: vec![],
             halves: vec![],
@@ -264,7 +272,7 @@ impl Writer<'_> {
             Some(scope) if scope.range == *r => scope,
             _ => return Err(self.malformed(format!("{r:?} is closed but not the innermost loop"))),
         };
-        let Scope { label, counter, extent, values, places, halves, .. } = scope;
+        let Scope { label, counter, extent, may_be_empty, values, places, halves, .. } = scope;
         self.emit(
             if r.dtype == DType::I32 { "add.s32" } else { "add.s64" },
             &[counter, counter, Operand::Int(1)],
@@ -272,7 +280,10 @@ impl Writer<'_> {
         let p = self.fresh(Class::Pred);
         let form = if types::signed(r.dtype) == "s64" { "setp.lt.u64" } else { "setp.lt.u32" };
         self.emit(form, &[p, counter, extent]);
-        self.body.push_str(&format!("  @{p} bra $L{label};\n$E{label}:\n"));
+        self.body.push_str(&format!("  @{p} bra $L{label};\n"));
+        if may_be_empty {
+            self.body.push_str(&format!("$E{label}:\n"));
+        }
         values.iter().for_each(|v| _ = self.values.remove(v));
         places.iter().for_each(|k| _ = self.places.remove(k));
         halves.iter().for_each(|o| _ = self.halves.remove(o));
