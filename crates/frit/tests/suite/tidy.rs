@@ -157,7 +157,7 @@ fn passes_of_the_x86_writer_are_named_after_their_files() {
 #[test]
 fn back_ends_have_the_same_files() {
     let has = |path: &str| assert!(root().join("crates").join(path).exists(), "{path} is not there");
-    for language in ["c", "bytecode", "x86/select"] {
+    for language in ["c", "bytecode", "ptx", "x86/select"] {
         for file in ["mod", "types", "values", "memory", "control"] {
             has(&format!("render/src/{language}/{file}.rs"));
         }
