@@ -98,7 +98,7 @@ impl Function {
             device: self.device,
             has_race_checks: state().settings.has_race_checks.load(Relaxed),
             first: 0,
-            piece: 4,
+            pieces: [1; 2],
         })
     }
 }

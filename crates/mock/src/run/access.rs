@@ -1,12 +1,13 @@
 //! Loads and stores of a warp.
 
 use super::launch::Launch;
-use super::regs::{Class, Regs, lanes};
+use super::regs::{Class, LANES, Regs, lanes};
 use super::shared::{Shared, Wrong};
 use super::{Fault, code};
-use crate::memory::Region;
+use crate::memory::{Region, Touched};
 use crate::ptx::operand::SHARED_BASE;
 use crate::ptx::program::{Access, Inst, Unit};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -57,7 +58,7 @@ impl<'a> Memory<'a> {
     /// Of a launch's blocks.
     pub fn new(launch: &'a Launch, shared_bytes: usize) -> Memory<'a> {
         let sites = vec![0; launch.program.code.len()];
-        Memory { shared: Shared::new(shared_bytes), launch, regions: vec![], sites, now: 0 }
+        Memory { shared: Shared::new(shared_bytes, launch.pieces[1]), launch, regions: vec![], sites, now: 0 }
     }
     /// Another block begins.
     pub fn begin(&mut self, block: u32) {
@@ -84,38 +85,49 @@ impl<'a> Memory<'a> {
         if a.is_shared {
             return self.access_shared(regs, row, a, way, mask, first);
         }
-        let bytes = a.bytes();
-        let mut region = self.sites[at] as usize;
-        for lane in lanes(mask) {
-            let address = regs.d[row][lane].wrapping_add(a.offset as u64);
-            if address as usize & (bytes - 1) != 0 {
-                let message = format!("an access of {bytes} bytes at {address:#x}");
-                return Err(lane_fault(lane, code::MISALIGNED, message));
+        let addresses = regs.d[row].map(|address| address.wrapping_add(a.offset as u64));
+        let odd = lanes(mask).find(|l| addresses[*l] as usize & (a.bytes() - 1) != 0);
+        if let Some(lane) = odd {
+            let message = format!("an access of {} bytes at {:#x}", a.bytes(), addresses[lane]);
+            return Err(lane_fault(lane, code::MISALIGNED, message));
+        }
+        let mut left = mask;
+        while left != 0 {
+            // nearly always all lanes are in one allocation, the one of the last time
+            let (region, inside) = self.group(at, &addresses, a.bytes(), left)?;
+            let region: &Region = &self.regions[region];
+            let offsets = addresses.map(|address| address.wrapping_sub(region.base) as usize);
+            if region.device.is_some() {
+                let done = match way {
+                    Way::Load => self.check::<false>(region, &offsets, a.bytes(), inside, first),
+                    Way::Store => self.check::<true>(region, &offsets, a.bytes(), inside, first),
+                };
+                done.map_err(|(lane, message)| lane_fault(lane, code::ILLEGAL_ADDRESS, message))?;
             }
-            let offset = match self.regions.get(region).and_then(|r| r.offset(address, bytes)) {
-                Some(offset) => offset,
-                None => {
-                    region =
-                        self.find(address, bytes).map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
-                    self.sites[at] = region as u32;
-                    (address - self.regions[region].base) as usize
-                }
-            };
-            let r: &Region = &self.regions[region];
-            if r.device.is_some() {
-                let number = u64::from(first) + lane as u64;
-                let done = self.check(r, offset, bytes, way, number);
-                done.map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
-            }
-            let size = a.unit.bytes();
-            for (i, &row) in a.regs[..a.count].iter().enumerate() {
-                match way {
-                    Way::Load => put(regs, a.unit, row, lane, r.get(offset + i * size, size)),
-                    Way::Store => r.set(offset + i * size, size, take(regs, a.unit, row, lane)),
-                }
-            }
+            move_lanes(regs, region, &offsets, a, way, inside);
+            left &= !inside;
         }
         Ok(())
+    }
+    /// The allocation of the first of some lanes, and which of the others are in it too.
+    fn group(
+        &mut self,
+        at: usize,
+        addresses: &[u64; LANES],
+        bytes: usize,
+        left: u32,
+    ) -> Result<(usize, u32), LaneFault> {
+        let lane = left.trailing_zeros() as usize;
+        let mut region = self.sites[at] as usize;
+        if self.regions.get(region).is_none_or(|r| r.offset(addresses[lane], bytes).is_none()) {
+            region =
+                self.find(addresses[lane], bytes).map_err(|m| lane_fault(lane, code::ILLEGAL_ADDRESS, m))?;
+            self.sites[at] = region as u32;
+        }
+        let found: &Region = &self.regions[region];
+        let inside =
+            lanes(left).fold(0, |set, l| set | u32::from(found.offset(addresses[l], bytes).is_some()) << l);
+        Ok((region, inside))
     }
     /// The allocation of an address, that this device may touch.
     #[cold]
@@ -134,35 +146,59 @@ impl<'a> Memory<'a> {
         self.regions.push(region);
         Ok(self.regions.len() - 1)
     }
-    /// Whether the bytes were written, and no one else touches them.
-    #[inline]
-    fn check(&self, r: &Region, at: usize, bytes: usize, way: Way, lane: u64) -> Result<(), String> {
-        if way == Way::Store {
-            r.know(at, bytes);
-        } else if !r.is_known(at, bytes) {
-            return Err(format!("{bytes} bytes at {:#x} were never written", r.base + at as u64));
+    /// Whether the bytes were written, and no one else touches them; else the lane and why.
+    fn check<const STORE: bool>(
+        &self,
+        r: &Region,
+        offsets: &[usize; LANES],
+        bytes: usize,
+        mask: u32,
+        first: u32,
+    ) -> Result<(), (usize, String)> {
+        for lane in lanes(mask) {
+            if STORE {
+                r.know(offsets[lane], bytes);
+            } else if !r.is_known(offsets[lane], bytes) {
+                let address = r.base + offsets[lane] as u64;
+                return Err((lane, format!("{bytes} bytes at {address:#x} were never written")));
+            }
         }
         if !self.launch.has_race_checks {
             return Ok(());
         }
-        let (t, first, shift) = (r.touched(), self.launch.first, self.launch.piece.trailing_zeros());
-        let (from, to, mine) = (at >> shift, (at + bytes - 1) >> shift, self.now | lane);
-        for (w, r) in t.writers[from..=to].iter().zip(&t.readers[from..=to]) {
+        let (touched, shift) = (r.touched(), self.launch.pieces[0].trailing_zeros());
+        for lane in lanes(mask) {
+            let at = offsets[lane];
+            let mine = self.now | u64::from(first) + lane as u64;
+            self.touch::<STORE>(touched, at >> shift..((at + bytes - 1) >> shift) + 1, mine)
+                .map_err(|(other, did)| (lane, self.race(at, other, did)))?;
+        }
+        Ok(())
+    }
+    /// A lane touches pieces; else who did before, and what.
+    #[inline]
+    fn touch<const STORE: bool>(
+        &self,
+        t: &Touched,
+        pieces: Range<usize>,
+        mine: u64,
+    ) -> Result<(), (u64, &'static str)> {
+        // of earlier launches; of several blocks of this one
+        let (old, many) = (u64::from(self.launch.first + 1) << BLOCK, u64::from(self.launch.first) << BLOCK);
+        for (w, r) in t.writers[pieces.clone()].iter().zip(&t.readers[pieces]) {
             let (writer, reader) = (w.load(Relaxed), r.load(Relaxed));
-            if writer != mine && writer >> BLOCK > first.into() && self.is_apart(writer, mine) {
-                return Err(self.race(at, writer, "wrote"));
+            if writer >= old && writer != mine && self.is_apart(writer, mine) {
+                return Err((writer, "wrote"));
             }
-            match way {
-                Way::Store => {
-                    if reader != mine && reader >> BLOCK >= first.into() && self.is_apart(reader, mine) {
-                        return Err(self.race(at, reader, "read"));
-                    }
-                    if writer != mine {
-                        w.store(mine, Relaxed);
-                    }
+            if STORE {
+                if reader >= many && reader != mine && self.is_apart(reader, mine) {
+                    return Err((reader, "read"));
                 }
-                Way::Load if reader != mine => r.store(self.with_reader(reader, mine), Relaxed),
-                Way::Load => {}
+                w.store(mine, Relaxed);
+            } else if reader < many {
+                r.store(mine, Relaxed);
+            } else if reader != mine {
+                r.store(self.with_reader(reader, mine), Relaxed);
             }
         }
         Ok(())
@@ -172,13 +208,12 @@ impl<'a> Memory<'a> {
         one >> BLOCK != other >> BLOCK
             || one >> PHASE == other >> PHASE && one & (LANE | MANY) != other & (LANE | MANY)
     }
-    /// Who has read a piece, after one more: where several blocks have, the number before the first block's.
+    /// Who has read a piece in this launch, after one more: of several blocks, the number before the first one's.
     fn with_reader(&self, before: u64, mine: u64) -> u64 {
-        match (before >> BLOCK).checked_sub(self.launch.first.into()) {
-            None => mine,
-            Some(_) if before >> BLOCK != mine >> BLOCK => u64::from(self.launch.first) << BLOCK,
-            Some(_) if before >> PHASE == mine >> PHASE => before | MANY,
-            Some(_) => mine,
+        match before >> BLOCK == mine >> BLOCK {
+            false => u64::from(self.launch.first) << BLOCK,
+            true if before >> PHASE == mine >> PHASE => before | MANY,
+            true => mine,
         }
     }
     #[cold]
@@ -246,6 +281,30 @@ impl<'a> Memory<'a> {
             }
         };
         lane_fault(lane, code::ILLEGAL_ADDRESS, message)
+    }
+}
+
+/// The bytes themselves, of lanes that were checked.
+fn move_lanes(regs: &mut Regs, r: &Region, offsets: &[usize; LANES], a: &Access, way: Way, mask: u32) {
+    let size = a.unit.bytes();
+    for (i, &row) in a.regs[..a.count].iter().enumerate() {
+        // the widths that matter have loops of their own
+        match (way, a.unit) {
+            (Way::Load, Unit::B32) => {
+                let row = &mut regs.w[row as usize];
+                lanes(mask).for_each(|l| row[l] = r.get(offsets[l] + i * 4, 4) as u32);
+            }
+            (Way::Store, Unit::B32) => {
+                let row = &regs.w[row as usize];
+                lanes(mask).for_each(|l| r.set(offsets[l] + i * 4, 4, row[l].into()));
+            }
+            (Way::Load, unit) => {
+                lanes(mask).for_each(|l| put(regs, unit, row, l, r.get(offsets[l] + i * size, size)))
+            }
+            (Way::Store, unit) => {
+                lanes(mask).for_each(|l| r.set(offsets[l] + i * size, size, take(regs, unit, row, l)));
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::block::Worker;
 use super::warp::Place;
 use super::{Fault, code};
 use crate::ptx::Program;
-use crate::ptx::program::{Step, Unit};
+use crate::ptx::program::Step;
 use crate::state::state;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -29,8 +29,8 @@ pub struct Launch {
     pub has_race_checks: bool,
     /// The number before that of its first block, among all launches.
     pub first: u32,
-    /// Bytes whose last user is kept: 4 where nothing narrower is written.
-    pub piece: usize,
+    /// Bytes whose last user is kept, in device and in shared memory: 4 where nothing narrower is written.
+    pub pieces: [usize; 2],
 }
 
 /// What ran so far.
@@ -84,9 +84,11 @@ impl Launch {
 /// Run it to its end, or to the first fault.
 pub fn launch(mut launch: Launch) -> Result<(), Fault> {
     aligned(&launch)?;
-    let narrow = |u: Unit| u.bytes() < 4;
-    let is_narrow = |s: &Step| matches!(s, Step::Store(a) if !a.is_shared && narrow(a.unit));
-    launch.piece = if launch.program.code.iter().any(|i| is_narrow(&i.step)) { 1 } else { 4 };
+    let is_narrow =
+        |s: &Step, is_shared| matches!(s, Step::Store(a) if a.is_shared == is_shared && a.unit.bytes() < 4);
+    let narrow =
+        [false, true].map(|is_shared| launch.program.code.iter().any(|i| is_narrow(&i.step, is_shared)));
+    launch.pieces = narrow.map(|n| if n { 1 } else { 4 });
     launch.first = numbers(launch.blocks());
     LAUNCHES.fetch_add(1, Relaxed);
     let run = Run {

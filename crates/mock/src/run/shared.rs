@@ -1,4 +1,4 @@
-//! The shared memory of a block, which knows which lane touched each byte since the last barrier.
+//! The shared memory of a block, which knows which lane touched what since the last barrier.
 
 /// Bits of a lane's number in its block.
 const LANE: u32 = 10;
@@ -10,7 +10,9 @@ const MOST: u32 = 1 << 20;
 /// A block's shared memory.
 pub struct Shared {
     data: Vec<u8>,
-    /// The last write of each byte: barriers before it, and its lane.
+    /// Bytes whose users are told apart, as a power of two.
+    piece: u32,
+    /// The last write of each piece: barriers before it, and its lane.
     writes: Vec<u32>,
     /// The last reads.
     reads: Vec<u32>,
@@ -33,9 +35,23 @@ pub enum Wrong {
 }
 
 impl Shared {
-    /// So many bytes.
-    pub fn new(bytes: usize) -> Shared {
-        Shared { data: vec![0; bytes], writes: vec![0; bytes], reads: vec![0; bytes], epoch: 1, start: 1 }
+    /// So many bytes, of which no access that writes is narrower than a piece.
+    pub fn new(bytes: usize, piece: usize) -> Shared {
+        let pieces = bytes.div_ceil(piece);
+        let piece = piece.trailing_zeros();
+        Shared {
+            data: vec![0; bytes],
+            piece,
+            writes: vec![0; pieces],
+            reads: vec![0; pieces],
+            epoch: 1,
+            start: 1,
+        }
+    }
+    /// The pieces of a range.
+    #[inline]
+    fn pieces(&self, at: usize, end: usize) -> std::ops::Range<usize> {
+        at >> self.piece..((end - 1) >> self.piece) + 1
     }
     /// How many.
     pub fn len(&self) -> usize {
@@ -67,7 +83,8 @@ impl Shared {
             return Err(Wrong::Outside);
         }
         let mine = self.epoch << (LANE + 1) | lane;
-        for (w, r) in self.writes[at..end].iter().zip(&mut self.reads[at..end]) {
+        let pieces = self.pieces(at, end);
+        for (w, r) in self.writes[pieces.clone()].iter().zip(&mut self.reads[pieces]) {
             let epoch = w >> LANE;
             if epoch < self.start {
                 return Err(Wrong::Unknown);
@@ -79,9 +96,11 @@ impl Shared {
                 *r = if *r >> (LANE + 1) == self.epoch { *r | MANY } else { mine };
             }
         }
-        let mut value = [0; 8];
-        value[..bytes].copy_from_slice(&self.data[at..end]);
-        Ok(u64::from_le_bytes(value))
+        let data = &self.data[at..end];
+        Ok(match *data {
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            _ => data.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        })
     }
     /// Aligned bytes that a lane writes.
     #[inline]
@@ -91,7 +110,8 @@ impl Shared {
             return Err(Wrong::Outside);
         }
         let mine = self.epoch << LANE | lane;
-        for (w, r) in self.writes[at..end].iter_mut().zip(&self.reads[at..end]) {
+        let pieces = self.pieces(at, end);
+        for (w, r) in self.writes[pieces.clone()].iter_mut().zip(&self.reads[pieces]) {
             if *w >> LANE == self.epoch && *w != mine {
                 return Err(Wrong::Written(*w & (MANY - 1)));
             }
@@ -100,7 +120,11 @@ impl Shared {
             }
             *w = mine;
         }
-        self.data[at..end].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        let value = value.to_le_bytes();
+        match &mut self.data[at..end] {
+            data if bytes == 4 => data.copy_from_slice(&value[..4]),
+            data => data.copy_from_slice(&value[..bytes]),
+        }
         Ok(())
     }
 }
