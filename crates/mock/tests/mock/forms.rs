@@ -28,6 +28,17 @@ fn all_that_may_be_written_is_known_and_has_a_snippet() {
 }
 
 #[test]
+fn all_that_the_runtime_calls_is_there() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/src/cuda/driver.rs");
+    let table = std::fs::read_to_string(path).expect(path);
+    let names: Vec<&str> = table.split("= \"cu").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() > 40, "the table of {} functions was not found", names.len());
+    for name in names {
+        assert!(frit_mock::find(&format!("cu{name}")).is_some(), "there is no cu{name}");
+    }
+}
+
+#[test]
 fn every_snippet_runs() {
     let _gpu = Gpu::new();
     let find = |name: &str| frit_mock::find(name);

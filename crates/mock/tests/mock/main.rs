@@ -4,5 +4,7 @@ mod driver;
 mod failures;
 mod faults;
 mod forms;
+#[cfg(target_os = "linux")]
+mod library;
 mod queues;
 mod speed;
