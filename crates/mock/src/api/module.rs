@@ -174,7 +174,10 @@ exports! {
         // SAFETY: the caller gives a place.
         unsafe { give(link, state().keep(Object::Linker(Arc::new(Mutex::new(linker))))) }
     }
-    fn cuLinkAddData_v2(link: usize, kind: i32, data: *mut c_void, bytes: usize, _name: *const c_char, _count: u32, _options: *mut i32, _values: *mut *mut c_void) {
+    fn cuLinkAddData_v2(
+        link: usize, kind: i32, data: *mut c_void, bytes: usize, _name: *const c_char, _count: u32, _options: *mut i32,
+        _values: *mut *mut c_void
+    ) {
         let linker = linker_of(link)?;
         let mut linker = lock(&linker);
         if kind != PTX || data.is_null() || linker.text.is_some() {
@@ -262,7 +265,10 @@ exports! {
             _ => Err(error::INVALID_VALUE),
         }
     }
-    fn cuLaunchKernel(function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared_bytes: u32, stream: usize, params: *const *const c_void, extra: *const *const c_void) {
+    fn cuLaunchKernel(
+        function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared_bytes: u32, stream: usize,
+        params: *const *const c_void, extra: *const *const c_void
+    ) {
         let (f, stream) = (function_of(function)?, stream_of(stream)?);
         if !extra.is_null() {
             return Err(error::NOT_SUPPORTED);

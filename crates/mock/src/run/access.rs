@@ -169,7 +169,7 @@ impl<'a> Memory<'a> {
         let (touched, shift) = (r.touched(), self.launch.pieces[0].trailing_zeros());
         for lane in lanes(mask) {
             let at = offsets[lane];
-            let mine = self.now | u64::from(first) + lane as u64;
+            let mine = self.now | (u64::from(first) + lane as u64);
             self.touch::<STORE>(touched, at >> shift..((at + bytes - 1) >> shift) + 1, mine)
                 .map_err(|(other, did)| (lane, self.race(at, other, did)))?;
         }

@@ -1,9 +1,10 @@
 //! Programs running: a warp at a time over rows of 32 lanes, every access checked.
 //!
 //! Lanes of a warp that part at a branch are groups of their own; the one furthest back runs, until it meets the next.
-//! Reported, naming the kernel, the line of its text, the block and the lane:
-//! an access outside of any allocation, after it was freed, or off its alignment; memory read before it is written; lanes
-//! that touch the same byte, one of them to write, without a barrier between (of different blocks there is none); a barrier that not all lanes reach; a quotient that is not there; a loop that does not end.
+//! Reported, naming the kernel, the line of its text, the block and the lane: an access outside of any allocation, after it
+//! was freed, or off its alignment; memory read before it is written; lanes that touch the same byte, one of them to write,
+//! without a barrier between (of different blocks there is none); a barrier that not all lanes reach; a quotient that is not
+//! there; a loop that does not end.
 
 mod access;
 mod block;

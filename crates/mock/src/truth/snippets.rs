@@ -15,33 +15,86 @@ pub struct Snippet {
     pub text: String,
 }
 
+/// Forms whose operands are not plain registers: the use of it, its operands, and its instructions.
+#[rustfmt::skip]
+const OTHERS: &[(&str, &[Kind], &str)] = &[
+    ("mov.b32:split", &[Kind::Bits(32)], "
+        ld.global.b32 %r1, [%d4];
+        mov.b32 {%h0, %h1}, %r1;
+        st.global.b16 [%d5], %h1;
+        st.global.b16 [%d5+2], %h0;"),
+    ("mov.b32:join", &[Kind::Bits(16); 2], "
+        ld.global.b16 %h0, [%d4];
+        ld.global.b16 %h1, [%d4+8];
+        mov.b32 %r1, {%h0, %h1};
+        st.global.b32 [%d5], %r1;"),
+    ("mov.b32:ids", &[], "
+        mov.b32 %r1, %ctaid.x;
+        mov.b32 %r2, %tid.y;
+        add.s32 %r1, %r1, %r2;
+        mov.b32 %r2, %laneid;
+        st.global.b32 [%d5], %r0;
+        st.global.b32 [%d5+4], %r1;
+        st.global.b32 [%d5+8], %r2;"),
+    ("ld.param.b32", &[], "
+        ld.param.b32 %r1, [n];
+        st.global.b32 [%d5], %r1;"),
+    ("ld.param.b64", &[], "
+        ld.param.b64 %d6, [m];
+        st.global.b64 [%d5], %d6;"),
+    // a loop as long as the operand says, which lanes leave one by one
+    ("bra", &[Kind::Bits(32)], "
+        ld.global.b32 %r1, [%d4];
+        and.b32 %r1, %r1, 15;
+        mov.b32 %r2, 0;
+        mov.b32 %r3, 1;
+      $L0:
+        mad.lo.s32 %r3, %r3, 3, %r2;
+        add.s32 %r2, %r2, 1;
+        setp.lt.u32 %p0, %r2, %r1;
+        @%p0 bra $L0;
+        setp.eq.s32 %p1, %r2, 4;
+        @!%p1 bra $E0;
+        add.s32 %r3, %r3, 1000;
+      $E0:
+        st.global.b32 [%d5], %r3;"),
+    ("ret", &[Kind::Bits(32)], "
+        ld.global.b32 %r1, [%d4];
+        setp.lt.s32 %p0, %r1, 0;
+        st.global.b32 [%d5], %r1;
+        @%p0 ret;
+        st.global.b32 [%d5+4], %r1;"),
+    // the lane's neighbour in the other half of the block
+    ("bar.sync", &[Kind::Bits(32)], "
+        ld.global.b32 %r1, [%d4];
+        mov.b32 %r2, local;
+        mad.lo.s32 %r3, %r0, 4, %r2;
+        st.shared.b32 [%r3], %r1;
+        bar.sync 0;
+        xor.b32 %r4, %r0, 64;
+        mad.lo.s32 %r4, %r4, 4, %r2;
+        ld.shared.b32 %r5, [%r4];
+        st.global.b32 [%d5], %r5;"),
+];
+
 /// One for each form, or more where it has several shapes.
 pub fn all() -> Vec<Snippet> {
-    let mut all: Vec<Snippet> = forms::all().map(computes).collect();
-    all.extend(accesses());
-    let words = |n: usize| vec![Kind::Bits(32); n];
-    all.extend([
-        made("mov.b32:split", words(1), "ld.global.b32 %r1, [%d4];\n mov.b32 {%h0, %h1}, %r1;\n st.global.b16 [%d5], %h1;\n st.global.b16 [%d5+2], %h0;"),
-        made("mov.b32:join", vec![Kind::Bits(16); 2], "ld.global.b16 %h0, [%d4];\n ld.global.b16 %h1, [%d4+8];\n mov.b32 %r1, {%h0, %h1};\n st.global.b32 [%d5], %r1;"),
-        made("mov.b32:ids", vec![], "mov.b32 %r1, %ctaid.x;\n mov.b32 %r2, %tid.y;\n add.s32 %r1, %r1, %r2;\n mov.b32 %r2, %laneid;\n st.global.b32 [%d5], %r0;\n st.global.b32 [%d5+4], %r1;\n st.global.b32 [%d5+8], %r2;"),
-        made("ld.param.b32", vec![], "ld.param.b32 %r1, [n];\n st.global.b32 [%d5], %r1;"),
-        made("ld.param.b64", vec![], "ld.param.b64 %d6, [m];\n st.global.b64 [%d5], %d6;"),
-        // a loop as long as the operand says, which lanes leave one by one
-        made("bra", words(1), "ld.global.b32 %r1, [%d4];\n and.b32 %r1, %r1, 15;\n mov.b32 %r2, 0;\n mov.b32 %r3, 1;\n$L0:\n mad.lo.s32 %r3, %r3, 3, %r2;\n add.s32 %r2, %r2, 1;\n setp.lt.u32 %p0, %r2, %r1;\n @%p0 bra $L0;\n setp.eq.s32 %p1, %r2, 4;\n @!%p1 bra $E0;\n add.s32 %r3, %r3, 1000;\n$E0:\n st.global.b32 [%d5], %r3;"),
-        made("ret", words(1), "ld.global.b32 %r1, [%d4];\n setp.lt.s32 %p0, %r1, 0;\n st.global.b32 [%d5], %r1;\n @%p0 ret;\n st.global.b32 [%d5+4], %r1;"),
-        // the lane's neighbour in the other half of the block
-        made("bar.sync", words(1), "ld.global.b32 %r1, [%d4];\n mov.b32 %r2, local;\n mad.lo.s32 %r3, %r0, 4, %r2;\n st.shared.b32 [%r3], %r1;\n bar.sync 0;\n xor.b32 %r4, %r0, 64;\n mad.lo.s32 %r4, %r4, 4, %r2;\n ld.shared.b32 %r5, [%r4];\n st.global.b32 [%d5], %r5;"),
-    ]);
+    let others = OTHERS.iter().map(|(name, kinds, body)| made(name, kinds.to_vec(), body));
+    forms::all().map(computes).chain(accesses()).chain(others).chain(shuffles()).collect()
+}
+
+/// Shuffles by a distance within a warp, and within 8 lanes.
+fn shuffles() -> Vec<Snippet> {
+    let mut all = vec![];
     for mode in ["bfly", "down", "up", "idx"] {
-        for (b, c) in [
-            (1, if mode == "up" { 0 } else { 31 }),
-            (16, if mode == "up" { 0 } else { 31 }),
-            (3, if mode == "up" { 0x1800 } else { 0x181f }),
-        ] {
+        // the last lane that counts, or for `up` the first
+        let last = if mode == "up" { 0 } else { 31 };
+        for (distance, bounds) in [(1, last), (16, last), (3, 0x1800 | last)] {
             let body = format!(
-                "ld.global.b32 %r1, [%d4];\n shfl.sync.{mode}.b32 %r2, %r1, {b}, {c}, -1;\n st.global.b32 [%d5], %r2;"
+                "ld.global.b32 %r1, [%d4];\n shfl.sync.{mode}.b32 %r2, %r1, {distance}, {bounds}, -1;\n \
+                 st.global.b32 [%d5], %r2;"
             );
-            all.push(made(&format!("shfl.sync.{mode}.b32:{b}"), words(1), &body));
+            all.push(made(&format!("shfl.sync.{mode}.b32:{distance}"), vec![Kind::Bits(32)], &body));
         }
     }
     all
