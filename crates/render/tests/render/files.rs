@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! // what the file shows
-//! target: avx512            or avx2, sse2, amx, c, interp, interp-gpu
+//! target: avx512            or avx2, sse2, amx, c, interp, interp-gpu, a machine of the table
 //! pass: regalloc            what is left after this pass is compared; other languages than x86 have one pass
 //! kernel e_16
 //! …
@@ -11,12 +11,13 @@
 //! what comes out
 //! ```
 
+use frit_abi::machines::machine;
 use frit_abi::target::Isa;
 use frit_abi::{Language, Target};
 use frit_render::{render_and_watch, x86};
 use frit_uop::Linear;
 
-const DIVIDER: &str = "----\n";
+pub const DIVIDER: &str = "----\n";
 const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files");
 
 fn field<'a>(input: &'a str, name: &str, file: &str) -> &'a str {
@@ -34,11 +35,11 @@ fn target(name: &str) -> Option<Target> {
         "avx512" => native(Isa::Avx512),
         "amx" => Target { matrix: Target::interp().matrix, ..native(Isa::Avx512) },
         "c" => Target { language: Language::C, isa: Isa::Portable, name: "c".into(), ..native(Isa::Avx2) },
-        _ => return None,
+        name => return machine(&name.to_uppercase()),
     })
 }
 
-fn run(input: &str, file: &str) -> String {
+pub fn run(input: &str, file: &str) -> String {
     let fail = |e: &dyn std::fmt::Display| -> ! { panic!("{file}: {e}") };
     let name = field(input, "target", file);
     let target = target(name).unwrap_or_else(|| fail(&format!("there is no target {name}")));
@@ -56,7 +57,7 @@ fn run(input: &str, file: &str) -> String {
     out.unwrap_or_else(|| fail(&format!("there is no pass {wanted}")))
 }
 
-fn files() -> Vec<(std::path::PathBuf, String)> {
+pub fn files() -> Vec<(std::path::PathBuf, String)> {
     let mut files: Vec<_> = std::fs::read_dir(DIR).unwrap().map(|f| f.unwrap().path()).collect();
     files.sort();
     files.into_iter().map(|p| (p.clone(), std::fs::read_to_string(p).unwrap())).collect()
@@ -79,7 +80,7 @@ fn programs_become_what_the_files_say() {
 #[test]
 fn every_pass_has_its_files() {
     let files = files();
-    let passes = x86::PASSES.iter().map(|p| p.0).chain(["c", "bytecode"]);
+    let passes = x86::PASSES.iter().map(|p| p.0).chain(["c", "bytecode", "ptx"]);
     for pass in passes {
         let count = files
             .iter()

@@ -1,14 +1,12 @@
 //! PTX: the text of typical programs in files, what it says of its parameters, and what it refuses.
 
 use crate::build::{barrier, gated_load, int, linear, local, looped, range, run, special};
+use crate::files;
 use frit_abi::machines::machine;
 use frit_abi::{Code, DType, Kernel, Param, Target};
 use frit_render::{Error, ptx};
-use frit_uop::{Arg, Linear, Op, Step, UOp};
-use std::path::{Path, PathBuf};
+use frit_uop::{Arg, Op, Step, UOp};
 use std::process::Command;
-
-const DIVIDER: &str = "----\n";
 
 fn h200() -> Target {
     machine("H200").unwrap()
@@ -23,33 +21,15 @@ fn written(steps: Vec<Step>) -> Result<Kernel, Error> {
     ptx::render(&linear(steps), &h200())
 }
 
-/// The files: a machine and a linear program, a divider, its PTX.
-fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
-    files.sort();
-    files
-}
-fn render_file(input: &str) -> Kernel {
-    let name = input.lines().find_map(|l| l.strip_prefix("machine: ")).expect("a machine");
-    let listing = input.lines().skip_while(|l| !l.starts_with("kernel ")).map(|l| format!("{l}\n"));
-    let linear = Linear::parse(&listing.collect::<String>()).unwrap();
-    frit_render::render(&linear, &machine(name).expect("a machine of that name")).unwrap()
-}
-
-#[test]
-fn programs_are_written_as_the_files_say() {
-    let bless = std::env::var("BLESS").is_ok();
-    for file in files() {
-        let content = std::fs::read_to_string(&file).unwrap();
-        let (input, expected) = content.split_once(DIVIDER).unwrap_or((&content, ""));
-        let kernel = render_file(input);
-        if bless {
-            std::fs::write(&file, format!("{input}{DIVIDER}{}", text(&kernel))).unwrap();
-        } else {
-            assert_eq!(text(&kernel), expected, "{} (BLESS=1 writes what comes out now)", file.display());
-        }
-    }
+/// The PTX of the files that show some, with their names.
+fn texts() -> impl Iterator<Item = (String, String)> {
+    let shows = |all: &str| all.contains("\npass: ptx\n");
+    files::files().into_iter().filter(move |(_, all)| shows(all)).map(|(path, all)| {
+        let name = path.display().to_string();
+        let input = all.split_once(files::DIVIDER).map_or(&*all, |(input, _)| input);
+        let text = files::run(input, &name);
+        (name, text)
+    })
 }
 
 /// `PTXAS` says where the assembler is, if it is not on the `PATH`.
@@ -58,13 +38,12 @@ fn the_assembler_takes_the_files() {
     let ptxas = std::env::var_os("PTXAS").unwrap_or("ptxas".into());
     let folder = std::env::temp_dir().join(format!("frit-render-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    for file in files() {
-        let kernel = render_file(&std::fs::read_to_string(&file).unwrap());
-        let isa = text(&kernel).lines().find_map(|l| l.strip_prefix(".target ")).unwrap();
+    for (name, text) in texts() {
+        let isa = text.lines().find_map(|l| l.strip_prefix(".target ")).unwrap();
         let (from, to) = (folder.join("k.ptx"), folder.join("k.cubin"));
-        std::fs::write(&from, text(&kernel)).unwrap();
+        std::fs::write(&from, &text).unwrap();
         match Command::new(&ptxas).args(["-arch", isa, "-o"]).arg(&to).arg(&from).output() {
-            Ok(made) => assert!(made.status.success(), "{}: {made:?}", file.display()),
+            Ok(made) => assert!(made.status.success(), "{name}: {made:?}"),
             Err(e) => {
                 println!("skipped: {ptxas:?}: {e}");
                 break;
@@ -80,14 +59,13 @@ fn every_instruction_of_the_files_is_in_the_table() {
     for (i, form) in known.iter().enumerate() {
         assert!(!known[..i].contains(form), "{form} is there twice");
     }
-    for file in files() {
-        let kernel = render_file(&std::fs::read_to_string(&file).unwrap());
-        let body = text(&kernel).split_once("{\n").unwrap().1;
+    for (name, text) in texts() {
+        let body = text.split_once("{\n").unwrap().1;
         let is_code = |l: &&str| l.starts_with("  ") && !l.starts_with("  .");
         for line in body.lines().filter(is_code) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let form = words[words[0].starts_with('@') as usize].trim_end_matches(';');
-            assert!(known.contains(&form), "{line} in {}", file.display());
+            assert!(known.contains(&form), "{line} in {name}");
         }
     }
 }
