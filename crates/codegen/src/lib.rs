@@ -55,7 +55,7 @@ pub const PASSES: &[Pass] = {
     use Run::*;
     &[
         //  name          function                                       legal afterwards  targets
-        row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           VECTOR_CPUS),
+        row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
         row("choose",      Graph(choose::choose),                        KERNEL,           ALL),

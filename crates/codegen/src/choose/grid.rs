@@ -2,16 +2,15 @@
 
 use super::chooser::{Access, Chooser};
 use crate::kernel::access::coefficient;
+use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::plan::opt::Opt;
 use frit_uop::{AxisKind, DType, Op};
 
-/// Results below which the lanes of a block share each reduce, if it is at least so long.
-const FEW_RESULTS: f64 = 4096.0;
+/// Elements of a reduce from which the lanes of a block may share it.
 const LONG_REDUCE: usize = 32;
 /// Registers of a lane that a tile of results may take.
 const TILE_REGISTERS: usize = 40;
-/// Lanes of a block, at most; and of those that share a reduce, at least.
-const MOST_LANES: usize = 256;
+/// Lanes that share a reduce, at least.
 const FEWEST_LANES: usize = 8;
 /// Lanes without which an axis is rounded up to have them.
 const WARP: usize = 32;
@@ -30,7 +29,7 @@ impl Chooser<'_, '_> {
             .product();
         let reduces = self.origins(&[AxisKind::Reduce]);
         let longest = reduces.iter().filter_map(|(o, k)| self.size(*o, *k)).max().unwrap_or(1);
-        let is_few = outputs <= FEW_RESULTS || self.walks_along_reduces() && !self.has_reuse();
+        let is_few = outputs <= FEW_RESULTS as f64 || self.walks_along_reduces() && !self.has_reuse();
         if is_few && longest >= LONG_REDUCE && self.group(&reduces, longest) {
             return;
         }
@@ -104,7 +103,7 @@ impl Chooser<'_, '_> {
     }
 
     fn most_lanes(&self) -> usize {
-        self.plan.target.grid.as_ref().map_or(1, |g| (g.max_block as usize).min(MOST_LANES))
+        self.plan.target.grid.as_ref().map_or(1, |g| (g.max_block as usize).min(MOST_LANES as usize))
     }
 
     /// Whether memory is walked by one element along what is reduced rather than along the results.

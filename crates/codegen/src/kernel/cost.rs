@@ -6,6 +6,11 @@ use frit_uop::{Op, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
+/// On a grid: results below which the lanes of a block share the reduce of each.
+pub const FEW_RESULTS: u64 = 4096;
+/// On a grid: lanes of a block, at most.
+pub const MOST_LANES: u64 = 256;
+
 /// How often a node inside these ranges is computed.
 fn times(ids: impl Iterator<Item = u32>, extents: &FxHashMap<u32, UOp>) -> UOp {
     ids.filter_map(|id| extents.get(&id)).fold(UOp::index(1), |n, e| n.fold_mul(e))

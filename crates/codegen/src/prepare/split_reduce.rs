@@ -1,7 +1,8 @@
 //! Cut a long sum of products into slices, and add those up in a second program.
 //!
-//! What a tile of results reads of a slice stays in the second-level cache while all other results use it. Partial sums lie
-//! in a workspace by the number of their slice, so they are always added in the same order.
+//! On a CPU, what a tile of results reads of a slice stays in the second-level cache while all other results use it; on a grid,
+//! slices are for lanes that few results leave idle. Partial sums lie in a workspace by the number of their slice, so they are
+//! always added in the same order.
 //!
 //! ```text
 //! out[i] = f(Reduce(x[i, k] * y[i, k], k))
@@ -11,6 +12,7 @@
 
 use crate::error::Error;
 use crate::kernel::access::substitute_open;
+use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::kernel::ranges::{self, closed};
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
@@ -25,6 +27,9 @@ const REUSE: u64 = 8;
 const MOST_SLICES: u64 = 256;
 /// Results for each thread from which slices are not needed to keep threads busy.
 const RESULTS_A_THREAD: u64 = 8;
+/// On a grid: results that a lane computes at once, and products that it adds up at least.
+const RESULTS_A_LANE: u64 = 8;
+const PRODUCTS_A_LANE: u64 = 64;
 
 /// The pass: the kernel, or two that run one after the other with a workspace between them.
 pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
@@ -88,10 +93,21 @@ impl LongSum {
         ranges.iter().fold(1, |n: u64, r| n.saturating_mul(extent(r)))
     }
 
-    /// Into how many slices it is cut: so many that what two vectors of results read of one stays close while all others
-    /// use it, if the partial sums are little beside what is read.
+    /// Into how many slices it is cut: as many as keep a grid busy; on a CPU so many that what two vectors of results read
+    /// of one stays close while all others use it, if the partial sums are little beside what is read.
     fn slices(&self, target: &Target) -> Option<u64> {
         let (results, length) = (self.count(&self.results), self.count(&self.summed));
+        if let Some(grid) = &target.grid {
+            let lanes = grid.processors.count as u64 * grid.processors.lanes as u64;
+            // few results have a block each
+            let busy = match results {
+                0..=FEW_RESULTS => results.max(1) * (grid.max_block as u64).min(MOST_LANES),
+                n => n / RESULTS_A_LANE,
+            };
+            let slices = (lanes / busy).min(length / PRODUCTS_A_LANE).min(MOST_SLICES);
+            let divides = |n: &u64| extent(&self.axis).is_multiple_of(*n);
+            return (2..=slices).rev().find(divides);
+        }
         if results < RESULTS_A_THREAD * target.threads as u64 {
             return None;
         }
