@@ -116,17 +116,6 @@ unsafe impl Block for HostBlock {
     fn host_ptr(&self) -> Option<*mut u8> {
         Some(self.ptr())
     }
-    fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
-        // SAFETY: `Memory` checked that the range lies in the block; the block is initialised memory of its own, and
-        // whoever copies orders accesses to the same bytes, as `Memory` asks.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr().add(offset), data.len()) };
-        Ok(())
-    }
-    fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error> {
-        // SAFETY: as in `copy_in`.
-        unsafe { std::ptr::copy_nonoverlapping(self.ptr().add(offset), data.as_mut_ptr(), data.len()) };
-        Ok(())
-    }
 }
 
 impl Drop for HostBlock {
@@ -164,16 +153,6 @@ unsafe impl Block for GuardedBlock {
     }
     fn host_ptr(&self) -> Option<*mut u8> {
         Some(self.ptr())
-    }
-    fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
-        // SAFETY: as for `HostBlock`.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr().add(offset), data.len()) };
-        Ok(())
-    }
-    fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error> {
-        // SAFETY: as for `HostBlock`.
-        unsafe { std::ptr::copy_nonoverlapping(self.ptr().add(offset), data.as_mut_ptr(), data.len()) };
-        Ok(())
     }
 }
 

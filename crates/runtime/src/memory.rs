@@ -33,9 +33,20 @@ pub unsafe trait Block: Send + Sync {
         Ok(())
     }
     /// Copy from the host, after the launches that were queued before.
-    fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error>;
+    fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
+        let to = self.host_ptr().ok_or_else(out_of_reach)?;
+        // SAFETY: the block is as long as it says and `Memory` checked the range and that it is writable; whoever copies
+        // orders accesses to the same bytes, as `Memory` asks.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to.add(offset), data.len()) };
+        Ok(())
+    }
     /// Copy to the host, after the launches that were queued before.
-    fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error>;
+    fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error> {
+        let from = self.host_ptr().ok_or_else(out_of_reach)?;
+        // SAFETY: as in `copy_in`.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(offset), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
     /// Copy from other memory without the host, after what was queued before on either side; `None` where it cannot.
     fn copy_from(&self, _offset: usize, _from: &Memory) -> Option<Result<(), Error>> {
         None
@@ -44,6 +55,10 @@ pub unsafe trait Block: Send + Sync {
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         None
     }
+}
+
+fn out_of_reach() -> Error {
+    Error::Device("this memory is not one that the host can reach".into())
 }
 
 /// Device memory: an allocation or a part of one. Clones and views share it.
