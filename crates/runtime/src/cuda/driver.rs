@@ -70,18 +70,12 @@ functions! {
     device_name = "cuDeviceGetName" (name: *mut c_char, len: i32, device: i32);
     /// One of its numbers.
     device_attribute = "cuDeviceGetAttribute" (value: *mut i32, attribute: i32, device: i32);
-    /// Bytes of its memory.
-    device_memory = "cuDeviceTotalMem_v2" (bytes: *mut usize, device: i32);
-    /// Whether a device can follow another's pointers.
-    can_reach = "cuDeviceCanAccessPeer" (can: *mut i32, device: i32, peer: i32);
     /// The context that everyone in the process shares.
     context_retain = "cuDevicePrimaryCtxRetain" (context: *mut Handle, device: i32);
     /// One user of it less.
     context_release = "cuDevicePrimaryCtxRelease_v2" (device: i32);
     /// The context of this thread's next calls.
     context_set = "cuCtxSetCurrent" (context: Handle);
-    /// Let the current context follow pointers of another.
-    reach = "cuCtxEnablePeerAccess" (peer: Handle, flags: u32);
     /// Device memory.
     alloc = "cuMemAlloc_v2" (address: *mut Address, bytes: usize);
     /// Give it back; waits for what uses it.
@@ -132,8 +126,6 @@ functions! {
     module_unload = "cuModuleUnload" (module: Handle);
     /// An entry of a module.
     function = "cuModuleGetFunction" (function: *mut Handle, module: Handle, name: *const c_char);
-    /// One of a function's numbers.
-    function_attribute = "cuFuncGetAttribute" (value: *mut i32, attribute: i32, function: Handle);
     /// Set one.
     function_set = "cuFuncSetAttribute" (function: Handle, attribute: i32, value: i32);
     /// Queue a launch.

@@ -51,6 +51,8 @@ impl DeviceBlock {
             (Error::OutOfMemory { device, bytes, in_use, .. }, Ok((free, _))) => {
                 Error::OutOfMemory { device, bytes, in_use, free: Some(free) }
             }
+            // the device went away under the call
+            (_, Err(lost)) => lost,
             (e, _) => e,
         })?;
         Ok(DeviceBlock { region: Some(region), bytes, device: device.clone() })

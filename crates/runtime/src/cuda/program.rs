@@ -37,6 +37,13 @@ impl Drop for Module {
     }
 }
 
+impl Drop for CudaKernel {
+    fn drop(&mut self) {
+        // launches of it may still run, and write to its status word; a lost device runs none
+        _ = self.device.queue.wait();
+    }
+}
+
 /// What a launch passes: addresses, variables and the status word, each as 64 bits.
 pub(super) type Words = SmallVec<[u64; 12]>;
 
