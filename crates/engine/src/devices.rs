@@ -97,6 +97,11 @@ pub fn list() -> Vec<(String, String, Result<String, Error>)> {
     frit_runtime::available().into_iter().map(describe).collect()
 }
 
+/// Whether launches on a device return before they have run.
+pub fn runs_apart(name: &str) -> Result<bool, Error> {
+    Ok(frit_runtime::device(name)?.runs_apart())
+}
+
 /// Wait for all that was queued on a device.
 pub fn synchronize(name: &str) -> Result<(), Error> {
     Ok(frit_runtime::device(name)?.synchronize()?)

@@ -76,6 +76,10 @@ pub trait Device: Send + Sync {
     fn graph(&self, _steps: &[Bound]) -> Option<Result<Box<dyn Graph>, Error>> {
         None
     }
+    /// Whether launches return before they have run.
+    fn runs_apart(&self) -> bool {
+        false
+    }
     /// Whether it can be used in a process that was forked from the one that opened it.
     fn survives_fork(&self) -> bool {
         true

@@ -37,7 +37,7 @@ fn bench(name: &str, run: impl Fn() -> Result<Line> + Copy + 'static) -> Bench {
 }
 
 /// Everything a training step updates, with the loss last.
-fn train<M: Module>(model: &M, opt: &mut Adam, loss: impl Fn(&M) -> Tensor) -> Result<Vec<Tensor>> {
+pub fn train<M: Module>(model: &M, opt: &mut Adam, loss: impl Fn(&M) -> Tensor) -> Result<Vec<Tensor>> {
     training(true, || {
         let loss = loss(model);
         loss.backward()?;

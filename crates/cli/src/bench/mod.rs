@@ -1,6 +1,6 @@
 //! Benchmarks: one JSON line each, names fixed so that they can be compared with peers in one run.
 
-mod compile;
+pub mod compile;
 mod interning;
 mod files;
 pub mod models;
@@ -119,18 +119,19 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
 ///
 /// Where the device runs apart from the host, steps are timed by the batch, long enough that launches hide.
 fn time(mut step: impl FnMut() -> Result<()>) -> Result<Line> {
-    let device = frit::engine::default_device().map_err(|e| Error::new("bench", e.to_string()))?;
+    let wrong = |e: frit::engine::Error| Error::new("bench", e.to_string());
+    let device = frit::engine::default_device().map_err(wrong)?;
     let mut steps = |n: u32| {
         let start = Instant::now();
         (0..n).try_for_each(|_| step())?;
-        frit::engine::devices::synchronize(&device).map_err(|e| Error::new("bench", e.to_string()))?;
+        frit::engine::devices::synchronize(&device).map_err(wrong)?;
         Ok::<_, Error>(start.elapsed() / n)
     };
     let first = steps(1)?;
     steps(2)?;
-    let batch = match device.starts_with(frit::engine::devices::HOST) {
-        true => 1,
-        false => (Duration::from_millis(20).div_duration_f64(steps(3)?) as u32).clamp(1, 1000),
+    let batch = match frit::engine::devices::runs_apart(&device).map_err(wrong)? {
+        false => 1,
+        true => (Duration::from_millis(20).div_duration_f64(steps(3)?) as u32).clamp(1, 1000),
     };
     let (mut times, begun) = (vec![], Instant::now());
     while times.len() < 5 || (begun.elapsed() < Duration::from_secs(3) && times.len() < 200) {

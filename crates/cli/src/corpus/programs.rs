@@ -1,5 +1,6 @@
 //! The programs of the corpus: every family of operations, the models of `bench`, training steps.
 
+use crate::bench::compile::train;
 use crate::bench::models::{Config, GPT2, LLAMA_8B, Mnist, Resnet50, Transformer};
 use frit::nn::*;
 use frit::*;
@@ -37,14 +38,7 @@ fn gradient(inputs: &[&Tensor], f: impl FnOnce() -> Tensor) -> Result<Vec<Tensor
 
 /// Everything a training step updates, with the loss.
 fn step<M: Module>(model: &M, loss: impl Fn(&M) -> Tensor) -> Result<Vec<Tensor>> {
-    let mut opt = Adam::new(model, 1e-3)?;
-    training(true, || {
-        let loss = loss(model);
-        loss.backward()?;
-        let mut outputs = opt.plan_step()?;
-        outputs.push(loss);
-        Ok(outputs)
-    })
+    train(model, &mut Adam::new(model, 1e-3)?, loss)
 }
 
 /// The same kernels come again in every layer: two are enough.

@@ -108,6 +108,9 @@ impl Device for Cuda {
     fn graph(&self, steps: &[Bound]) -> Option<Result<Box<dyn Graph>, Error>> {
         Some(CudaGraph::new(&self.shared, steps).map(|g| Box::new(g) as Box<dyn Graph>))
     }
+    fn runs_apart(&self) -> bool {
+        true
+    }
     fn survives_fork(&self) -> bool {
         false
     }
