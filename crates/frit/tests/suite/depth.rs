@@ -1,4 +1,4 @@
-//! What a layer costs does not grow with the number of layers: building the graph, its gradient, realising it.
+//! Building a graph, its gradient, and realising it are linear in depth.
 
 use crate::support::{child, is_child};
 use frit::engine::measure::thread_time;
@@ -23,7 +23,7 @@ fn least(layers: usize, times: usize) -> f64 {
 }
 
 #[test]
-fn a_layer_costs_the_same_at_any_depth() {
+fn a_gradient_is_not_quadratic_in_depth() {
     // processor time, but in a process of its own: what other tests intern makes tables larger
     println!("{}", child("depth::child_depth", &[]));
 }
@@ -36,8 +36,8 @@ fn child_depth() {
         per_layer(4); // kernels
         let (few, many) = (least(32, 8), least(2000, 2));
         println!("{few:.3} ms a layer at 32 layers, {many:.3} at 2000");
-        // the nodes of 32 layers fit in a cache, so those of 2000 cost more each; what is done once more for each layer
-        // there is would cost sixty times as much
+        // measured 1.6 to 2.6, and meant to become 1.3; work that grows with the square of the depth would be sixty times as
+        // much
         assert!(many < 3.0 * few, "{few:.3} ms a layer at 32 layers, {many:.3} at 2000");
     })
     .unwrap();

@@ -16,6 +16,7 @@
 //! derivatives  second derivatives against finite differences
 //! threads      many at once
 //! errors       messages word for word
+//! cuda         what only a device with a driver does
 //! faults       caches and files when things go wrong
 //! memory       loops that would fail if anything were kept
 //! rules        every table of rules has its test
@@ -25,6 +26,7 @@
 
 mod assignment;
 mod caches;
+mod cuda;
 mod depth;
 mod derivatives;
 mod errors;
