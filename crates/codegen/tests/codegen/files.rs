@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! // what the file shows
-//! target: interp            or interp-gpu, avx512, avx2, sse2, amx, or a machine: H200
+//! target: interp            or gpu, avx512, h200, any machine of `abi::machines`
 //! opts: heuristic           or none, or a list: split 1 4 Vector inner, pad 0 8
 //! pass: gates               what is left after this pass is compared
 //! %0 = Param:float32 {0 6}
@@ -13,8 +13,7 @@
 //! ```
 //! A file that begins with a linear program (`kernel NAME`) goes through its pass alone.
 
-use frit_abi::Target;
-use frit_abi::target::Isa;
+use frit_abi::machines::machine;
 use frit_codegen::{Opt, Opts, PASSES, Program, Run, lower_and_watch};
 use frit_uop::{Linear, text};
 
@@ -25,24 +24,11 @@ fn field<'a>(input: &'a str, name: &str, file: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("{file} has no '{name}:' line")).trim()
 }
 
-fn target(name: &str) -> Option<Target> {
-    let native = |isa| Target::native(isa, 2, [32 << 10, 1 << 20, 32 << 20]);
-    Some(match name {
-        "interp" => Target::interp(),
-        "interp-gpu" => Target::interp_gpu(),
-        "sse2" => native(Isa::Sse2),
-        "avx2" => native(Isa::Avx2),
-        "avx512" => native(Isa::Avx512),
-        "amx" => Target { matrix: Target::interp().matrix, ..native(Isa::Avx512) },
-        name => return frit_abi::machines::machine(name),
-    })
-}
-
 /// What is left after the pass that a file asks for.
 fn run(input: &str, file: &str) -> String {
     let fail = |e: &dyn std::fmt::Display| -> ! { panic!("{file}: {e}") };
     let name = field(input, "target", file);
-    let target = target(name).unwrap_or_else(|| fail(&format!("there is no target {name}")));
+    let target = machine(&name.to_uppercase()).unwrap_or_else(|| fail(&format!("there is no target {name}")));
     let wanted = field(input, "pass", file);
     let row = PASSES.iter().find(|p| p.name == wanted);
     let row = row.unwrap_or_else(|| fail(&format!("there is no pass {wanted}")));

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! // what the file shows
-//! target: avx512            or avx2, sse2, amx, c, interp, interp-gpu, a machine of the table
+//! target: avx512            or avx2, sse2, amx, c, h200, any machine of `abi::machines`
 //! pass: regalloc            what is left after this pass is compared; other languages than x86 have one pass
 //! kernel e_16
 //! …
@@ -25,18 +25,17 @@ fn field<'a>(input: &'a str, name: &str, file: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("{file} has no '{name}:' line")).trim()
 }
 
+/// A machine of the table, or a CPU whose kernels are C.
 fn target(name: &str) -> Option<Target> {
-    let native = |isa| Target::native(isa, 2, [32 << 10, 1 << 20, 32 << 20]);
-    Some(match name {
-        "interp" => Target::interp(),
-        "interp-gpu" => Target::interp_gpu(),
-        "sse2" => native(Isa::Sse2),
-        "avx2" => native(Isa::Avx2),
-        "avx512" => native(Isa::Avx512),
-        "amx" => Target { matrix: Target::interp().matrix, ..native(Isa::Avx512) },
-        "c" => Target { language: Language::C, isa: Isa::Portable, name: "c".into(), ..native(Isa::Avx2) },
-        name => return machine(&name.to_uppercase()),
-    })
+    match name {
+        "c" => machine("AVX2").map(|t| Target {
+            language: Language::C,
+            isa: Isa::Portable,
+            name: "c".into(),
+            ..t
+        }),
+        name => machine(&name.to_uppercase()),
+    }
 }
 
 pub fn run(input: &str, file: &str) -> String {
