@@ -216,9 +216,10 @@ fn find(wanted: Option<&OsStr>) -> Result<Found, Error> {
 /// What this compiler is told on this machine.
 fn flags(version: &str) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|f| f.to_string()).collect();
-    // gcc runs its assembler beside it instead of through a file.
     if !version.contains("clang") {
-        flags.push("-pipe".into());
+        // Its assembler runs beside it instead of through a file; and predictive commoning of gcc 12 stores back what it
+        // has read between the elements of a slice, which belong to other threads.
+        flags.extend(["-pipe", "-fno-predictive-commoning"].map(String::from));
     }
     if cfg!(target_arch = "x86_64") {
         flags.push("-march=native".into());
@@ -305,6 +306,7 @@ fn complaint(stderr: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::env::CacheSetting;
+    use std::sync::atomic::AtomicI32;
 
     #[test]
     fn code_for_other_cpu_features_is_not_taken_from_the_cache() {
@@ -329,5 +331,31 @@ mod tests {
         let (same, other) = (with(identity), with(other));
         std::fs::remove_dir_all(dir).unwrap();
         assert!(same && !other);
+    }
+
+    #[test]
+    fn a_slice_stores_to_no_element_of_another() {
+        // what a slice leaves out, it must not even store back: another thread may be writing it
+        let text =
+            "void apart(int *p, int i, int end) { for (; i < end; i++) { (p + i)[0] = i; (p + i)[3] = i; } }";
+        let cache = Arc::new(DiskCache::new(CacheSetting::Off, 0));
+        let image =
+            Compiler::new(None, cache, 1, "test").compile(&[Source { name: "apart", text }]).remove(0);
+        let image = image.unwrap().load().unwrap();
+        // SAFETY: the text above is such a function.
+        let apart: extern "C" fn(*mut i32, i32, i32) = unsafe { std::mem::transmute(image.entry()) };
+        let elements = [const { AtomicI32::new(0) }; 4];
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                (0..1_000_000).all(|n| {
+                    elements[1].store(n, Ordering::SeqCst);
+                    elements[1].load(Ordering::SeqCst) == n
+                })
+            });
+            while !other.is_finished() {
+                apart(elements.as_ptr().cast_mut().cast(), 0, 1);
+            }
+            assert!(other.join().unwrap(), "an element between the two was stored back");
+        });
     }
 }
