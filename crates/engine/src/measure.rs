@@ -106,8 +106,8 @@ pub struct LoweredKernel {
     pub operations: u64,
     /// Bytes it must move at least.
     pub bytes: u64,
-    /// Its program as the last pass left it.
-    pub listing: String,
+    /// Its programs as the last pass left them, almost always one.
+    pub listings: Vec<String>,
     /// How long the linear program took to write.
     pub write: Duration,
 }
@@ -136,7 +136,7 @@ fn lowered(ast: &UOp, target: &Target) -> Result<LoweredKernel, Error> {
         steps: 0.0,
         operations: 0,
         bytes: 0,
-        listing: String::new(),
+        listings: vec![],
         write: Duration::ZERO,
     };
     for linear in &made.programs {
@@ -149,7 +149,7 @@ fn lowered(ast: &UOp, target: &Target) -> Result<LoweredKernel, Error> {
         whole.steps += work(linear, target);
         whole.operations += number(&linear.flops);
         whole.bytes += number(&linear.bytes);
-        whole.listing += &listing;
+        whole.listings.push(listing);
     }
     Ok(whole)
 }

@@ -62,9 +62,10 @@ fn written() -> Result<(Vec<Job>, Vec<Duration>), String> {
             let made = kernels(target, build).map_err(|e| format!("{target}/{program}: {e}"))?;
             for k in made {
                 times.push(k.write);
-                let isa =
-                    k.listing.lines().find_map(|l| l.strip_prefix(".target ")).unwrap_or("").to_string();
-                texts.entry(k.listing).or_insert((format!("{target}/{program}/{}", k.name), isa));
+                for text in k.listings {
+                    let isa = text.lines().find_map(|l| l.strip_prefix(".target ")).unwrap_or("").to_string();
+                    texts.entry(text).or_insert((format!("{target}/{program}/{}", k.name), isa));
+                }
             }
         }
     }

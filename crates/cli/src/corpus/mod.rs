@@ -79,8 +79,8 @@ fn kernels(target: &str, build: programs::Build) -> Result<Vec<LoweredKernel>> {
 
 /// The file of a kernel.
 fn text(k: &LoweredKernel) -> String {
-    let LoweredKernel { name, opts, steps, operations, bytes, listing, .. } = k;
-    let opts = opts.join("; ");
+    let LoweredKernel { name, opts, steps, operations, bytes, listings, .. } = k;
+    let (opts, listing) = (opts.join("; "), listings.concat());
     format!(
         "kernel {name}\nopts {opts}\ncost {steps:.0} steps, {operations} operations, {bytes} bytes\n\n{listing}"
     )
