@@ -239,7 +239,8 @@ struct Call {
     function: Py<PyAny>,
     args: Py<PyTuple>,
     kwargs: Option<Py<PyDict>>,
-    came: Option<PyResult<(Py<PyAny>, Results)>>,
+    recording: Arc<Recording>,
+    came: Option<PyResult<Py<PyAny>>>,
 }
 
 thread_local! {
@@ -269,7 +270,11 @@ fn enter(_: Vec<Tensor>) -> frit::Result<Vec<Tensor>> {
         };
         CALLS.with_borrow_mut(|calls| {
             if let Some(c) = calls.last_mut() {
-                c.came = Some(came);
+                // known while the Jit is still held: another thread may replay as soon as it is not
+                c.came = Some(came.map(|(result, shape)| {
+                    *c.recording.results.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(shape));
+                    result
+                }));
             }
         });
         tensors
@@ -364,6 +369,7 @@ impl PyJit {
                     function: f.clone_ref(py),
                     args: args.clone().unbind(),
                     kwargs: kwargs.map(|k| k.clone().unbind()),
+                    recording: recording.clone(),
                     came: None,
                 });
             });
@@ -382,9 +388,8 @@ impl PyJit {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match call.and_then(|c| c.came) {
             Some(Err(raised)) => return Err(raised),
-            Some(Ok((result, shape))) => {
+            Some(Ok(result)) => {
                 ran?.map_err(failed)?;
-                *recording.results.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(shape));
                 return Ok(result.into_bound(py));
             }
             None => {}
