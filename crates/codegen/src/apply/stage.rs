@@ -28,7 +28,8 @@ pub fn stage(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         let fill = Fill::new(plan, load, t, &last, &mut next);
         let (src, place) = fill.finish();
         let stage = UOp::new(Op::Stage, load.dtype, src, Arg::Stage { space: t.space, id: id as u32 });
-        staged.insert(load.clone(), stage.at(&place).load());
+        let at = std::iter::once(stage).chain(place).collect::<SmallVec<[UOp; 4]>>();
+        staged.insert(load.clone(), UOp::new(Op::Index, load.dtype, at, Arg::None).load());
     }
     if staged.is_empty() {
         return Ok(sink.clone());
@@ -98,15 +99,17 @@ impl<'a> Fill<'a> {
         row.fold_mul(&UOp::index(lanes)).fold_add(&self.range(lanes, AxisKind::Vector))
     }
 
-    /// The value and the ranges of the stage, and where in it the load's own element is.
-    fn finish(mut self) -> (SmallVec<[UOp; 4]>, UOp) {
+    /// The value and the ranges of the stage, and where in it the load's own element is: in each dimension on a grid, whose
+    /// lanes decide how long a row is, else as one number.
+    fn finish(mut self) -> (SmallVec<[UOp; 4]>, SmallVec<[UOp; 4]>) {
         let (dims, run) = (&self.tile.dims, self.memory_run());
-        let mut place = UOp::index(0);
+        let (mut place, mut places) = (UOp::index(0), SmallVec::new());
         for (at, d) in dims.iter().enumerate() {
             let mine = d.axes.iter().fold(UOp::index(d.offset), |i, (axis, step)| {
                 i.fold_add(&self.last[axis].fold_mul(&UOp::index(*step)))
             });
             place = place.fold_mul(&UOp::index(d.extent)).fold_add(&mine);
+            places.extend((d.extent > 1).then_some(mine));
             match &d.axes[..] {
                 [(axis, _), ..] if run.as_ref().is_some_and(|r| r.contains(&at)) => {
                     self.run(*axis, run.clone().filter(|r| r.end == at + 1))
@@ -123,8 +126,10 @@ impl<'a> Fill<'a> {
         if !packed && self.plan.target.grid.is_none() {
             value = in_order_of_memory(value, &mut self.ranges);
         }
+        let is_apart =
+            self.plan.target.grid.is_some() && places.len() == self.ranges.len() && places.len() > 1;
         self.ranges.insert(0, value);
-        (self.ranges, place)
+        (self.ranges, if is_apart { places } else { smallvec![place] })
     }
 
     /// A run of memory is walked as one, in vectors that are transposed; with the last of its dimensions.

@@ -3,9 +3,10 @@
 //! ```text
 //! Load(Index(Stage(x[f], f), i))   ->   for f { tile[f] = x[f] };  Load(Index(tile, i))
 //! ```
-//! On a grid all lanes of a block share the filling, with barriers around it.
+//! On a grid all lanes of a block share the filling, with barriers around it, and rows are as long as makes lanes meet in few
+//! banks.
 
-use super::linear_lane;
+use super::{banks, lane_ids, linear_lane};
 use crate::error::Error;
 use crate::kernel::access::{substitute_open, with_index};
 use crate::kernel::ranges;
@@ -14,6 +15,9 @@ use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, DType, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
+
+/// Elements that a lane copies at once, so that their loads are all on the way before one is waited for.
+const AT_ONCE: i64 = 8;
 
 /// Rows and columns of a value that a matrix unit makes.
 fn matrix_of(value: &UOp, ctx: &Ctx) -> Result<Option<(u32, u32)>, Error> {
@@ -37,12 +41,14 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     // by stage
     let mut copies: FxHashMap<&UOp, Copies> = FxHashMap::default();
+    let mut strides: FxHashMap<&UOp, Vec<i64>> = FxHashMap::default();
     for n in &order {
         let src: Vec<UOp> = n.src.iter().map(|s| done[s].clone()).collect();
         let new = match n.op {
             Op::Stage => {
-                let tile = Tile::of(n, &src, &ranges, ctx)?;
+                let tile = Tile::of(n, &src, &ranges, &order, ctx)?;
                 copies.insert(n, tile.copies.clone());
+                strides.insert(n, tile.strides.clone());
                 match ctx.target.grid {
                     None => tile.filled(),
                     Some(_) => tile.filled_by_lanes(&lane, lanes, &mut next),
@@ -50,8 +56,7 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             }
             // one index a dimension of the stage, or one for all
             Op::Index if n.src[0].op == Op::Stage && n.src.len() > 2 => {
-                let extents = n.src[0].src[1..].iter().map(|r| r.extent().clone());
-                src[0].at(&copies[&n.src[0]].place(flat(src[1..].iter().zip(extents))))
+                src[0].at(&copies[&n.src[0]].place(place(&src[1..], &strides[&n.src[0]])))
             }
             Op::Index if n.src[0].op == Op::Stage => {
                 n.with_src(smallvec![src[0].clone(), copies[&n.src[0]].place(src[1].clone())])
@@ -66,6 +71,12 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
 /// One number of several, the last one fastest: each with its extent.
 fn flat<'n>(parts: impl Iterator<Item = (&'n UOp, UOp)>) -> UOp {
     parts.fold(UOp::index(0), |i, (x, extent)| i.fold_mul(&extent).fold_add(x))
+}
+
+/// The element at these indices of a tile.
+fn place(indices: &[UOp], strides: &[i64]) -> UOp {
+    let parts = indices.iter().zip(strides).map(|(i, s)| i.fold_mul(&UOp::index(*s)));
+    parts.fold(UOp::index(0), |sum, i| sum.fold_add(&i))
 }
 
 /// The loops around a stage that are written out: each iteration has memory of its own, lanes of a vector side by side.
@@ -98,6 +109,30 @@ impl Copies {
     }
 }
 
+/// The coordinates of a number in a space, the last one fastest.
+fn coordinates(flat: &UOp, extents: &[i64]) -> Vec<UOp> {
+    let (mut rest, mut at) = (flat.clone(), vec![]);
+    for &e in extents.iter().rev() {
+        at.push(rest.modulo(&UOp::index(e)));
+        rest = rest.floordiv(&UOp::index(e));
+    }
+    at.reverse();
+    at
+}
+
+/// How lanes access a stage: in the order in which it is filled, and as it is read. None where an index does not say where
+/// in each dimension it is.
+fn accesses(stage: &UOp, extents: &[i64], order: &[UOp]) -> Vec<banks::Access> {
+    let ids = lane_ids(order);
+    let readers: Vec<&UOp> = order.iter().filter(|n| n.op == Op::Index && n.src[0] == *stage).collect();
+    if readers.iter().any(|n| n.src.len() != extents.len() + 1) {
+        return vec![];
+    }
+    let filled = coordinates(&linear_lane(order, |_| true).0, extents);
+    let read = readers.iter().map(|n| banks::lanes(&n.src[1..], &ids));
+    std::iter::once(banks::lanes(&filled, &ids)).chain(read).collect()
+}
+
 /// Local memory for a stage.
 struct Tile {
     memory: UOp,
@@ -105,6 +140,8 @@ struct Tile {
     /// What it is filled over, with extents.
     fill: Vec<UOp>,
     extents: Vec<i64>,
+    /// Elements from one to the next of each.
+    strides: Vec<i64>,
     /// Rows and columns of an element, where a matrix unit makes it.
     shape: Option<(u32, u32)>,
     /// The loops it is filled in, and those of them that are written out.
@@ -113,7 +150,13 @@ struct Tile {
 }
 
 impl Tile {
-    fn of(n: &UOp, src: &[UOp], ranges: &FxHashMap<u32, UOp>, ctx: &mut Ctx) -> Result<Tile, Error> {
+    fn of(
+        n: &UOp,
+        src: &[UOp],
+        ranges: &FxHashMap<u32, UOp>,
+        order: &[UOp],
+        ctx: &mut Ctx,
+    ) -> Result<Tile, Error> {
         let Arg::Stage { space: Space::Local, .. } = n.arg else {
             return Err(Error::Kernel(format!("{n:?} outside local memory")));
         };
@@ -121,13 +164,18 @@ impl Tile {
         let extents: Option<Vec<i64>> = fill.iter().map(|r| r.extent().as_int()).collect();
         let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
         let shape = matrix_of(&value, ctx)?;
-        let elements = extents.iter().product::<i64>() * shape.map_or(1, |(r, c)| (r * c) as i64);
+        let strides = match ctx.target.grid {
+            Some(_) => banks::strides(&extents, n.dtype.size() as i64, &accesses(n, &extents, order)),
+            None => banks::strides(&extents, 1, &[]),
+        };
+        let rows = strides.first().zip(extents.first()).map_or(1, |(s, e)| s * e);
+        let elements = rows * shape.map_or(1, |(r, c)| (r * c) as i64);
         let outer: Vec<UOp> = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
         // matrix units and blocks have their copies in the tile
         let written_out = if shape.is_none() && ctx.target.grid.is_none() { &outer[..] } else { &[] };
         let copies = Copies::of(written_out, elements);
         let memory = UOp::define(Space::Local, ctx.fresh(), copies.elements() as usize, n.dtype);
-        Ok(Tile { memory, value, fill, extents, shape, outer, copies })
+        Ok(Tile { memory, value, fill, extents, strides, shape, outer, copies })
     }
 
     /// Filled by one thread.
@@ -150,19 +198,18 @@ impl Tile {
         let rounds = (len + lanes - 1) / lanes;
         let steps = (rounds > 1).then(|| {
             *next += 1;
-            UOp::range(&UOp::index(rounds), *next - 1, AxisKind::Loop)
+            let kind = if rounds <= AT_ONCE { AxisKind::Upcast } else { AxisKind::Loop };
+            UOp::range(&UOp::index(rounds), *next - 1, kind)
         });
         let step = steps.clone().unwrap_or_else(|| UOp::index(0));
         let flat = step.fold_mul(&UOp::index(lanes)).fold_add(lane);
-        let (mut rest, mut at): (UOp, FxHashMap<u32, UOp>) = (flat.clone(), FxHashMap::default());
-        for (r, &e) in self.fill.iter().zip(&self.extents).rev() {
-            at.insert(r.range_arg().map_or(0, |a| a.id), rest.modulo(&UOp::index(e)));
-            rest = rest.floordiv(&UOp::index(e));
-        }
-        let (mut value, mut place) = (substitute_open(&self.value, &at), flat.clone());
+        let at = coordinates(&flat, &self.extents);
+        let ids = self.fill.iter().map(|r| r.range_arg().map_or(0, |a| a.id));
+        let mut value = substitute_open(&self.value, &ids.zip(at.iter().cloned()).collect());
+        let mut place = place(&at, &self.strides);
         if len % lanes != 0 {
             let inside = flat.lt(&UOp::index(len));
-            place = inside.select(&flat, &UOp::invalid());
+            place = inside.select(&place, &UOp::invalid());
             if let Some((_, idx)) = value.buffer_and_index() {
                 value = with_index(&value, inside.select(idx, &UOp::invalid()));
             }

@@ -1,6 +1,7 @@
 //! Rows from loops over ranges to explicit values: hardware ids, local memory, copies, vectors, accumulators, widths.
 
 pub mod dims;
+mod banks;
 pub mod bufferise;
 #[expect(clippy::module_inception)]
 pub mod expand;
@@ -26,15 +27,18 @@ fn combine(alu: Alu, mut values: Vec<UOp>) -> UOp {
     values.swap_remove(0)
 }
 
+/// The `lidx` ids of a kernel, the fastest first.
+fn lane_ids(order: &[UOp]) -> Vec<UOp> {
+    let is_id = |n: &&UOp| matches!(&n.arg, Arg::Name(s) if n.op == Op::Special && s.starts_with("lidx"));
+    let mut ids: Vec<UOp> = order.iter().filter(is_id).cloned().collect();
+    ids.sort_by_key(|n| if let Arg::Name(s) = &n.arg { s.clone() } else { "".into() });
+    ids
+}
+
 /// The lanes of a block as one number, and how many there are; over the `lidx` ids that `keep` accepts.
 fn linear_lane(order: &[UOp], keep: impl Fn(&UOp) -> bool) -> (UOp, i64) {
-    let mut ids: Vec<&UOp> = order
-        .iter()
-        .filter(|n| matches!(&n.arg, Arg::Name(s) if n.op == Op::Special && s.starts_with("lidx")))
-        .collect();
-    ids.sort_by_key(|n| if let Arg::Name(s) = &n.arg { s.clone() } else { "".into() });
     let (mut lane, mut count) = (UOp::index(0), 1);
-    for n in ids.into_iter().filter(|n| keep(n)) {
+    for n in lane_ids(order).into_iter().filter(|n| keep(n)) {
         lane = lane.fold_add(&n.fold_mul(&UOp::index(count)));
         count *= n.src[0].as_int().unwrap_or(1);
     }

@@ -6,7 +6,7 @@ pub mod opt;
 pub mod axes;
 pub(crate) mod lanes;
 mod pad;
-mod stage;
+pub mod stage;
 mod matrix;
 mod legal;
 

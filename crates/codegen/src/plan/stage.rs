@@ -10,6 +10,9 @@ use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
+/// The part of a tile by which it may grow, so that lanes of a grid meet in fewer banks.
+pub const MOST_ADDED: usize = 4;
+
 impl Plan<'_> {
     pub(super) fn stage(
         &mut self,
@@ -48,11 +51,15 @@ impl Plan<'_> {
         // together, and a vector stays one
         let idx = load.index();
         let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
+        // lanes fill a tile in the order of memory
+        let step = |a: &Axis| self.stride(idx, a).map_or(i64::MAX, i64::abs);
+        let order =
+            |a: &Axis| if grid && part.is_none() { std::cmp::Reverse(step(a)) } else { std::cmp::Reverse(0) };
         tile.sort_by_key(|a| {
             let side_by_side = a.kind.is_in_registers() || matches!(a.kind, Local | GroupReduce | Warp);
             let contiguous = a.kind.is_side_by_side() && coefficient(idx, a.origin) == Some(1);
             // what a matrix unit takes at once lies together, as it wants it
-            (part.map_or(0, |(m, o)| m.rank(o, a.id())), side_by_side, contiguous, a.kind == Vector)
+            (part.map_or(0, |(m, o)| m.rank(o, a.id())), order(a), side_by_side, contiguous, a.kind == Vector)
         });
         if tile.is_empty() {
             return Err("it moves with no axis that is inside".into());
@@ -67,7 +74,7 @@ impl Plan<'_> {
         };
         let bytes = dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size();
         let limit = match &self.target.grid {
-            Some(g) => g.local_bytes,
+            Some(g) => g.local_bytes - g.local_bytes / (MOST_ADDED + 1),
             None => self.target.l2(),
         };
         if bytes > limit {
