@@ -69,6 +69,7 @@ pub const PASSES: &[Pass] = {
         row("gates",       Graph(expand::gates::gates),                  EXPANDED,         ALL),
         row("vectorise",   Graph(expand::vectorise::vectorise),          EXPANDED,         VECTOR_CPUS),
         row("group",       Graph(expand::group::group),                  EXPANDED,         GRIDS),
+        row("scan",        Graph(expand::scan::scan),                    EXPANDED,         GRIDS),
         row("reduce",      Graph(expand::reduce::reduce),                EXPANDED,         ALL),
         row("coalesce",    Graph(expand::coalesce::coalesce),            EXPANDED,         SCALAR),
         row("widths",      Graph(expand::widths::widths),                PROGRAM,          ALL),

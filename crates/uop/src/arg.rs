@@ -125,6 +125,8 @@ pub enum Arg {
     ReduceAxes(Alu, Axes),
     /// `Reduce`, `Scan`: the combining operation.
     Alu(Alu),
+    /// `Scan` of what comes before each iteration, without its own.
+    Exclusive(Alu),
     /// `Range`.
     Range(RangeArg),
     /// `Param`: position and length in elements.
@@ -216,6 +218,7 @@ impl Arg {
             Arg::Loop(_) => 17,
             Arg::LoopIn { .. } => 18,
             Arg::Tile { .. } => 19,
+            Arg::Exclusive(_) => 20,
         }
     }
     /// The op named by a combining arg, if it has one.
@@ -236,7 +239,7 @@ impl PartialEq for Arg {
             (Arg::Scalar(a), Arg::Scalar(b)) => a == b,
             (Arg::Axes(a), Arg::Axes(b)) => a == b,
             (Arg::ReduceAxes(a, x), Arg::ReduceAxes(b, y)) => a == b && x == y,
-            (Arg::Alu(a), Arg::Alu(b)) => a == b,
+            (Arg::Alu(a), Arg::Alu(b)) | (Arg::Exclusive(a), Arg::Exclusive(b)) => a == b,
             (Arg::Range(a), Arg::Range(b)) => a == b,
             (Arg::Param { slot: a, len: x }, Arg::Param { slot: b, len: y }) => a == b && x == y,
             (Arg::Var { name: a, min: l, max: h }, Arg::Var { name: b, min: m, max: i }) => {
@@ -271,7 +274,7 @@ impl Hash for Arg {
             Arg::Scalar(s) => s.hash(h),
             Arg::Axes(a) => a.hash(h),
             Arg::ReduceAxes(o, a) => (o, a).hash(h),
-            Arg::Alu(o) => o.hash(h),
+            Arg::Alu(o) | Arg::Exclusive(o) => o.hash(h),
             Arg::Range(r) => r.hash(h),
             Arg::Param { slot, len } => (slot, len).hash(h),
             Arg::Var { name, min, max } => (name, min, max).hash(h),
@@ -296,6 +299,7 @@ impl std::fmt::Debug for Arg {
             Arg::Axes(a) => write!(f, "{a:?}"),
             Arg::ReduceAxes(o, a) => write!(f, "{o:?}{a:?}"),
             Arg::Alu(o) => write!(f, "{o:?}"),
+            Arg::Exclusive(o) => write!(f, "{o:?} exclusive"),
             Arg::Range(r) => write!(f, "{:?}{}", r.kind, r.id),
             Arg::Param { slot, len } => write!(f, "#{slot}[{len}]"),
             Arg::Var { name, min, max } => write!(f, "{name} in {min}..={max}"),

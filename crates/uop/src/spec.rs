@@ -100,7 +100,8 @@ const TABLE: &[Row] = {
         row(&[Load],                 S | K | E | P, |n| matches!(&n.src[..], [at, alt, gate] if is_target(at) && alt.dtype == n.dtype && is_bool(gate)) && keeps_dtype(n)),
         // kernel level
         row(&[Reduce],               S | K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
-        row(&[Scan],                 S | K | E,     |n| matches!((&n.src[..], &n.arg), ([_, r], Arg::Alu(_)) if r.op == Range) && keeps_dtype(n)),
+        row(&[Scan],                 S | K | E,     |n| matches!((&n.src[..], &n.arg), ([_, ranges @ ..], Arg::Alu(_)) if !ranges.is_empty() && ranges.iter().all(|r| matches!(r.op, Range | Special))) && keeps_dtype(n)),
+        row(&[Scan],                     E,         |n| matches!((&n.src[..], &n.arg), ([_, _, ..], Arg::Exclusive(_))) && keeps_dtype(n)),
         row(&[Stage],                    S,         |n| matches!((&n.src[..], &n.arg), ([_, ranges @ ..], Arg::Stage { space: Space::Global, .. }) if ranges.iter().all(|r| r.op == Range)) && keeps_dtype(n)),
         row(&[Stage],                    K,         |n| matches!((&n.src[..], &n.arg), ([x, ranges @ ..], Arg::Stage { .. }) if !ranges.is_empty() || x.lanes() > 1)),
         row(&[Stack],                    K | E | P, |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
@@ -218,6 +219,7 @@ mod tests {
             Arg::Axes(axes.clone()),
             Arg::ReduceAxes(frit_abi::Alu::Add, axes),
             Arg::Alu(frit_abi::Alu::Where),
+            Arg::Exclusive(frit_abi::Alu::Add),
             Arg::Range(crate::RangeArg { id: 3, kind: AxisKind::Loop }),
             Arg::Param { slot: 9, len: usize::MAX },
             Arg::Var { name: "v".into(), min: 5, max: -5 },

@@ -98,6 +98,7 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Axes(a) => list(a),
         Arg::ReduceAxes(o, a) => format!("{o:?} {}", list(a)),
         Arg::Alu(o) => format!("{o:?}"),
+        Arg::Exclusive(o) => format!("{o:?} exclusive"),
         Arg::Range(r) => format!("{:?} {}", r.kind, r.id),
         Arg::Param { slot, len } => format!("{slot} {len}"),
         Arg::Var { name, min, max } => format!("{name} {min} {max}"),
@@ -199,6 +200,7 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
         Op::Const => Arg::Scalar(scalar(word(0)?, dtype)?),
         Op::Permute | Op::Flip | Op::Shuffle => Arg::Axes(axes(text)?),
         Op::ReduceAxis | Op::ScanAxis => Arg::ReduceAxes(alu(word(0)?)?, axes(w.get(1).unwrap_or(&""))?),
+        Op::Scan if w.get(1) == Some(&"exclusive") => Arg::Exclusive(alu(word(0)?)?),
         Op::Reduce | Op::Scan => Arg::Alu(alu(word(0)?)?),
         Op::Range => {
             let kind =

@@ -164,6 +164,9 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
     }
     let mut checked = false;
     let new = ranges::replace(sink, &map, |old, new| {
+        if old.op == Op::Scan {
+            return scan_over_lanes(old, new, &map);
+        }
         let is_read = old.op == Op::Load && inside.is_some() && slot(old).is_some();
         if old.op != Op::Store && !is_read {
             return new;
@@ -181,6 +184,17 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
         return Err(Error::Target("a checked access must be done by all lanes and blocks".into()));
     }
     Ok(new[sink].clone())
+}
+
+/// A scan that is rebuilt, with the ids of the lanes that share it.
+fn scan_over_lanes(old: &UOp, new: UOp, map: &FxHashMap<u32, Replacement>) -> UOp {
+    let ids = old.src[1..].iter().filter_map(|r| map.get(&r.range_arg()?.id)).map(|r| r.value.clone());
+    let mut src: SmallVec<[UOp; 4]> = match new.op {
+        Op::Scan => new.src.clone(),
+        _ => smallvec![new.clone()],
+    };
+    src.extend(ids);
+    if src.len() == 1 { new } else { UOp::new(Op::Scan, old.dtype, src, old.arg.clone()) }
 }
 
 /// An expression over at most three hardware ids for each class, fastest first; and where ids have more values than the

@@ -3,7 +3,7 @@
 //! Every node that depends on such ranges is made once for each of their values; what does not depend on them is
 //! shared. A reduce over an unrolled range takes its copies one after the other (`Reduce(x0, x1, …, ranges…)`), one over
 //! an upcast range combines separate results after, then come the lanes of a vector (whose range stays as it is, for pass
-//! `vectorise`), and the lanes of a block last.
+//! `vectorise`), and the lanes of a block last. A scan over copies combines each with those before.
 //!
 //! ```text
 //! Store(p[i*2 + u], q[u])  ->  Store(p[i*2], q[0]), Store(p[i*2 + 1], q[1])
@@ -84,6 +84,7 @@ impl Expander {
                 return Ok(Copies { axes, nodes });
             }
             Op::Reduce => return self.reduce(n, src, axes),
+            Op::Scan if !self.closed(n, src).0.is_empty() => return self.scan(n, src, axes),
             Op::End | Op::Stage => return self.end(n, src, axes),
             _ => {}
         }
@@ -111,6 +112,31 @@ impl Expander {
             }
         }
         (mine, others)
+    }
+
+    /// A scan over copies: each is combined with those before it, in their order, after what the loops and lanes around
+    /// them had before.
+    fn scan(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {
+        let Arg::Alu(alu) = n.arg else { return Err(Error::Kernel(format!("{n:?} combines nothing"))) };
+        let (mine, others) = self.closed(n, src);
+        let x = &self.copies[src[0] as usize];
+        let outer: SmallVec<[u32; 6]> = axes.iter().copied().filter(|a| !mine.contains(a)).collect();
+        let all: SmallVec<[u32; 6]> = outer.iter().chain(&mine).copied().collect();
+        let mut scanned = Vec::with_capacity(self.count(&all));
+        for chain in self.places(&all, &x.axes).chunks(self.count(&mine)) {
+            let mut sums: Vec<UOp> = vec![];
+            for x in chain.iter().map(|&p| &x.nodes[p]) {
+                sums.push(sums.last().map_or(x.clone(), |s| s.bin(alu, x)));
+            }
+            let total = sums.last().filter(|_| !others.is_empty());
+            let before = total.map(|total| {
+                let src = std::iter::once(total.clone()).chain(others.iter().map(|(_, new)| new.clone()));
+                UOp::new(Op::Scan, n.dtype, src.collect::<SmallVec<[UOp; 4]>>(), Arg::Exclusive(alu))
+            });
+            scanned.extend(sums.iter().map(|s| before.as_ref().map_or(s.clone(), |b| b.bin(alu, s))));
+        }
+        let nodes = self.places(&axes, &all).into_iter().map(|p| scanned[p].clone()).collect();
+        Ok(Copies { axes, nodes })
     }
 
     fn end(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {

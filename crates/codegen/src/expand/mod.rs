@@ -10,6 +10,7 @@ mod shuffle;
 mod transpose;
 pub mod vectorise;
 pub mod group;
+pub mod scan;
 pub mod reduce;
 pub mod coalesce;
 pub mod widths;

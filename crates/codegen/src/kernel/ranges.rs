@@ -36,7 +36,7 @@ pub fn replace(
     for n in root.toposort() {
         let new = if let Some(r) = of(&n) {
             r.value.clone()
-        } else if matches!(n.op, Op::Reduce | Op::End | Op::Stage | Op::After) {
+        } else if matches!(n.op, Op::Reduce | Op::Scan | Op::End | Op::Stage | Op::After) {
             let mut src: SmallVec<[UOp; 4]> = smallvec![done[&n.src[0]].clone()];
             for s in &n.src[1..] {
                 match of(s) {
@@ -46,8 +46,6 @@ pub fn replace(
                 }
             }
             if src.len() == 1 && n.op != Op::Stage { src.remove(0) } else { n.with_src(src) }
-        } else if n.op == Op::Scan && of(&n.src[1]).is_some_and(|r| r.ranges.is_empty()) {
-            done[&n.src[0]].clone()
         } else {
             n.with_src(n.src.iter().map(|s| done[s].clone()).collect())
         };

@@ -4,7 +4,7 @@
 
 use super::opt::Layout;
 use crate::error::Error;
-use crate::kernel::access::substitute_open;
+use crate::kernel::access::{slot, substitute_open};
 use crate::kernel::ranges::{self, closed};
 use frit_abi::matrix::{Dim as Coordinate, Home};
 use frit_abi::{MatrixUnit, Target};
@@ -274,6 +274,16 @@ impl<'a> Plan<'a> {
                     return Err("a checked store must not be left to one lane".into());
                 }
             }
+            // copies of a lane inside, lanes around them: so they are in the order of the scan
+            (Ordered, Local | Upcast) if grid.is_some() && inner && self.is_scanned(a.origin) => {
+                let mine = |x: &Axis| x.origin == a.origin && x.kind != Ordered;
+                if self.axes.iter().any(|x| mine(x) && (kind == Upcast || x.kind == Local)) {
+                    return Err("the lanes and copies of a scan are split off once, copies first".into());
+                }
+                if whole && kind == Upcast {
+                    return Err("a scan in one lane is a loop".into());
+                }
+            }
             (from, to) => return Err(format!("{from:?} cannot become {to:?} on {}", self.target.name)),
         }
         if whole && a.kind == kind {
@@ -316,6 +326,16 @@ impl<'a> Plan<'a> {
             true => Err("what is in it is in another vector".into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether the loop over a range is ordered for the sake of scans alone, which may be combined in other ways: nothing
+    /// reads what it stores.
+    pub(super) fn is_scanned(&self, origin: u32) -> bool {
+        let order = self.ast.toposort();
+        let is_stored = |load: &UOp| order.iter().any(|n| n.op == Op::Store && slot(n) == slot(load));
+        let reads = |n: &UOp| n.op == Op::Load && (n.buffer().op == Op::After || is_stored(n));
+        let scans = |n: &UOp| n.op == Op::Scan && n.src[1].range_arg().is_some_and(|a| a.id == origin);
+        order.iter().any(scans) && !order.iter().any(reads) && !self.checked.contains(&origin)
     }
 
     fn has_checked_store(&self) -> bool {

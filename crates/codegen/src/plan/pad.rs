@@ -7,7 +7,8 @@ impl Plan<'_> {
     pub(super) fn pad(&mut self, axis: usize, n: usize) -> Result<(), String> {
         self.unstaged()?;
         let a = self.axis(axis)?.clone();
-        if !matches!(a.kind, AxisKind::Global | AxisKind::Loop | AxisKind::Reduce) {
+        let is_scan = a.kind == AxisKind::Ordered && self.is_scanned(a.origin);
+        if !matches!(a.kind, AxisKind::Global | AxisKind::Loop | AxisKind::Reduce) && !is_scan {
             return Err(format!("a {:?} axis cannot be padded", a.kind));
         }
         if n < 2 || divide(&a.extent, n).is_some() {
