@@ -158,6 +158,10 @@ pub const BASIC_HALF: AluSet = {
 };
 
 impl Target {
+    /// What runs rows of work side by side: the threads of a CPU, the multiprocessors of a GPU.
+    pub fn cores(&self) -> usize {
+        self.grid.as_ref().map_or(self.threads, |g| g.processors.count as usize)
+    }
     /// The matrix unit of a name.
     pub fn unit(&self, name: &str) -> Option<&MatrixUnit> {
         self.matrix.iter().find(|u| u.name == name)

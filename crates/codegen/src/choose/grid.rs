@@ -1,10 +1,11 @@
 //! Opts on a grid: lanes along what accesses walk closest, be that an axis of the results or of a reduce.
 
 use super::chooser::{Access, Chooser};
-use crate::kernel::access::coefficient;
+use crate::kernel::access::{coefficient, factor, substitute_open};
 use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
-use crate::plan::opt::Opt;
-use frit_uop::{AxisKind, DType, Op};
+use crate::plan::opt::{Layout, Opt};
+use frit_uop::symbolic::sum::gcd;
+use frit_uop::{AxisKind, DType, Op, Space, UOp};
 
 /// Elements of a reduce from which the lanes of a block may share it.
 const LONG_REDUCE: usize = 32;
@@ -19,6 +20,10 @@ const ELEMENTS_A_LANE: usize = 4;
 /// Bytes that a lane moves at once, where an axis is so long that all lanes stay busy.
 const WIDE_BYTES: usize = 16;
 const LONG_AXIS: usize = 256;
+/// Rows and columns of what is transposed at once.
+const SQUARE: usize = 32;
+/// Elements of a row that a lane keeps in registers for the loops that go over it.
+const ROW_ELEMENTS: usize = 64;
 
 impl Chooser<'_, '_> {
     pub(super) fn grid(&mut self) {
@@ -33,9 +38,82 @@ impl Chooser<'_, '_> {
         if is_few && longest >= LONG_REDUCE && self.group(&reduces, longest) {
             return;
         }
+        if self.reduces.is_empty() && (self.scan() || self.transpose()) {
+            return;
+        }
         self.tile(self.plan.target.registers.min(TILE_REGISTERS), &[]);
         self.unroll();
         self.lanes();
+    }
+
+    /// The lanes of a block share a scan whose row lies in memory as it is walked, a few neighbours each; several rows a
+    /// block where one is short.
+    fn scan(&mut self) -> bool {
+        let [(origin, kind)] = self.origins(&[AxisKind::Ordered])[..] else { return false };
+        let rows = self.origins(&[AxisKind::Global]);
+        let nearest = rows.iter().map(|(o, _)| self.nearness(*o)).fold(0.0, f64::max);
+        let Some(n) = self.size(origin, kind).filter(|n| *n >= LONG_REDUCE) else { return false };
+        let Some(axis) = self.find(origin, kind).filter(|_| self.nearness(origin) > nearest) else {
+            return false;
+        };
+        // a whole sector of memory each
+        let copies = if n >= LONG_AXIS { 2 * self.wide() } else { 1 };
+        let lanes =
+            (1 << (n / copies).max(1).ilog2()).clamp(FEWEST_LANES, self.most_lanes().max(FEWEST_LANES));
+        let before = (self.plan.clone(), self.applied.clone());
+        let split = self.make_multiple(axis, lanes * copies)
+            && (copies == 1 || self.split(axis, copies, AxisKind::Upcast))
+            && self.find(origin, kind).is_some_and(|axis| self.split(axis, lanes, AxisKind::Local));
+        if !split {
+            (*self.plan, self.applied) = before;
+            return false;
+        }
+        let largest = rows.iter().max_by_key(|(o, k)| self.size(*o, *k).unwrap_or(0)).copied();
+        if let Some((origin, _)) = largest.filter(|_| self.most_lanes() / lanes > 1) {
+            self.give_lanes(origin, self.most_lanes() / lanes);
+        }
+        true
+    }
+
+    /// Memory that is read along one axis and written along another goes through a square of local memory: its lanes read
+    /// rows of the one and write rows of the other.
+    fn transpose(&mut self) -> bool {
+        let along = |a: &Access, o: u32| coefficient(&a.idx, o) == Some(1);
+        let axes: Vec<u32> = self.origins(&[AxisKind::Global]).iter().map(|(o, _)| *o).collect();
+        let is_long = |o: u32| self.size(o, AxisKind::Global).is_some_and(|n| n >= SQUARE);
+        let stores = || self.accesses.iter().filter(|a| a.node.op == Op::Store);
+        let Some(&written) = axes.iter().find(|o| is_long(**o) && stores().all(|a| along(a, **o))) else {
+            return false;
+        };
+        let across = |a: &Access| {
+            let is_far = coefficient(&a.idx, written).is_none_or(|c| c.abs() >= SQUARE as i64);
+            axes.iter().copied().find(|o| a.node.op == Op::Load && is_far && is_long(*o) && along(a, *o))
+        };
+        let loads: Vec<(UOp, u32)> =
+            self.accesses.iter().filter_map(|a| Some((a.node.clone(), across(a)?))).collect();
+        let Some((_, read)) = loads.first().cloned() else { return false };
+        let before = (self.plan.clone(), self.applied.clone());
+        let rows = (self.most_lanes() / SQUARE).clamp(1, SQUARE);
+        for (origin, n, lanes) in [(read, SQUARE, rows), (written, SQUARE, SQUARE)] {
+            let Some(axis) = self.find(origin, AxisKind::Global) else { continue };
+            if !self.make_multiple(axis, n) || n > lanes && !self.split(axis, n / lanes, AxisKind::Upcast) {
+                continue;
+            }
+            if let Some(axis) = self.find(origin, AxisKind::Global) {
+                self.split(axis, lanes, AxisKind::Local);
+            }
+        }
+        let at = self.plan.axes.len();
+        let mut staged = false;
+        for (load, _) in loads.iter().filter(|(_, o)| *o == read) {
+            let operand = self.plan.operands.iter().position(|l| l == load);
+            let stage = |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder };
+            staged |= operand.is_some_and(|o| self.take(stage(o)));
+        }
+        if !staged {
+            (*self.plan, self.applied) = before;
+        }
+        staged
     }
 
     /// How many accesses walk an axis closest: by one element a step.
@@ -102,6 +180,18 @@ impl Chooser<'_, '_> {
         (WIDE_BYTES / widest.max(1)).max(1)
     }
 
+    /// Elements that make a wide access along these, as far as all that walk them by one start at a multiple of that.
+    fn wide_along(&self, loops: &[(u32, AxisKind)]) -> usize {
+        let starts = self.accesses.iter().flat_map(|a| {
+            let near = |o: &&(u32, AxisKind)| coefficient(&a.idx, o.0) == Some(1);
+            let start = |o: &(u32, AxisKind)| {
+                factor(&substitute_open(&a.idx, &[(o.0, UOp::index(0))].into_iter().collect()))
+            };
+            loops.iter().filter(near).map(start)
+        });
+        starts.fold(self.wide() as i64, |w, start| gcd(w, start)) as usize
+    }
+
     fn most_lanes(&self) -> usize {
         self.plan.target.grid.as_ref().map_or(1, |g| (g.max_block as usize).min(MOST_LANES as usize))
     }
@@ -131,14 +221,17 @@ impl Chooser<'_, '_> {
         reduced.iter().any(|a| !a.is_empty() && moves_elsewhere(a))
     }
 
-    /// The lanes of a block share each reduce, and what is written after; several results a block where one is short.
+    /// The lanes of a block share each reduce, and what is written after; several results a block where one is short. Loops
+    /// over one row are walked alike and written out where a lane can hold its part, so that it is loaded once.
     fn group(&mut self, reduces: &[(u32, AxisKind)], longest: usize) -> bool {
-        let wide = if longest >= LONG_AXIS { self.wide() } else { 1 };
+        let loops: Vec<(u32, AxisKind)> =
+            reduces.iter().copied().chain(self.origins(&[AxisKind::Loop])).collect();
+        let wide = if longest >= LONG_AXIS { self.wide_along(&loops) } else { 1 };
         let share = (longest / (wide.max(ELEMENTS_A_LANE))).max(1);
         // a power of two that no reduce is much shorter than
         let n = (1 << share.ilog2()).clamp(FEWEST_LANES, self.most_lanes().max(FEWEST_LANES));
         let mut any = false;
-        for (origin, kind) in reduces.iter().copied().chain(self.origins(&[AxisKind::Loop])) {
+        for (origin, kind) in loops.iter().copied() {
             let (lanes, copies) = match kind {
                 AxisKind::Loop => (AxisKind::Local, AxisKind::Upcast),
                 _ => (AxisKind::GroupReduce, AxisKind::Unroll),
@@ -152,6 +245,11 @@ impl Chooser<'_, '_> {
             }
             if let Some(axis) = self.find(origin, kind) {
                 any |= self.split(axis, n, lanes);
+            }
+            let rounds = self.size(origin, kind).filter(|r| *r > 1 && r * wide <= ROW_ELEMENTS);
+            if let (Some(rounds), Some(axis)) = (rounds.filter(|_| loops.len() > 1), self.find(origin, kind))
+            {
+                self.split(axis, rounds, copies);
             }
         }
         if any {

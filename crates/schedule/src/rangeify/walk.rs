@@ -363,9 +363,9 @@ impl<'a> Walk<'a> {
             // the sum of a product is walked in tiles, which other loops would be in the way of
             false
         } else if scoped && depth < all {
-            let parallel = numel(&extents[..depth]).bounds.0 >= self.target.threads as i128;
+            let parallel = numel(&extents[..depth]).bounds.0 >= self.target.cores() as i128;
             let small = self.costs[i].work.max(max_numel(&extents)) <= SMALL;
-            !d.has_full_reduce && self.target.grid.is_none() && (parallel || small)
+            !d.has_full_reduce && (parallel || small)
         } else if scoped || r.repeat == 1 && !r.in_reduce {
             d.scope.is_none()
         } else {
