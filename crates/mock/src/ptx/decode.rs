@@ -120,6 +120,10 @@ impl Entry {
             let mut next = || if t.take(",") { t.count() } else { Ok(1) };
             self.program.block = Some([x, next()?, next()?]);
         }
+        // a wish to the assembler
+        if t.take(".minnctapersm") {
+            t.count()?;
+        }
         if let Some(name) = self.dynamic.take() {
             self.names.shared.insert(name, SHARED_BASE);
         }

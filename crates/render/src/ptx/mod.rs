@@ -41,6 +41,8 @@ use types::{Class, Operand, Val};
 const VERSION: &str = "8.1";
 /// Bytes of local memory that a kernel may have without asking at launch.
 const STATIC_LOCAL: usize = 48 << 10;
+/// Lanes that a multiprocessor should have room for: registers beyond are worth less than what hides their waiting.
+const RESIDENT: i64 = 512;
 /// The alignment of local memory, and of each array in it.
 const LOCAL_ALIGN: usize = 16;
 
@@ -229,6 +231,11 @@ impl<'a> Writer<'a> {
         out.push_str("  .param .u64 .ptr .global .align 4 status\n)\n");
         if let Some([x, y, z]) = self.block() {
             _ = writeln!(out, ".reqntid {x}, {y}, {z}");
+            let most = self.target.grid.as_ref().map_or(1, |g| g.processors.blocks as i64);
+            let blocks = (RESIDENT / (x * y * z).max(1)).clamp(1, most.max(1));
+            if blocks > 1 {
+                _ = writeln!(out, ".minnctapersm {blocks}");
+            }
         }
         out.push_str("{\n");
         for (class, &n) in Class::ALL.iter().zip(&self.counts) {
