@@ -8,14 +8,16 @@
 
 use super::{banks, lane_ids, linear_lane};
 use crate::error::Error;
-use crate::kernel::access::{substitute_open, with_index};
+use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, DType, Op, Space, UOp};
 use rustc_hash::FxHashMap;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
+/// Bytes that an access of a lane moves.
+const WIDE_BYTES: i64 = 16;
 /// Elements that a lane copies at once, so that their loads are all on the way before one is waited for.
 const AT_ONCE: i64 = 8;
 
@@ -192,17 +194,38 @@ impl Tile {
         self.memory.after([place.store(&self.value).end(self.fill)])
     }
 
+    /// Neighbours that a lane copies at once: as many as an access moves, where rows of memory and of the tile have whole
+    /// ones and all lanes are busy.
+    fn wide(&self, lanes: i64) -> i64 {
+        let wide = (WIDE_BYTES / self.value.dtype.size() as i64).max(1);
+        let (Some(last), Some((_, idx))) = (self.fill.last(), self.value.buffer_and_index()) else {
+            return 1;
+        };
+        let id = last.range_arg().map_or(0, |a| a.id);
+        let whole = |n: &i64| n % wide == 0;
+        let rows = &self.strides[..self.strides.len() - 1];
+        let fits = self.extents.last().is_some_and(whole) && rows.iter().all(whole);
+        let busy = self.extents.iter().product::<i64>() % (lanes * wide) == 0;
+        if fits && busy && coefficient(idx, id) == Some(1) { wide } else { 1 }
+    }
+
     /// Filled by all lanes of a block: element `step * lanes + lane`, as long as there is one.
     fn filled_by_lanes(self, lane: &UOp, lanes: i64, next: &mut u32) -> UOp {
-        let len: i64 = self.extents.iter().product();
-        let rounds = (len + lanes - 1) / lanes;
-        let steps = (rounds > 1).then(|| {
+        let (len, wide) = (self.extents.iter().product::<i64>(), self.wide(lanes));
+        let rounds = (len + lanes * wide - 1) / (lanes * wide);
+        let mut steps: SmallVec<[UOp; 2]> = smallvec![];
+        let mut range = |n: i64, kind: AxisKind| {
+            if n == 1 {
+                return UOp::index(0);
+            }
             *next += 1;
-            let kind = if rounds <= AT_ONCE { AxisKind::Upcast } else { AxisKind::Loop };
-            UOp::range(&UOp::index(rounds), *next - 1, kind)
-        });
-        let step = steps.clone().unwrap_or_else(|| UOp::index(0));
+            steps.push(UOp::range(&UOp::index(n), *next - 1, kind));
+            steps[steps.len() - 1].clone()
+        };
+        let step = range(rounds, if rounds <= AT_ONCE { AxisKind::Upcast } else { AxisKind::Loop });
+        let part = range(wide, AxisKind::Upcast);
         let flat = step.fold_mul(&UOp::index(lanes)).fold_add(lane);
+        let flat = flat.fold_mul(&UOp::index(wide)).fold_add(&part);
         let at = coordinates(&flat, &self.extents);
         let ids = self.fill.iter().map(|r| r.range_arg().map_or(0, |a| a.id));
         let mut value = substitute_open(&self.value, &ids.zip(at.iter().cloned()).collect());

@@ -11,7 +11,7 @@
 use crate::error::Error;
 use crate::kernel::access::factor;
 use crate::pass::Ctx;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Arg, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -93,8 +93,8 @@ fn runs<'n>(accesses: impl Iterator<Item = &'n UOp>, bytes: usize) -> Vec<Run> {
     let mut keys: Vec<Key> = vec![];
     for n in accesses {
         let Some((buf, idx)) = n.buffer_and_index().filter(|_| n.src[0].arg == Arg::None) else { continue };
-        if buf.behind_after().op == Op::Define {
-            continue; // local memory has no alignment to speak of
+        if matches!(buf.behind_after().arg, Arg::Define { space: Space::Reg, .. }) {
+            continue;
         }
         let (rest, offset) = match (idx.op, idx.src.get(1).and_then(|c| c.as_int())) {
             (Op::Add, Some(c)) => (idx.src[0].clone(), c),
