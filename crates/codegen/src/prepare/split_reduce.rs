@@ -99,10 +99,12 @@ impl LongSum {
         let (results, length) = (self.count(&self.results), self.count(&self.summed));
         if let Some(grid) = &target.grid {
             let lanes = grid.processors.count as u64 * grid.processors.lanes as u64;
-            // few results have a block each
+            let [x, y] = self.reduce.body().operands();
+            let is_tiled = self.bytes_read(x).is_some() && self.bytes_read(y).is_some();
+            // few results have a block each, and those that share nothing
             let busy = match results {
-                0..=FEW_RESULTS => results.max(1) * (grid.max_block as u64).min(MOST_LANES),
-                n => n / RESULTS_A_LANE,
+                n if n > FEW_RESULTS && is_tiled => n / RESULTS_A_LANE,
+                n => n.max(1) * (grid.max_block as u64).min(MOST_LANES),
             };
             let slices = (lanes / busy).min(length / PRODUCTS_A_LANE).min(MOST_SLICES);
             let divides = |n: &u64| extent(&self.axis).is_multiple_of(*n);
