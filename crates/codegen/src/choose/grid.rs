@@ -20,6 +20,10 @@ const ELEMENTS_A_LANE: usize = 4;
 /// Bytes that a lane moves at once, where an axis is so long that all lanes stay busy.
 const WIDE_BYTES: usize = 16;
 const LONG_AXIS: usize = 256;
+/// Rows that a lane does at once where it must look up each.
+const ROWS: usize = 4;
+/// Elements that a lane loads before it waits for one.
+const AHEAD: usize = 8;
 /// Rows and columns of what is transposed at once.
 const SQUARE: usize = 32;
 /// Elements of a row that a lane keeps in registers for the loops that go over it.
@@ -38,12 +42,61 @@ impl Chooser<'_, '_> {
         if is_few && longest >= LONG_REDUCE && self.group(&reduces, longest) {
             return;
         }
+        if longest >= LONG_REDUCE && !self.has_reuse() && self.columns(&reduces, outputs) {
+            return;
+        }
         if self.reduces.is_empty() && (self.scan() || self.transpose()) {
+            return;
+        }
+        if self.block() {
             return;
         }
         self.tile(self.plan.target.registers.min(TILE_REGISTERS), &[]);
         self.unroll();
         self.lanes();
+    }
+
+    /// Results that are walked closest but too few for all lanes of the machine: a warp along them, and several warps that
+    /// share the reduce.
+    fn columns(&mut self, reduces: &[(u32, AxisKind)], outputs: f64) -> bool {
+        let Some(grid) = &self.plan.target.grid else { return false };
+        let busy = (grid.processors.count * grid.processors.lanes) as f64;
+        let (block, warp) = (grid.max_block as usize, grid.warp as usize);
+        let ([(reduce, kind)], true) = (reduces, outputs * 2.0 < busy) else { return false };
+        let Some(n) = self.size(*reduce, *kind) else { return false };
+        let nearest = self
+            .origins(&[AxisKind::Global])
+            .into_iter()
+            .max_by(|a, b| self.nearness(a.0).total_cmp(&self.nearness(b.0)));
+        let Some((origin, _)) = nearest.filter(|(o, k)| self.size(*o, *k).is_some_and(|n| n >= warp)) else {
+            return false;
+        };
+        let share = (busy / outputs) as usize;
+        let most = (block / warp).min(share).min(n / ELEMENTS_A_LANE).max(1);
+        let lanes = 1usize << most.ilog2();
+        if lanes < 2 {
+            return false;
+        }
+        let before = (self.plan.clone(), self.applied.clone());
+        let done = self.find(*reduce, *kind).is_some_and(|axis| self.make_multiple(axis, lanes))
+            && self.find(*reduce, *kind).is_some_and(|axis| self.split(axis, lanes, AxisKind::GroupReduce))
+            && self.give_lanes(origin, warp) > 1
+            && self.swap_lanes();
+        if !done {
+            (*self.plan, self.applied) = before;
+            return false;
+        }
+        self.unroll();
+        true
+    }
+
+    /// Lanes of results become neighbours, and those of a reduce stand around them.
+    fn swap_lanes(&mut self) -> bool {
+        let of = |kind: AxisKind| self.plan.axes.iter().position(|a| a.kind == kind);
+        match (of(AxisKind::Local), of(AxisKind::GroupReduce)) {
+            (Some(a), Some(b)) => self.take(Opt::Swap { a, b }),
+            _ => false,
+        }
     }
 
     /// The lanes of a block share a scan whose row lies in memory as it is walked, a few neighbours each; several rows a
@@ -117,7 +170,7 @@ impl Chooser<'_, '_> {
     }
 
     /// How many accesses walk an axis closest: by one element a step.
-    fn nearness(&self, origin: u32) -> f64 {
+    pub(super) fn nearness(&self, origin: u32) -> f64 {
         let near = |a: &Access| match coefficient(&a.idx, origin) {
             Some(1) => a.times,
             Some(0) => 0.1 * a.times,
@@ -132,6 +185,7 @@ impl Chooser<'_, '_> {
             self.origins(&[AxisKind::Global]).iter().map(|(o, _)| (self.nearness(*o), *o)).collect();
         axes.sort_by(|a, b| b.0.total_cmp(&a.0));
         let (mut lanes, most) = (1, self.most_lanes());
+        self.rows_in_flight(axes.first().map(|a| a.1));
         for (at, (_, origin)) in axes.iter().enumerate().take(3) {
             let n = self.size(*origin, AxisKind::Global);
             // wide loads and stores where memory is contiguous and there is enough to do
@@ -143,6 +197,22 @@ impl Chooser<'_, '_> {
             if lanes * 2 > most {
                 break;
             }
+        }
+    }
+
+    /// Where to load from is loaded first: a lane does several rows, so that one is not waited for alone.
+    fn rows_in_flight(&mut self, near: Option<u32>) {
+        let from_load = |a: &Access| a.idx.any(|n| n.op == Op::Load);
+        if !self.reduces.is_empty() || !self.accesses.iter().any(from_load) {
+            return;
+        }
+        let rows = self.origins(&[AxisKind::Global]).into_iter().filter(|(o, _)| Some(*o) != near);
+        let largest = rows.max_by_key(|(o, k)| self.size(*o, *k).unwrap_or(0));
+        let is_many = |n: usize| n.is_multiple_of(ROWS) && n >= LONG_AXIS;
+        if let Some((o, k)) = largest.filter(|(o, k)| self.size(*o, *k).is_some_and(is_many))
+            && let Some(axis) = self.find(o, k)
+        {
+            self.split(axis, ROWS, AxisKind::Upcast);
         }
     }
 
@@ -240,15 +310,18 @@ impl Chooser<'_, '_> {
             if self.size(origin, kind).is_some_and(|size| size < n) {
                 continue;
             }
-            if self.make_multiple(axis, n * wide) && wide > 1 {
+            // several loads on the way where a loop is long
+            let is_long = |size: usize| size > n * ROW_ELEMENTS;
+            let steps = if self.size(origin, kind).is_some_and(is_long) { (AHEAD / wide).max(1) } else { 1 };
+            if self.make_multiple(axis, n * wide * steps) && wide > 1 {
                 self.split(axis, wide, copies);
             }
             if let Some(axis) = self.find(origin, kind) {
                 any |= self.split(axis, n, lanes);
             }
             let rounds = self.size(origin, kind).filter(|r| *r > 1 && r * wide <= ROW_ELEMENTS);
-            if let (Some(rounds), Some(axis)) = (rounds.filter(|_| loops.len() > 1), self.find(origin, kind))
-            {
+            let rounds = rounds.filter(|_| loops.len() > 1).unwrap_or(steps);
+            if let Some(axis) = self.find(origin, kind).filter(|_| rounds > 1) {
                 self.split(axis, rounds, copies);
             }
         }

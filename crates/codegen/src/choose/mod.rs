@@ -6,6 +6,7 @@ mod chooser;
 mod vector;
 mod tile;
 mod transpose;
+mod block;
 mod grid;
 mod contraction;
 mod matrix;

@@ -1,0 +1,146 @@
+//! Sums of products on a grid: a block computes a rectangle of results from tiles in local memory, a lane a few rows and
+//! columns of it.
+
+use super::chooser::Chooser;
+use crate::kernel::access::coefficient;
+use crate::kernel::contraction::Product;
+use crate::plan::opt::{Layout, Opt};
+use frit_uop::{AxisKind, Space, UOp};
+
+/// Lanes along each side of the rectangle.
+const LANES: usize = 16;
+/// Rows and columns of a lane, the most first.
+const COPIES: [[usize; 2]; 4] = [[8, 8], [8, 4], [4, 8], [4, 4]];
+/// Results of a lane, and loads of a kernel from which it has half of them.
+const MOST_RESULTS: usize = 64;
+const MANY_LOADS: usize = 4;
+/// Neighbouring rows that are loaded at once.
+const WIDE: usize = 4;
+/// Products that tiles hold of each result: parts of a loop, or whole short ones.
+const DEPTH: usize = 16;
+const MOST_DEPTH: usize = 32;
+/// Products that are written out, and those where a factor is loaded several at once.
+const UNROLLED: usize = 2;
+const UNROLLED_WIDE: usize = 8;
+/// Lanes of a block and results of a lane below which tiles are not worth their barriers.
+const FEWEST_LANES: usize = 64;
+const FEWEST_RESULTS: usize = 16;
+/// Blocks for each multiprocessor, so that one computes while another waits.
+const BLOCKS: f64 = 2.0;
+
+impl Chooser<'_, '_> {
+    /// Both factors in tiles, if each is used along axes that the other does not move with.
+    pub(super) fn block(&mut self) -> bool {
+        let Ok(product) = Product::of(&self.plan.ast) else { return false };
+        let sides = [0, 1].map(|side| self.only_with(&product.loads, side));
+        if sides.iter().any(Vec::is_empty) {
+            return false;
+        }
+        let before = (self.plan.clone(), self.applied.clone());
+        // what is done with results needs registers as well
+        let most = if self.plan.operands.len() > MANY_LOADS { MOST_RESULTS / 2 } else { MOST_RESULTS };
+        for copies in COPIES.into_iter().filter(|[x, y]| x * y <= most) {
+            if self.tiled(&product, &sides, copies) {
+                return true;
+            }
+            (*self.plan, self.applied) = before.clone();
+        }
+        false
+    }
+
+    /// The axes of the results that one factor moves with and the other does not, those that it walks closest first.
+    fn only_with(&self, loads: &[UOp; 2], side: usize) -> Vec<u32> {
+        let moves = |load: &UOp, o: u32| load.index().ranges.contains(&o);
+        let mut axes: Vec<u32> = self
+            .origins(&[AxisKind::Global])
+            .iter()
+            .map(|(o, _)| *o)
+            .filter(|o| moves(&loads[side], *o) && !moves(&loads[1 - side], *o))
+            .collect();
+        axes.sort_by(|a, b| self.nearness(*b).total_cmp(&self.nearness(*a)));
+        axes
+    }
+
+    fn tiled(&mut self, product: &Product, sides: &[Vec<u32>; 2], copies: [usize; 2]) -> bool {
+        let all = |c: &Self| -> f64 {
+            let left = c.origins(&[AxisKind::Global]);
+            left.iter().map(|(o, k)| c.size(*o, *k).unwrap_or(1) as f64).product()
+        };
+        // the side that results are written along has the neighbouring lanes
+        let mut order = [0, 1];
+        let near = |side: usize| sides[side].iter().map(|o| self.nearness(*o)).fold(0.0, f64::max);
+        order.sort_by(|a, b| near(*a).total_cmp(&near(*b)));
+        let (mut lanes, mut results) = (1, 1);
+        for side in order {
+            let (l, r) = self.side(&product.loads[side], &sides[side], copies[side]);
+            (lanes, results) = (lanes * l, results * r);
+        }
+        let count = self.plan.target.grid.as_ref().map_or(1, |g| g.processors.count);
+        if lanes < FEWEST_LANES || results < FEWEST_RESULTS || all(self) < BLOCKS * count as f64 {
+            return false;
+        }
+        let Some(at) = self.depth(product) else { return false };
+        product.loads.iter().all(|load| {
+            let operand = self.plan.operands.iter().position(|l| l == load);
+            let stage = |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder };
+            operand.is_some_and(|o| self.take(stage(o)))
+        })
+    }
+
+    /// Lanes along a side and the rows of each, how many of both: some rows next to each other where they are in memory, so
+    /// that they are loaded at once, then lanes, then other rows.
+    fn side(&mut self, load: &UOp, axes: &[u32], copies: usize) -> (usize, usize) {
+        let (mut lanes, mut rows) = (1, 1);
+        for &origin in axes {
+            let wide = if coefficient(load.index(), origin) == Some(1) { WIDE } else { 1 };
+            let parts = [(AxisKind::Upcast, wide), (AxisKind::Local, LANES), (AxisKind::Upcast, copies)];
+            for (kind, most) in parts {
+                let taken = if kind == AxisKind::Local { &mut lanes } else { &mut rows };
+                let (Some(n), Some(axis)) =
+                    (self.size(origin, AxisKind::Global), self.find(origin, AxisKind::Global))
+                else {
+                    break;
+                };
+                let part = (2..=most / *taken).rev().find(|f| n.is_multiple_of(*f));
+                if let Some(f) = part.filter(|f| self.split(axis, *f, kind)) {
+                    *taken *= f;
+                }
+            }
+        }
+        (lanes, rows)
+    }
+
+    /// The innermost loops that make the depth of a tile, and some of their products written out; where they begin.
+    fn depth(&mut self, product: &Product) -> Option<usize> {
+        let (mut depth, mut first) = (1, None);
+        for (origin, kind) in self.origins(&[AxisKind::Reduce]).into_iter().rev() {
+            let n = self.size(origin, kind)?;
+            let part = match depth * n <= MOST_DEPTH {
+                true => n,
+                false => (1..=(DEPTH / depth).max(1)).rev().find(|f| n.is_multiple_of(*f))?,
+            };
+            if part > 1 && part < n {
+                let axis = self.find(origin, kind)?;
+                self.take(Opt::Split { axis, n: part, kind: AxisKind::Reduce, inner: true });
+            }
+            if part > 1 {
+                depth *= part;
+                first = Some(origin);
+            }
+            if part < n {
+                break;
+            }
+        }
+        // the inner of two parts stands right after the outer one
+        let mine = |a: &crate::plan::Axis| Some(a.origin) == first && a.kind == AxisKind::Reduce;
+        let at = self.plan.axes.iter().rposition(mine)?;
+        let inner = self.plan.axes.iter().rposition(|a| a.kind == AxisKind::Reduce)?;
+        let (n, origin) = (self.plan.axes[inner].size()?, self.plan.axes[inner].origin);
+        let is_wide = product.loads.iter().any(|l| coefficient(l.index(), origin) == Some(1));
+        let most = if is_wide { UNROLLED_WIDE } else { UNROLLED };
+        if let Some(f) = (2..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)) {
+            self.split(inner, f, AxisKind::Unroll);
+        }
+        Some(at)
+    }
+}
