@@ -259,7 +259,7 @@ impl Chooser<'_, '_> {
             };
             loops.iter().filter(near).map(start)
         });
-        starts.fold(self.wide() as i64, |w, start| gcd(w, start)) as usize
+        starts.fold(self.wide() as i64, gcd) as usize
     }
 
     fn most_lanes(&self) -> usize {
