@@ -74,6 +74,8 @@ pub enum Instr {
     Lane(Reg, Reg, u32),
     /// Lanes of two vectors of one length, counted through both.
     Shuffle(Reg, Reg, Reg, Vec<u8>),
+    /// What a register has in the lane of the warp whose number differs in this bit.
+    LaneShuffle(Reg, Reg, u32),
     /// What is at a place; `alt` where the gate is false.
     Load {
         /// Where the value goes.
@@ -226,6 +228,7 @@ impl fmt::Display for Show<'_> {
             Instr::Stack(r, src) => write!(f, "{} = stack {}", typed(r), list(src)),
             Instr::Lane(r, x, i) => write!(f, "{} = {x}.{i}", typed(r)),
             Instr::Shuffle(r, x, y, from) => write!(f, "{} = shuffle {x}, {y} {from:?}", typed(r)),
+            Instr::LaneShuffle(r, x, d) => write!(f, "{} = {x} of lane ^ {d}", typed(r)),
             Instr::Load { dst, from, alt } => {
                 let alt = alt.map_or(String::new(), |a| format!(" else {a}"));
                 write!(f, "{} = load {from}{}{alt}{}", typed(dst), gate(from), site(from))

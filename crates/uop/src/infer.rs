@@ -20,10 +20,11 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         | Op::Range
         | Op::Special
         | Op::Reduce
-        | Op::Scan => {
+        | Op::Scan
+        | Op::LaneShuffle => {
             // kernel values are scalars until they are expanded
             match op {
-                Op::Reduce | Op::Scan => of(0)?.clone(),
+                Op::Reduce | Op::Scan | Op::LaneShuffle => of(0)?.clone(),
                 _ => Shape::new(),
             }
         }
@@ -214,7 +215,17 @@ pub fn bounds(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> (i128, i128) {
         // it would happen once where there are none
         (Op::Range | Op::Special, _) => (0, (x.1 - 1).max((x.0 <= 0) as i128)),
         (Op::Invalid, _) => whole,
-        (Op::Bind | Op::Contiguous | Op::Detach | Op::Leaf | Op::After | Op::Lane | Op::Copy, _) => x,
+        (
+            Op::Bind
+            | Op::Contiguous
+            | Op::Detach
+            | Op::Leaf
+            | Op::After
+            | Op::Lane
+            | Op::LaneShuffle
+            | Op::Copy,
+            _,
+        ) => x,
         (o, _) if o.is_movement() && o != Op::Pad => x,
         (Op::Pad, _) => (x.0.min(0), x.1.max(0)),
         (Op::Gather, _) => x,

@@ -221,6 +221,7 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
             Arg::Tile { rows: parse_num(w[0])?, lanes: parse_num(w[1])?, stride: parse_num(w[2])? }
         }
         Op::Index => Arg::Lanes(parse_num(word(0)?)?),
+        Op::LaneShuffle => Arg::Lanes(parse_num(word(0)?)?),
         Op::Lane | Op::LoopOut => Arg::Lane(parse_num(word(0)?)?),
         Op::Gather | Op::Load | Op::Store => Arg::Site(parse_num(word(0)?)?),
         Op::Scatter => {

@@ -3,6 +3,11 @@
 //! ```text
 //! Reduce(x, lidx0)   ->   tile[lidx0] = x;  barrier;  Reduce(tile[r], r)
 //! ```
+//! Neighbours in a warp exchange their values first, in a butterfly: only one of each 32 then brings a part.
+//!
+//! ```text
+//! Reduce(x, lidx0)   ->   y = x (+) LaneShuffle(x, 16);  z = y (+) LaneShuffle(y, 8);  …
+//! ```
 //! Where there are many lanes, each combines the parts of a few neighbours first, and then what those few came to. Every lane
 //! ends up with the result. Reduces over the same lanes that do not need each other share the barriers.
 
@@ -45,23 +50,34 @@ fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHas
     // each lane that is not combined over has a row of its own
     let (mine, n) = linear_lane(order, |s| ids.contains(s));
     let (row, rows) = linear_lane(order, |s| !ids.contains(s));
-    let base = row.fold_mul(&UOp::index(n));
     let mut next_id = 1 + all.iter().map(id_of).max().unwrap_or(0);
     let mut range = |n: i64| {
         next_id += 1;
         UOp::range(&UOp::index(n), next_id - 1, AxisKind::Reduce)
     };
+    let warp = neighbours(reduces, ids, n, rows, ctx);
+    let parts: Vec<UOp> = reduces.iter().map(|x| exchanged(x, warp)).collect();
+    if warp == n {
+        return reduces.iter().map(|x| (*x).clone()).zip(parts).collect();
+    }
+    // one lane of those that have exchanged theirs brings a part
+    let (width, part) = (UOp::index(warp), n / warp);
+    let base = row.fold_mul(&UOp::index(part));
+    let my_place = base.fold_add(&mine.floordiv(&width));
+    let speaks = (warp > 1).then(|| mine.modulo(&width).eq_(&UOp::index(0)));
     let barrier = |deps: Vec<UOp>| UOp::new(Op::Barrier, DType::Void, deps, Arg::None);
     let before = if outer.is_empty() { vec![] } else { vec![barrier(outer)] };
-    let my_place = base.fold_add(&mine);
     // what each lane brings, in memory: the tiles once all lanes have
     let mut shared = |parts: Vec<UOp>, before: &[UOp]| {
         let tiles: Vec<UOp> = parts
             .iter()
-            .map(|x| UOp::define(Space::Local, ctx.fresh(), (n * rows) as usize, x.dtype))
+            .map(|x| UOp::define(Space::Local, ctx.fresh(), (part * rows) as usize, x.dtype))
             .collect();
-        let stores =
-            tiles.iter().zip(&parts).map(|(t, x)| t.after(before.iter().cloned()).at(&my_place).store(x));
+        let stores = tiles.iter().zip(&parts).map(|(t, x)| {
+            let place = t.after(before.iter().cloned()).at(&my_place);
+            let src = [place, x.clone()].into_iter().chain(speaks.clone());
+            UOp::new(Op::Store, DType::Void, src.collect::<Vec<_>>(), Arg::None)
+        });
         let ready = barrier(stores.collect());
         tiles.into_iter().map(|t| t.after([ready.clone()])).collect::<Vec<UOp>>()
     };
@@ -69,16 +85,38 @@ fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHas
         Arg::Alu(alu) => tile.at(at).load().reduce(alu, [r.clone()]),
         _ => x.clone(),
     };
-    let mut tiles = shared(reduces.iter().map(|x| x.src[0].clone()).collect(), &before);
+    let mut tiles = shared(parts, &before);
     let mut step = 1;
-    if n > RADIX && n % RADIX == 0 {
+    if warp == 1 && n > RADIX && n % RADIX == 0 {
         let r = range(RADIX);
         let neighbours = mine.bin(Alu::Idiv, &UOp::index(RADIX)).fold_mul(&UOp::index(RADIX));
         let at = base.fold_add(&neighbours).fold_add(&r);
         tiles = shared(tiles.iter().zip(reduces).map(|(t, x)| combine(t, x, &at, &r)).collect(), &[]);
         step = RADIX;
     }
-    let r = range(n / step);
+    let r = range(part / step);
     let at = base.fold_add(&r.fold_mul(&UOp::index(step)));
     tiles.iter().zip(reduces).map(|(t, x)| ((*x).clone(), combine(t, x, &at, &r))).collect()
+}
+
+/// How many lanes of these reduces exchange their values: neighbours in a warp, all of them there; 1 where none do.
+fn neighbours(reduces: &[&UOp], ids: &[UOp], n: i64, rows: i64, ctx: &Ctx) -> i64 {
+    let warp = ctx.target.grid.as_ref().map_or(1, |g| g.warp as i64);
+    let is_fastest = |id: &UOp| matches!(&id.arg, Arg::Name(s) if **s == *"lidx0");
+    let whole = n.count_ones() == 1 && (n * rows) % warp == 0;
+    let words = reduces.iter().all(|x| x.dtype.size() == 4);
+    match ids {
+        [id] if is_fastest(id) && whole && words && warp == 32 => n.min(warp),
+        _ => 1,
+    }
+}
+
+/// What so many neighbours come to, in each of them.
+fn exchanged(reduce: &UOp, lanes: i64) -> UOp {
+    let (mut x, mut distance) = (reduce.src[0].clone(), lanes / 2);
+    while let (Arg::Alu(alu), 1..) = (&reduce.arg, distance) {
+        let other = UOp::new(Op::LaneShuffle, x.dtype, [x.clone()], Arg::Lanes(distance as u32));
+        (x, distance) = (x.bin(*alu, &other), distance / 2);
+    }
+    x
 }

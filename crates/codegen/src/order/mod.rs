@@ -9,5 +9,6 @@ use frit_uop::Op;
 /// Whether something is done for such a node; what others are is written where they are used.
 fn is_step(op: Op) -> bool {
     use Op::*;
-    op.is_elementwise() || matches!(op, Load | Store | Stack | Lane | Shuffle | Matrix | Barrier)
+    op.is_elementwise()
+        || matches!(op, Load | Store | Stack | Lane | Shuffle | LaneShuffle | Matrix | Barrier)
 }

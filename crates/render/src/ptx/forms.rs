@@ -77,6 +77,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ("cvt.rn.satfinite.e4m3x2.f32 cvt.rn.satfinite.e5m2x2.f32", "d = a in the high byte, b in the low one; at most the greatest number"),
     // control
     ("bra",                                                  "to a label"),
+    ("shfl.sync.bfly.b32",                                   "d = a of the lane of the warp whose number differs in the bits b; c is 31, all lanes come here"),
     ("bar.sync",                                             "all lanes of the block come here; a is 0"),
     ("ret",                                                  "the lane is done"),
 ];

@@ -142,6 +142,12 @@ impl Writer<'_> {
                 };
                 Val::Lanes(from.iter().map(lane).collect())
             }
+            (Op::LaneShuffle, &Arg::Lanes(d)) if n.dtype.size() == 4 => {
+                let v = self.value(&n.src[0])?;
+                let x = self.lane(&v, 0, n.dtype).as_bits();
+                let to = [x, Operand::Int(d as i64), Operand::Int(31), Operand::Int(-1)];
+                Val::scalar(self.make(Class::Word, "shfl.sync.bfly.b32", &to))
+            }
             (op, _) if op.is_elementwise() => self.elementwise(n)?,
             _ => return Err(self.unsupported(n)),
         };

@@ -98,6 +98,11 @@ pub enum Op {
     },
     Barrier,
     Matrix(Box<Matrix>),
+    LaneShuffle {
+        dst: u32,
+        src: u32,
+        bit: u32,
+    },
 }
 
 /// The slot of an operand's first lane, and how far the next lane is: 0 for a scalar that meets a vector.
@@ -330,6 +335,14 @@ impl<'a> Decoder<'a> {
                 let matrix = Matrix::new(**unit, kinds, kind, slots, dst)?;
                 self.out.has_matrix |= matches!(unit.runner, Runner::Warp(_));
                 self.push(Op::Matrix(Box::new(matrix)));
+            }
+            Instr::LaneShuffle(r, x, bit) => {
+                let kind = self.read(*x)?;
+                let src = self.slots[x.0 as usize];
+                let (dst, to) = self.write(*r)?;
+                check(kind == to && kind.lanes == 1, "lanes exchange one value of one type")?;
+                self.out.has_matrix = true;
+                self.push(Op::LaneShuffle { dst, src, bit: *bit });
             }
             Instr::Barrier => {
                 self.out.has_barrier = true;

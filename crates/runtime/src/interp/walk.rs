@@ -7,6 +7,9 @@ use super::random::Random;
 use frit_abi::bytecode::{Hardware, Memory};
 use frit_abi::{Alu, LaunchDims};
 
+/// Lanes that exchange values.
+const WARP: usize = 32;
+
 /// What went wrong, and at which operation.
 pub struct Fault {
     /// The operation, or `None` where no single one is to blame.
@@ -170,17 +173,32 @@ impl Machine<'_> {
         }
         while let Some(i) = stops.iter().position(|s| *s == Stop::Matrix) {
             let at = lanes[i].pc;
-            let Op::Matrix(matrix) = &self.program.ops[at] else { break };
-            let first = i / matrix.lanes() * matrix.lanes();
-            let warp = first..first + matrix.lanes();
+            let together = match &self.program.ops[at] {
+                Op::Matrix(matrix) => matrix.lanes(),
+                Op::LaneShuffle { .. } => WARP,
+                _ => break,
+            };
+            let first = i / together * together;
+            let warp = first..first + together;
             let is_here = |n: usize| stops.get(n) == Some(&Stop::Matrix) && lanes[n].pc == at;
             if let Some(other) = warp.clone().find(|n| !is_here(*n)) {
                 let message = format!("lane {i} is at this operation of its warp, lane {other} is not");
                 return Err(Box::new(Fault { op: Some(at), message }));
             }
-            let mut registers: Vec<&mut [u64]> =
-                lanes[warp.clone()].iter_mut().map(|l| &mut l.registers[..]).collect();
-            matrix.run(&mut registers);
+            match &self.program.ops[at] {
+                Op::Matrix(matrix) => {
+                    let mut registers: Vec<&mut [u64]> =
+                        lanes[warp.clone()].iter_mut().map(|l| &mut l.registers[..]).collect();
+                    matrix.run(&mut registers);
+                }
+                &Op::LaneShuffle { dst, src, bit } => {
+                    let all: Vec<u64> = lanes[warp.clone()].iter().map(|l| l.get(src)).collect();
+                    for (n, lane) in lanes[warp.clone()].iter_mut().enumerate() {
+                        lane.set(dst, all[(n ^ bit as usize) % WARP]);
+                    }
+                }
+                _ => {}
+            }
             for n in warp {
                 lanes[n].pc += 1;
                 stops[n] = self.advance(&mut lanes[n])?;
@@ -310,7 +328,7 @@ impl Machine<'_> {
                 Op::Load(access) => self.load(lane, access).map_err(|m| fault(pc, lane.locate(m)))?,
                 Op::Store(access) => self.store(lane, access).map_err(|m| fault(pc, lane.locate(m)))?,
                 Op::Matrix(matrix) if matrix.lanes() == 1 => matrix.run(&mut [&mut lane.registers]),
-                Op::Matrix(_) => {
+                Op::Matrix(_) | Op::LaneShuffle { .. } => {
                     lane.pc = pc;
                     return Ok(Stop::Matrix);
                 }
