@@ -17,7 +17,7 @@ use crate::plan::lanes::{check_warp, share_ids};
 use frit_abi::target::Grid;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, Op, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 /// Parts of the thread range for each thread, so that threads end together.
@@ -163,18 +163,21 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
         return Ok(sink.clone());
     }
     let mut checked = false;
+    let lane_ids: Vec<u32> = lanes.iter().flat_map(|c| &c.ranges).map(id).collect();
+    let updated = updated_by_one(&order, &lane_ids);
     let new = ranges::replace(sink, &map, |old, new| {
         if old.op == Op::Scan {
             return scan_over_lanes(old, new, &map);
         }
+        let is_updated = updated.contains(old);
         let is_read = old.op == Op::Load && inside.is_some() && slot(old).is_some();
-        if old.op != Op::Store && !is_read {
+        if old.op != Op::Store && !is_read && !is_updated {
             return new;
         }
         let idle = |c: &&(&Class, &UOp)| !c.0.ranges.iter().any(|r| old.ranges.contains(&id(r)));
         let zero = UOp::index(0);
         let gate = blocks.iter().chain(&lanes).zip(&values).collect::<Vec<_>>();
-        let gate = gate.iter().filter(idle).filter(|_| !is_read).map(|c| c.1.eq_(&zero));
+        let gate = gate.iter().filter(idle).filter(|_| !is_read || is_updated).map(|c| c.1.eq_(&zero));
         let gate = gate.chain(inside.clone()).reduce(|a, b| a.and_(&b));
         let Some(gate) = gate else { return new };
         checked |= matches!(new.arg, Arg::Site(_));
@@ -184,6 +187,25 @@ fn grid_dims(sink: &UOp, grid: &Grid) -> Result<UOp, Error> {
         return Err(Error::Target("a checked access must be done by all lanes and blocks".into()));
     }
     Ok(new[sink].clone())
+}
+
+/// Loads of memory that the kernel writes, whose values no lane needs but the one that writes: the others must not read what
+/// it may have written already.
+fn updated_by_one(order: &[UOp], lanes: &[u32]) -> FxHashSet<UOp> {
+    let written: Vec<u32> = order.iter().filter(|n| n.op == Op::Store).filter_map(slot).collect();
+    let is_own = |n: &&UOp| n.op == Op::Load && slot(n).is_some_and(|s| written.contains(&s));
+    let is_one = |load: &&UOp| {
+        let idle: Vec<u32> = lanes.iter().copied().filter(|r| !load.ranges.contains(r)).collect();
+        let mut users: FxHashSet<&UOp> = [*load].into_iter().collect();
+        for n in order.iter().filter(|n| n.op != Op::Sink) {
+            if n.src.iter().any(|s| users.contains(s)) {
+                users.insert(n);
+            }
+        }
+        let needs = |n: &&UOp| ranges::open_at(n).iter().any(|r| idle.contains(r));
+        !idle.is_empty() && !users.iter().any(needs)
+    };
+    order.iter().filter(is_own).filter(is_one).cloned().collect()
 }
 
 /// A scan that is rebuilt, with the ids of the lanes that share it.
