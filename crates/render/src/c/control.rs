@@ -70,7 +70,7 @@ pub fn inlinable(linear: &Linear) -> FxHashSet<UOp> {
 impl Writer<'_> {
     pub fn open(&mut self, r: &UOp) -> Result<(), Error> {
         let Some(arg) = r.range_arg() else { return Err(self.malformed(format!("{r:?} opened as a loop"))) };
-        let (t, i) = (self.prelude.ty(r.dtype, 1), format!("i{}", arg.id));
+        let (t, i) = (self.prelude.ty(r.dtype, 1), format!("r{}", arg.id));
         let text = if self.linear.thread.as_ref() == Some(r) {
             format!("for ({t} {i} = ({t})begin; {i} < ({t})end; {i}++) {{")
         } else {

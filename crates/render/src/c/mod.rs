@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Open(r) Do(Load(Index(p1, r))) Do(Store(Index(p0, r), ..)) Close(r)
-//!     ->  for (i32 i0 = 0; i0 < 16; i0++) { p0[i0] = p1[i0] * 2.0f; }
+//!     ->  for (i32 r0 = 0; r0 < 16; r0++) { p0[r0] = p1[r0] * 2.0f; }
 //! ```
 //!
 //! The entry point follows the CPU convention of `abi::kernel`. The source includes nothing and calls nothing that is

@@ -142,6 +142,29 @@ pub fn micro_kernel(k: i64) -> Linear {
 }
 
 #[test]
+fn loops_of_every_number_leave_types_their_names() {
+    let loops: Vec<UOp> = [8, 16, 32, 64].map(|id| range(2, id, AxisKind::Loop)).into();
+    let at = loops.iter().skip(1).fold(loops[0].clone(), |at, r| &(&at * 2) + r);
+    let (to, from) = (UOp::param(0, 16, DType::I8), UOp::param(1, 16, DType::I8));
+    let x = from.at(&at).load();
+    let open = loops.iter().cloned().map(Step::Open);
+    let close = loops.iter().rev().cloned().map(Step::Close);
+    let steps = open.chain(straight(&[to.at(&at).store(&(&x * &x))])).chain(close).collect();
+    let text = source(&linear("squares", steps), &target(64));
+    let main = "#include <stdio.h>
+signed char A[16], B[16];
+int main(void) {
+  for (int i = 0; i < 16; i++) A[i] = i - 8;
+  void *bufs[] = {B, A};
+  squares(bufs, 0, 0, 0, 0, 1);
+  for (int i = 0; i < 16; i++) printf(\"%d \", B[i]);
+}\n";
+    for out in run("loops", &format!("{text}{main}")) {
+        assert_eq!(out, "64 49 36 25 16 9 4 1 0 1 4 9 16 25 36 49 ");
+    }
+}
+
+#[test]
 fn a_gemm_micro_kernel_keeps_its_accumulators_in_registers() {
     let k = 256;
     let text = source(&micro_kernel(k), &target(64));
