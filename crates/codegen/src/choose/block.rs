@@ -4,8 +4,8 @@
 use super::chooser::Chooser;
 use crate::kernel::access::coefficient;
 use crate::kernel::contraction::Product;
-use crate::plan::opt::{Layout, Opt};
-use frit_uop::{AxisKind, Space, UOp};
+use crate::plan::opt::Opt;
+use frit_uop::{AxisKind, UOp};
 
 /// Lanes along each side of the rectangle.
 const LANES: usize = 16;
@@ -36,16 +36,10 @@ impl Chooser<'_, '_> {
         if sides.iter().any(Vec::is_empty) {
             return false;
         }
-        let before = (self.plan.clone(), self.applied.clone());
         // what is done with results needs registers as well
         let most = if self.plan.operands.len() > MANY_LOADS { MOST_RESULTS / 2 } else { MOST_RESULTS };
-        for copies in COPIES.into_iter().filter(|[x, y]| x * y <= most) {
-            if self.tiled(&product, &sides, copies) {
-                return true;
-            }
-            (*self.plan, self.applied) = before.clone();
-        }
-        false
+        let mut copies = COPIES.into_iter().filter(|[x, y]| x * y <= most);
+        copies.any(|copies| self.attempt(|c| c.tiled(&product, &sides, copies)))
     }
 
     /// The axes of the results that one factor moves with and the other does not, those that it walks closest first.
@@ -80,11 +74,7 @@ impl Chooser<'_, '_> {
             return false;
         }
         let Some(at) = self.depth(product) else { return false };
-        product.loads.iter().all(|load| {
-            let operand = self.plan.operands.iter().position(|l| l == load);
-            let stage = |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder };
-            operand.is_some_and(|o| self.take(stage(o)))
-        })
+        product.loads.iter().all(|load| self.stage(load, at))
     }
 
     /// Lanes along a side and the rows of each, how many of both: some rows next to each other where they are in memory, so

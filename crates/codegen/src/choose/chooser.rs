@@ -2,8 +2,8 @@
 
 use crate::kernel::ranges::closed;
 use crate::plan::Plan;
-use crate::plan::opt::Opt;
-use frit_uop::{AxisKind, DType, Op, UOp};
+use crate::plan::opt::{Layout, Opt};
+use frit_uop::{AxisKind, DType, Op, Space, UOp};
 use smallvec::SmallVec;
 
 /// Elements from which a step is a stride: what is between two steps is not used up by the loop that takes them.
@@ -74,6 +74,21 @@ impl<'p, 'a> Chooser<'p, 'a> {
             self.applied.push(opt);
         }
         ok
+    }
+    /// Take what `f` takes, or nothing where it gives up.
+    pub(super) fn attempt(&mut self, f: impl FnOnce(&mut Self) -> bool) -> bool {
+        let before = (self.plan.clone(), self.applied.clone());
+        let done = f(self);
+        if !done {
+            (*self.plan, self.applied) = before;
+        }
+        done
+    }
+    /// Stage what a load reads in local memory, filled where the axes before `at` stand.
+    pub(super) fn stage(&mut self, load: &UOp, at: usize) -> bool {
+        let operand = self.plan.operands.iter().position(|l| l == load);
+        let stage = |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder };
+        operand.is_some_and(|o| self.take(stage(o)))
     }
     pub(super) fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> bool {
         self.take(Opt::Split { axis, n, kind, inner: true })

@@ -3,9 +3,9 @@
 use super::chooser::{Access, Chooser};
 use crate::kernel::access::{coefficient, factor, substitute_open};
 use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::Opt;
 use frit_uop::symbolic::sum::gcd;
-use frit_uop::{AxisKind, DType, Op, Space, UOp};
+use frit_uop::{AxisKind, DType, Op, UOp};
 
 /// Elements of a reduce from which the lanes of a block may share it.
 const LONG_REDUCE: usize = 32;
@@ -77,17 +77,14 @@ impl Chooser<'_, '_> {
         if lanes < 2 {
             return false;
         }
-        let before = (self.plan.clone(), self.applied.clone());
-        let done = self.find(*reduce, *kind).is_some_and(|axis| self.make_multiple(axis, lanes))
-            && self.find(*reduce, *kind).is_some_and(|axis| self.split(axis, lanes, AxisKind::GroupReduce))
-            && self.give_lanes(origin, warp) > 1
-            && self.swap_lanes();
-        if !done {
-            (*self.plan, self.applied) = before;
-            return false;
-        }
-        self.unroll();
-        true
+        self.attempt(|c| {
+            let done = c.find(*reduce, *kind).is_some_and(|axis| c.make_multiple(axis, lanes))
+                && c.find(*reduce, *kind).is_some_and(|axis| c.split(axis, lanes, AxisKind::GroupReduce))
+                && c.give_lanes(origin, warp) > 1
+                && c.swap_lanes();
+            c.unroll();
+            done
+        })
     }
 
     /// Lanes of results become neighbours, and those of a reduce stand around them.
@@ -113,19 +110,16 @@ impl Chooser<'_, '_> {
         let copies = if n >= LONG_AXIS { 2 * self.wide() } else { 1 };
         let lanes =
             (1 << (n / copies).max(1).ilog2()).clamp(FEWEST_LANES, self.most_lanes().max(FEWEST_LANES));
-        let before = (self.plan.clone(), self.applied.clone());
-        let split = self.make_multiple(axis, lanes * copies)
-            && (copies == 1 || self.split(axis, copies, AxisKind::Upcast))
-            && self.find(origin, kind).is_some_and(|axis| self.split(axis, lanes, AxisKind::Local));
-        if !split {
-            (*self.plan, self.applied) = before;
-            return false;
-        }
+        let split = self.attempt(|c| {
+            c.make_multiple(axis, lanes * copies)
+                && (copies == 1 || c.split(axis, copies, AxisKind::Upcast))
+                && c.find(origin, kind).is_some_and(|axis| c.split(axis, lanes, AxisKind::Local))
+        });
         let largest = rows.iter().max_by_key(|(o, k)| self.size(*o, *k).unwrap_or(0)).copied();
-        if let Some((origin, _)) = largest.filter(|_| self.most_lanes() / lanes > 1) {
+        if let Some((origin, _)) = largest.filter(|_| split && self.most_lanes() / lanes > 1) {
             self.give_lanes(origin, self.most_lanes() / lanes);
         }
-        true
+        split
     }
 
     /// Memory that is read along one axis and written along another goes through a square of local memory: its lanes read
@@ -145,28 +139,22 @@ impl Chooser<'_, '_> {
         let loads: Vec<(UOp, u32)> =
             self.accesses.iter().filter_map(|a| Some((a.node.clone(), across(a)?))).collect();
         let Some((_, read)) = loads.first().cloned() else { return false };
-        let before = (self.plan.clone(), self.applied.clone());
         let rows = (self.most_lanes() / SQUARE).clamp(1, SQUARE);
-        for (origin, n, lanes) in [(read, SQUARE, rows), (written, SQUARE, SQUARE)] {
-            let Some(axis) = self.find(origin, AxisKind::Global) else { continue };
-            if !self.make_multiple(axis, n) || n > lanes && !self.split(axis, n / lanes, AxisKind::Upcast) {
-                continue;
+        self.attempt(|c| {
+            for (origin, lanes) in [(read, rows), (written, SQUARE)] {
+                let Some(axis) = c.find(origin, AxisKind::Global) else { continue };
+                let copies = SQUARE / lanes;
+                if !c.make_multiple(axis, SQUARE) || copies > 1 && !c.split(axis, copies, AxisKind::Upcast) {
+                    continue;
+                }
+                if let Some(axis) = c.find(origin, AxisKind::Global) {
+                    c.split(axis, lanes, AxisKind::Local);
+                }
             }
-            if let Some(axis) = self.find(origin, AxisKind::Global) {
-                self.split(axis, lanes, AxisKind::Local);
-            }
-        }
-        let at = self.plan.axes.len();
-        let mut staged = false;
-        for (load, _) in loads.iter().filter(|(_, o)| *o == read) {
-            let operand = self.plan.operands.iter().position(|l| l == load);
-            let stage = |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder };
-            staged |= operand.is_some_and(|o| self.take(stage(o)));
-        }
-        if !staged {
-            (*self.plan, self.applied) = before;
-        }
-        staged
+            let at = c.plan.axes.len();
+            let across = loads.iter().filter(|(_, o)| *o == read);
+            across.fold(false, |any, (load, _)| c.stage(load, at) || any)
+        })
     }
 
     /// How many accesses walk an axis closest: by one element a step.

@@ -10,7 +10,7 @@ use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
-/// The part of a tile by which it may grow, so that lanes of a grid meet in fewer banks.
+/// A tile may grow by one part in so many, so that lanes of a grid meet in fewer banks.
 pub const MOST_ADDED: usize = 4;
 
 impl Plan<'_> {
