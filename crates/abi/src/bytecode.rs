@@ -74,7 +74,7 @@ pub enum Instr {
     Lane(Reg, Reg, u32),
     /// Lanes of two vectors of one length, counted through both.
     Shuffle(Reg, Reg, Reg, Vec<u8>),
-    /// What a register has in the lane of the warp whose number differs in this bit.
+    /// What a register has in the lane of the warp whose number is this one's xor so many.
     LaneShuffle(Reg, Reg, u32),
     /// What is at a place; `alt` where the gate is false.
     Load {

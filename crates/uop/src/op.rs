@@ -54,7 +54,7 @@
 //! | *shaped values in a program* | | | |
 //! | `Stack` | scalars… | | a vector of them |
 //! | `Lane` | vector | `Lane(i)` | its i-th element |
-//! | `LaneShuffle` | x | `Lanes(d)` | x of the lane of the warp whose number differs in bit d; all lanes of a warp are there |
+//! | `LaneShuffle` | x | `Lanes(d)` | x of the lane of the warp whose number is this one's xor d; all lanes of a warp are there |
 //! | `Matrix` | a, b, c | `Name(unit)` | what one operation of a matrix unit makes of its operands: c + a b. In a kernel c is zero, and a reduce around it sums |
 //! | `Shuffle` | vectors a, b of one length n | `Axes` | a vector whose i-th element is lane `axes[i]` of a and b side by side: of a below n, of b from there on |
 //! | *elementwise* | operands | | `Cast`, `Bitcast` and one op for each [`Alu`] |

@@ -159,8 +159,8 @@ pub struct Decoded {
     pub var_len: usize,
     pub vars: Vec<(u32, u32)>,
     pub has_barrier: bool,
-    /// Lanes come together for an operation of a matrix unit.
-    pub has_matrix: bool,
+    /// Lanes come together for matrix units, or to exchange values.
+    pub meets_in_warps: bool,
     pub has_thread: bool,
     /// Dimensions of the grid and of a block that the program uses.
     pub uses: [[bool; 3]; 2],
@@ -219,7 +219,7 @@ impl<'a> Decoder<'a> {
             var_len,
             vars,
             has_barrier: false,
-            has_matrix: false,
+            meets_in_warps: false,
             has_thread: false,
             uses: [[false; 3]; 2],
         };
@@ -333,7 +333,7 @@ impl<'a> Decoder<'a> {
                 let slots = src.map(|s| self.slots[s.0 as usize]);
                 let (dst, kind) = self.write(*dst)?;
                 let matrix = Matrix::new(**unit, kinds, kind, slots, dst)?;
-                self.out.has_matrix |= matches!(unit.runner, Runner::Warp(_));
+                self.out.meets_in_warps |= matches!(unit.runner, Runner::Warp(_));
                 self.push(Op::Matrix(Box::new(matrix)));
             }
             Instr::LaneShuffle(r, x, bit) => {
@@ -341,7 +341,7 @@ impl<'a> Decoder<'a> {
                 let src = self.slots[x.0 as usize];
                 let (dst, to) = self.write(*r)?;
                 check(kind == to && kind.lanes == 1, "lanes exchange one value of one type")?;
-                self.out.has_matrix = true;
+                self.out.meets_in_warps = true;
                 self.push(Op::LaneShuffle { dst, src, bit: *bit });
             }
             Instr::Barrier => {

@@ -56,7 +56,7 @@ struct Lane {
 enum Stop {
     Barrier,
     /// Before an operation that the lanes of a warp do together.
-    Matrix,
+    Warp,
     Done,
 }
 
@@ -112,7 +112,7 @@ impl Machine<'_> {
         let blocks: u64 = global.iter().product();
         let size: u64 = local.iter().product();
         // without barriers a lane runs to its end at once, so one set of registers serves all
-        let meets = self.program.has_barrier || self.program.has_matrix;
+        let meets = self.program.has_barrier || self.program.meets_in_warps;
         let sets = if meets { size } else { size.min(1) };
         let mut lanes: Vec<Lane> = (0..sets).map(|_| Lane::new(self.program)).collect();
         let mut order: Vec<u32> = (0..size as u32).collect();
@@ -151,7 +151,7 @@ impl Machine<'_> {
                             return Err(Box::new(Fault { op: Some(at), message }));
                         }
                     }
-                    Stop::Done | Stop::Matrix => done = Some(i),
+                    Stop::Done | Stop::Warp => done = Some(i),
                 }
             }
             match (waiting, done) {
@@ -165,13 +165,13 @@ impl Machine<'_> {
         }
     }
 
-    /// Run the lanes of a block to the next barrier or the end; those of a warp come together for a matrix unit.
+    /// Run the lanes of a block to the next barrier or the end; those of a warp come together for matrix units and exchanges.
     fn advance_all(&mut self, lanes: &mut [Lane], order: &[u32]) -> Result<Vec<Stop>, Box<Fault>> {
         let mut stops = vec![Stop::Done; lanes.len()];
         for &i in order {
             stops[i as usize] = self.advance(&mut lanes[i as usize])?;
         }
-        while let Some(i) = stops.iter().position(|s| *s == Stop::Matrix) {
+        while let Some(i) = stops.iter().position(|s| *s == Stop::Warp) {
             let at = lanes[i].pc;
             let together = match &self.program.ops[at] {
                 Op::Matrix(matrix) => matrix.lanes(),
@@ -180,7 +180,7 @@ impl Machine<'_> {
             };
             let first = i / together * together;
             let warp = first..first + together;
-            let is_here = |n: usize| stops.get(n) == Some(&Stop::Matrix) && lanes[n].pc == at;
+            let is_here = |n: usize| stops.get(n) == Some(&Stop::Warp) && lanes[n].pc == at;
             if let Some(other) = warp.clone().find(|n| !is_here(*n)) {
                 let message = format!("lane {i} is at this operation of its warp, lane {other} is not");
                 return Err(Box::new(Fault { op: Some(at), message }));
@@ -330,7 +330,7 @@ impl Machine<'_> {
                 Op::Matrix(matrix) if matrix.lanes() == 1 => matrix.run(&mut [&mut lane.registers]),
                 Op::Matrix(_) | Op::LaneShuffle { .. } => {
                     lane.pc = pc;
-                    return Ok(Stop::Matrix);
+                    return Ok(Stop::Warp);
                 }
                 Op::Barrier => {
                     lane.pc = pc + 1;
