@@ -196,6 +196,9 @@ fn updated_by_one(order: &[UOp], lanes: &[u32]) -> FxHashSet<UOp> {
     let is_own = |n: &&UOp| n.op == Op::Load && slot(n).is_some_and(|s| written.contains(&s));
     let is_one = |load: &&UOp| {
         let idle: Vec<u32> = lanes.iter().copied().filter(|r| !load.ranges.contains(r)).collect();
+        if idle.is_empty() {
+            return false;
+        }
         let mut users: FxHashSet<&UOp> = [*load].into_iter().collect();
         for n in order.iter().filter(|n| n.op != Op::Sink) {
             if n.src.iter().any(|s| users.contains(s)) {
@@ -203,7 +206,7 @@ fn updated_by_one(order: &[UOp], lanes: &[u32]) -> FxHashSet<UOp> {
             }
         }
         let needs = |n: &&UOp| ranges::open_at(n).iter().any(|r| idle.contains(r));
-        !idle.is_empty() && !users.iter().any(needs)
+        !users.iter().any(needs)
     };
     order.iter().filter(is_own).filter(is_one).cloned().collect()
 }
