@@ -6,13 +6,13 @@
 //! On a grid all lanes of a block share the filling, with barriers around it, and rows are as long as makes lanes meet in few
 //! banks.
 
-use super::{banks, lane_ids, linear_lane};
+use super::{banks, barrier, lane_ids, linear_lane};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Arg, AxisKind, DType, Op, Space, UOp};
+use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -209,7 +209,7 @@ impl Tile {
         if fits && busy && coefficient(idx, id) == Some(1) { wide } else { 1 }
     }
 
-    /// Filled by all lanes of a block: element `step * lanes + lane`, as long as there is one.
+    /// Filled by all lanes of a block: the neighbours `(step * lanes + lane) * wide + part`, as long as there are any.
     fn filled_by_lanes(self, lane: &UOp, lanes: i64, next: &mut u32) -> UOp {
         let (len, wide) = (self.extents.iter().product::<i64>(), self.wide(lanes));
         let rounds = (len + lanes * wide - 1) / (lanes * wide);
@@ -237,7 +237,6 @@ impl Tile {
                 value = with_index(&value, inside.select(idx, &UOp::invalid()));
             }
         }
-        let barrier = |deps: Vec<UOp>| UOp::new(Op::Barrier, DType::Void, deps, Arg::None);
         // what was read in the last round must be done with before it is overwritten
         let before = (!self.outer.is_empty()).then(|| barrier(self.outer));
         let store = self.memory.after(before).at(&place).store(&value);

@@ -11,7 +11,7 @@
 //! Where there are many lanes, each combines the parts of a few neighbours first, and then what those few came to. Every lane
 //! ends up with the result. Reduces over the same lanes that do not need each other share the barriers.
 
-use super::linear_lane;
+use super::{barrier, linear_lane};
 use crate::error::Error;
 use crate::kernel::ranges;
 use crate::pass::Ctx;
@@ -65,7 +65,6 @@ fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHas
     let base = row.fold_mul(&UOp::index(part));
     let my_place = base.fold_add(&mine.floordiv(&width));
     let speaks = (warp > 1).then(|| mine.modulo(&width).eq_(&UOp::index(0)));
-    let barrier = |deps: Vec<UOp>| UOp::new(Op::Barrier, DType::Void, deps, Arg::None);
     let before = if outer.is_empty() { vec![] } else { vec![barrier(outer)] };
     // what each lane brings, in memory: the tiles once all lanes have
     let mut shared = |parts: Vec<UOp>, before: &[UOp]| {

@@ -15,7 +15,7 @@ pub mod reduce;
 pub mod coalesce;
 pub mod widths;
 
-use frit_uop::{Alu, Arg, Op, UOp};
+use frit_uop::{Alu, Arg, DType, Op, UOp};
 
 /// Values combined pairwise, in a tree: the shortest chain.
 fn combine(alu: Alu, mut values: Vec<UOp>) -> UOp {
@@ -26,6 +26,11 @@ fn combine(alu: Alu, mut values: Vec<UOp>) -> UOp {
             .collect();
     }
     values.swap_remove(0)
+}
+
+/// Where all lanes of a block meet, after these.
+fn barrier(deps: Vec<UOp>) -> UOp {
+    UOp::new(Op::Barrier, DType::Void, deps, Arg::None)
 }
 
 /// The `lidx` ids of a kernel, the fastest first.

@@ -6,11 +6,11 @@
 //! With many lanes, each looks at the few neighbours before it and at what whole groups before those came to: work that is
 //! linear in the length.
 
-use super::linear_lane;
+use super::{barrier, linear_lane};
 use crate::error::Error;
 use crate::kernel::ranges;
 use crate::pass::Ctx;
-use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, Space, UOp};
+use frit_uop::{Alu, Arg, AxisKind, Op, Scalar, Space, UOp};
 
 /// Parts that a lane looks at on each level.
 const RADIX: i64 = 16;
@@ -32,10 +32,6 @@ pub fn scan(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         let new = if is_exclusive { before } else { before.bin(alu, &n.src[0]) };
         sink = sink.substitute(&[(n.clone(), new)].into_iter().collect());
     }
-}
-
-fn barrier(deps: Vec<UOp>) -> UOp {
-    UOp::new(Op::Barrier, DType::Void, deps, Arg::None)
 }
 
 /// A scan over lanes, over rounds of a loop, or both.
