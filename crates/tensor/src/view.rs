@@ -133,11 +133,11 @@ impl Strides {
         let dims = step.shape().to_vec();
         let by = match (step.op, &step.arg) {
             (Op::Permute, Arg::Axes(axes)) => axes.iter().map(|&a| self.by[a as usize].clone()).collect(),
-            // some that are not a step: neighbours are no longer found by one
-            (Op::Expand | Op::Pad, _) => {
-                let same =
-                    |(i, d): (usize, &UOp)| self.dims.get(i).filter(|o| *o == d).and(self.by[i].clone());
-                dims.iter().enumerate().map(same).collect()
+            // the repeated element is its own neighbour
+            (Op::Expand, _) => {
+                let repeated = |i: usize| self.dims[i] != dims[i];
+                let by = self.by.into_iter().enumerate();
+                by.map(|(i, by)| if repeated(i) { Some(UOp::index(0)) } else { by }).collect()
             }
             (Op::Flip, Arg::Axes(axes)) => {
                 let sign = |i: usize| UOp::index(if axes.contains(&(i as u8)) { -1 } else { 1 });

@@ -73,6 +73,40 @@ fn a_reshape_that_must_copy_is_a_value() {
 }
 
 #[test]
+fn a_reshape_that_merges_repeated_dims_is_a_view() {
+    let x = memory([[1.0f32, 2.0, 3.0]]);
+    let twice = x.expand([2, 2, 1, 3]);
+    let views = [
+        twice.reshape([4, 3]),
+        twice.reshape([2, 2, 3, 1]),
+        twice.reshape([1, 4, 1, 3]),
+        x.expand([6, 3]).reshape([2, 3, 3]).reshape([3, 2, 3]),
+        x.t().expand([3, 4]).reshape([3, 2, 2]).reshape([3, 4]),
+        twice.at((.., .., .., 1)).reshape([4]),
+    ];
+    // what is repeated does not lie as one with what is repeated as a whole
+    let values = [twice.reshape([12]), twice.reshape([2, 6]), x.t().expand([3, 4]).reshape([12])];
+    let before: Vec<_> = values.iter().map(floats).collect();
+    x.assign(9.0);
+    assert!(views.iter().all(|v| floats(v).iter().all(|e| *e == 9.0)));
+    assert_eq!(values.iter().map(floats).collect::<Vec<_>>(), before);
+    assert!(views.iter().all(|v| v.try_assign(1.0).is_err()));
+}
+
+#[test]
+fn a_reshape_of_every_second_element_is_a_view_where_steps_find_them() {
+    let x = memory([[0.0f32, 1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0, 9.0]]);
+    let even = x.at((.., step(..4, 2)));
+    let whole = Tensor::arange(12).cast(DType::F32).realize().unwrap();
+    let odd = whole.reshape([2, 6]).at((.., step(1.., 2)));
+    let (copy, window) = (even.reshape([4]), odd.reshape([6]));
+    x.assign(-1.0);
+    window.set(step(.., 5), -1.0);
+    assert_eq!(floats(&copy), [0.0, 2.0, 5.0, 7.0]);
+    assert_eq!(floats(&whole), [0.0, -1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, -1.0]);
+}
+
+#[test]
 fn computed_values_keep_what_they_were_built_from() {
     let x = memory([1.0, 2.0]);
     let (before, same) = (&x * 1.0, x.cast(DType::F32));
