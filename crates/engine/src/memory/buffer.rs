@@ -81,6 +81,12 @@ impl Buffer {
         let (device, memory, versions) = (self.device.clone(), self.memory.clone(), self.versions.clone());
         Buffer { id, version, len: self.len, device, memory, versions }
     }
+    /// A version that the memory held until another was stored in its place.
+    pub(crate) fn overwritten(&self) -> Buffer {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (device, memory, versions) = (self.device.clone(), self.memory.clone(), self.versions.clone());
+        Buffer { id, version: id, len: self.len, device, memory, versions }
+    }
     /// Memory that someone else may change at any time.
     pub(crate) fn volatile(device: &Arc<str>, len: usize, memory: Memory) -> Buffer {
         Buffer::new(device, len, memory, true)

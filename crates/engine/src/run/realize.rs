@@ -77,10 +77,7 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
     let stores: Vec<UOp> = versions.iter().flat_map(|(_, v)| &v.src[1..]).cloned().collect();
     let run = if roots.is_empty() { Run::default() } else { compute(&roots, &stores, device)? };
     versions.retain(|(_, version)| run.stored(base_of(version)));
-    let stripped: Vec<UOp> = versions.iter().map(|(_, version)| strip_stores(version)).collect();
-    for ((node, _), memory) in versions.iter().zip(graph::substitute_all(&stripped, &run.renewed)) {
-        node.set_realized(memory);
-    }
+    remember_versions(&versions, &run.renewed);
     if let Some(e) = run.failure {
         return Err(e);
     }
@@ -95,6 +92,22 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         }
     }
     Ok(results)
+}
+
+/// Let nodes know where the versions they stand for are: in the order of their stores. Of several that were stored to one
+/// memory it holds the last; those before it were overwritten in the same run.
+fn remember_versions(versions: &[(UOp, UOp)], renewed: &FxHashMap<UOp, UOp>) {
+    let last: FxHashMap<&UOp, &UOp> = versions.iter().map(|(_, v)| (base_of(v), v)).collect();
+    let overwritten = |base: &UOp| Some(Buffer::of(base)?.overwritten().into_uop(base.dtype));
+    let stripped: Vec<UOp> = versions.iter().map(|(_, v)| strip_stores(v)).collect();
+    for ((node, v), memory) in versions.iter().zip(graph::substitute_all(&stripped, renewed)) {
+        let base = base_of(v);
+        let gone = if last.get(base) == Some(&v) { None } else { overwritten(base) };
+        node.set_realized(match gone {
+            Some(gone) => strip_stores(v).substitute(&FxHashMap::from_iter([(base.clone(), gone)])),
+            None => memory,
+        });
+    }
 }
 
 /// Whether nothing has to be computed for it: memory, in order, or bytes of a file however they are seen.

@@ -430,6 +430,33 @@ fn gradients_by_a_view_of_what_was_computed_meanwhile() {
 }
 
 #[test]
+fn gradients_count_the_last_of_the_versions_that_were_computed_together() {
+    let x = memory([1.0f32, 2.0]);
+    x.update(|x| x * 2.0);
+    x.update(|x| x - 1.0);
+    let y = (&x * &x).sum(..);
+    x.realize().unwrap();
+    assert_eq!(floats(&y.gradient(&[&x]).unwrap()[0]), [2.0, 6.0]);
+}
+
+#[test]
+fn a_version_that_was_computed_together_with_the_next_is_never_another_value() {
+    // of memory that is stored to in place, and of a copy of it
+    for held in [false, true] {
+        let (w, x) = (memory([2.0f32, 3.0]), memory([0.0f32, 0.0]));
+        let _old = held.then(|| &x * 1.0);
+        x.assign(&w * &w);
+        x.update(|x| &x * &x);
+        assert_eq!(floats(&x), [16.0, 81.0]);
+        let g = x.sum(..).gradient(&[&w]).unwrap();
+        match g[0].to_vec::<f32>() {
+            Ok(v) => assert_eq!(v, [32.0, 108.0]),
+            Err(e) => assert!(e.to_string().contains("an assignment has overwritten"), "{e}"),
+        }
+    }
+}
+
+#[test]
 fn what_was_computed_before_a_recording_is_part_of_it() {
     let w = memory([1.0f32, 2.0]);
     let total = w.sum(..); // the node that the function makes, too
@@ -584,4 +611,28 @@ fn a_reshape_of_a_part_is_in_a_jit_what_it_is_outside() {
         jit.call(rows.clone()).unwrap();
         assert_eq!(floats(&rows), [0.0; 4]);
     }
+}
+
+#[test]
+fn assignments_that_another_thread_computes_meanwhile_count_once() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        // who records computes every assignment that waits, also those of others
+        s.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let jit = Jit::new(|x: Tensor| Ok(x + 1.0));
+                (0..2).for_each(|_| drop(jit.call(memory([1.0f32])).unwrap()));
+            }
+        });
+        let wrong = (0..500).find_map(|_| {
+            let x = memory([1.0f32, 2.0]);
+            x.update(|x| x * 2.0);
+            x.update(|x| x - 1.0);
+            let g = (&x * &x).sum(..).gradient(&[&x]).and_then(|g| g[0].to_vec::<f32>());
+            g.map_or_else(|e| Some(Err(e)), |g| (g != [2.0, 6.0]).then_some(Ok(g)))
+        });
+        done.store(true, Ordering::Relaxed);
+        assert!(wrong.is_none(), "{wrong:?}");
+    });
 }
