@@ -563,7 +563,7 @@ impl Model {
         if w.dtype == DType::Bool {
             return None;
         }
-        let total = |data: Vec<u64>| data.into_iter().try_fold(0, |a, b| Fun::Add.of(a, b, w.dtype));
+        let total = |data: Vec<u64>| number::sum(&data, w.dtype);
         let Some(axis) = axis else { return Some((vec![], vec![total(self.read(w))?])) };
         let mut rest = w.clone();
         let (n, stride) = (*w.dims.get(axis)?, w.strides[axis]);
@@ -607,9 +607,8 @@ impl Model {
         let one = |i: usize, e: usize| {
             let (next, last) = ((i + 1) % n, (i + n - 1) % n);
             let d = first.dtype;
-            let mut g = of(a[i])?;
-            g = Fun::Add.of(g, Fun::Mul.of(of(b[i])?, data[next][e], d)?, d)?;
-            Fun::Add.of(g, Fun::Mul.of(of(b[last])?, data[last][e], d)?, d)
+            let by = |b: i64, x: u64| Fun::Mul.of(of(b)?, x, d);
+            number::sum(&[of(a[i])?, by(b[i], data[next][e])?, by(b[last], data[last][e])?], d)
         };
         let grad = |i: usize| (0..first.numel()).map(|e| one(i, e)).collect::<Option<Vec<u64>>>();
         (0..n).map(grad).collect()

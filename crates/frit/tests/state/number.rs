@@ -1,4 +1,5 @@
-//! Elements as bits, and exact arithmetic on them: what would be rounded is refused.
+//! Elements as bits, and exact arithmetic on them: what would be rounded is refused, also where only another order of
+//! the same additions rounds.
 
 use frit::DType;
 
@@ -61,7 +62,10 @@ pub fn decode(bits: u64, d: DType) -> Option<Number> {
 pub fn encode(v: Number, d: DType) -> Option<u64> {
     match v {
         Number::Int(v) if d == DType::Bool => Some((v != 0) as u64),
-        Number::Int(v) if d.is_float() => encode(Number::Float(v as f64), d),
+        Number::Int(v) if d.is_float() => {
+            let exact = Some(v as f64).filter(|f| *f as i128 == v)?;
+            encode_float(exact, d)
+        }
         Number::Int(v) => Some(v as u64 & mask(d)),
         Number::Float(v) if d == DType::Bool => Some((v != 0.0) as u64),
         Number::Float(v) if d.is_float() => encode_float(v, d),
@@ -151,11 +155,55 @@ impl Fun {
             (Fun::Mul, Number::Int(a), Number::Int(b)) => Number::Int(a.checked_mul(b)?),
             (Fun::And, Number::Int(a), Number::Int(b)) => Number::Int(a & b),
             (Fun::Xor, Number::Int(a), Number::Int(b)) => Number::Int(a ^ b),
-            (Fun::Add, Number::Float(a), Number::Float(b)) => Number::Float(a + b),
-            (Fun::Sub, Number::Float(a), Number::Float(b)) => Number::Float(a - b),
-            (Fun::Mul, Number::Float(a), Number::Float(b)) => Number::Float(a * b),
+            (Fun::Add, Number::Float(a), Number::Float(b)) => Number::Float(exact_sum(&[a, b], d)?),
+            (Fun::Sub, Number::Float(a), Number::Float(b)) => Number::Float(exact_sum(&[a, -b], d)?),
+            (Fun::Mul, Number::Float(a), Number::Float(b)) => Number::Float(exact_product(a, b)?),
             _ => return None,
         };
         encode(value, d)
     }
+}
+
+/// The sum of elements, if it is the same in whatever order they are added.
+pub fn sum(elements: &[u64], d: DType) -> Option<u64> {
+    if !d.is_float() {
+        return elements.iter().try_fold(0, |a, b| Fun::Add.of(a, *b, d));
+    }
+    let float = |b: &u64| match decode(*b, d)? {
+        Number::Float(v) => Some(v),
+        Number::Int(_) => None,
+    };
+    let values: Vec<f64> = elements.iter().map(float).collect::<Option<_>>()?;
+    encode(Number::Float(exact_sum(&values, d)?), d)
+}
+
+/// All are multiples of a power of two that the type counts to the sum of their magnitudes: so no partial sum rounds.
+fn exact_sum(values: &[f64], d: DType) -> Option<f64> {
+    let last_bit = |v: &f64| {
+        let (exponent, fraction) = (v.to_bits() >> 52 & 0x7ff, v.to_bits() & ((1 << 52) - 1));
+        exponent as i32 - 1075 + (fraction | 1 << 52).trailing_zeros() as i32
+    };
+    let unit = values.iter().filter(|v| **v != 0.0).map(last_bit).min().unwrap_or(0);
+    let magnitude: f64 = values.iter().map(|v| v.abs()).sum();
+    let most = 2f64.powi(unit + layout(d).1 as i32 + 1);
+    // not at the limit: the sum of magnitudes may itself have been rounded to it
+    (magnitude < most).then(|| values.iter().sum::<f64>() + 0.0)
+}
+
+fn exact_product(a: f64, b: f64) -> Option<f64> {
+    let product = a * b;
+    let is_lost = a.mul_add(b, -product) != 0.0 || product == 0.0 && a != 0.0 && b != 0.0;
+    (!is_lost).then_some(product)
+}
+
+#[test]
+fn what_some_order_of_additions_rounds_is_refused() {
+    let bits = |v: &[f64]| v.iter().map(|v| encode_float(*v, DType::F64).unwrap()).collect::<Vec<_>>();
+    let large = (1u64 << 53) as f64;
+    assert_eq!(sum(&bits(&[1.0, -2.5, 0.5]), DType::F64), Some((-1.0f64).to_bits()));
+    assert_eq!(sum(&bits(&[large, -large, 1.0]), DType::F64), None);
+    assert_eq!(sum(&bits(&[1.0, 1.0, large]), DType::F64), None);
+    assert_eq!(Fun::Mul.of(bits(&[large])[0], bits(&[3.0])[0], DType::F64), Some((large * 3.0).to_bits()));
+    assert_eq!(Fun::Mul.of(bits(&[large - 1.0])[0], bits(&[large - 1.0])[0], DType::F64), None);
+    assert_eq!(cast((1 << 53) + 1, DType::U64, DType::F64), None);
 }
