@@ -1,9 +1,10 @@
 //! Random programs. Each seed switches some kinds of steps off (swarm testing: what is left meets more often), and a
 //! block of seeds has the same few shapes and types, so that kernels are compiled once for many programs.
 
-use crate::model::{Model, Tensors, Window};
+use crate::model::{Model, Tensors};
 use crate::number::{DTYPES, Fun};
 use crate::program::{Function, Id, Input, LOCALS, Op, Place, Program, Step, Value, input};
+use crate::window::Window;
 use frit::DType;
 
 /// Seeds that share shapes and types.

@@ -17,6 +17,7 @@ mod program;
 mod run;
 mod shrink;
 mod threads;
+mod window;
 
 use program::Program;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! A program on tensors and on the model, step by step.
 
-use crate::model::{Model, Window};
+use crate::model::Model;
 use crate::number::{self, Fun};
 use crate::program::{Function, Id, Op, Place, Program, Step, Value, input};
+use crate::window::Window;
 use frit::nn;
 use frit::{DType, Dim, Index, Indices, Jit, Lent, Result, Tensor, Variable};
 use std::collections::BTreeMap;
