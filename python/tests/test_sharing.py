@@ -91,6 +91,10 @@ def test_pickles():
         again = pickle.loads(pickle.dumps(t))
         assert again.dtype == t.dtype and again.shape == t.shape and again.tolist() == t.tolist()
     assert pickle.loads(pickle.dumps(Tensor([1.0], requires_grad=True))).requires_grad is True
+    t = Tensor([1.0, 2.0]).contiguous().realize()
+    base, view, same = pickle.loads(pickle.dumps((t, t[1:], t)))
+    base[1] = 5  # seen by the same tensor, not by a view of it: as with torch
+    assert same.tolist() == [1.0, 5.0] and view.tolist() == [2.0]
     import copy
 
     t = Tensor([1.0, 2.0])
