@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The environment, when the first function is called: `FRIT_MOCK_DEVICES` (1), `FRIT_MOCK_MEMORY` (bytes a device has),
-//! `FRIT_MOCK_QUEUE` (`late`: queues run only when someone waits; `slow:N`: with pauses of N microseconds),
-//! `FRIT_MOCK_FAIL` (`N:CODE`: the N-th call returns a code), `FRIT_MOCK_RACES` (0: blocks that touch the same bytes are
-//! not told).
+//! `FRIT_MOCK_L2` (bytes of its cache), `FRIT_MOCK_QUEUE` (`late`: queues run only when someone waits; `slow:N`: with pauses of
+//! N microseconds), `FRIT_MOCK_FAIL` (`N:CODE`: the N-th call returns a code), `FRIT_MOCK_KERNEL` (`hang:N` or `fault:N`:
+//! kernels with blocks of N lanes do that), `FRIT_MOCK_RACES` (0: blocks that touch the same bytes are not told).
 
 mod api;
 mod event;

@@ -16,6 +16,15 @@ pub enum Pace {
     Slow(Duration),
 }
 
+/// What a kernel does instead of what it should.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// It never ends.
+    Hang,
+    /// It touches what is not there.
+    Fault,
+}
+
 /// The choices. They come from the environment and may be changed at any time.
 pub struct Settings {
     /// Devices there are.
@@ -26,6 +35,10 @@ pub struct Settings {
     pub threads: AtomicUsize,
     /// Whether blocks that touch the same bytes are told.
     pub has_race_checks: AtomicBool,
+    /// Bytes of the cache that all processors share; an H200's without.
+    pub l2: Option<i32>,
+    /// Lanes of a block that is trouble, and which: it never ends, or it faults.
+    pub trouble: Option<(u32, Trouble)>,
     pace: Mutex<Pace>,
     /// Calls of the driver so far.
     calls: AtomicU64,
@@ -54,7 +67,16 @@ impl Settings {
             },
             Err(_) => Pace::Eager,
         };
+        let kernel = std::env::var("FRIT_MOCK_KERNEL").ok();
+        let trouble = kernel.and_then(|k| {
+            let (what, lanes) = k.split_once(':')?;
+            let what =
+                [("hang", Trouble::Hang), ("fault", Trouble::Fault)].into_iter().find(|t| t.0 == what)?;
+            Some((lanes.parse().ok()?, what.1))
+        });
         Settings {
+            l2: number("FRIT_MOCK_L2").and_then(|n| i32::try_from(n).ok()),
+            trouble,
             devices: AtomicUsize::new(number("FRIT_MOCK_DEVICES").unwrap_or(1) as usize),
             memory: AtomicUsize::new(number("FRIT_MOCK_MEMORY").unwrap_or(8 << 30) as usize),
             threads: AtomicUsize::new(cores),

@@ -19,6 +19,15 @@ pub enum Command {
         /// How many.
         bytes: usize,
     },
+    /// Bytes become this one.
+    Fill {
+        /// Where.
+        to: Place,
+        /// Which.
+        byte: u8,
+        /// How many.
+        bytes: usize,
+    },
     /// A kernel, or several.
     Launches(Vec<Launch>),
     /// An event is reached.
@@ -125,6 +134,7 @@ impl Stream {
             Command::Wait(event, ticket) => event.wait(ticket),
             _ if is_lost => {}
             Command::Copy { to, from, bytes } => copy(to, from, bytes),
+            Command::Fill { to, byte, bytes } => fill(to, byte, bytes),
             Command::Launches(launches) => {
                 if let Err(fault) = launches.into_iter().try_for_each(run::launch) {
                     self.fail(fault);
@@ -140,6 +150,14 @@ impl Stream {
 
 fn state_pace() -> Pace {
     state().settings.pace()
+}
+
+fn fill(to: Place, byte: u8, bytes: usize) {
+    if let Place::Region(r, at) = to {
+        // SAFETY: the place was found by `Space::find` for this many bytes, and the region lives as long as the command.
+        unsafe { std::ptr::write_bytes(r.pointer(at), byte, bytes) };
+        r.know_all(at, bytes, None);
+    }
 }
 
 fn copy(to: Place, from: Place, bytes: usize) {

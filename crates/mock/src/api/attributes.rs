@@ -1,5 +1,7 @@
 //! The numbers of a device: an H200's.
 
+use crate::state::state;
+
 /// By the driver's number for each.
 const H200: &[(i32, i32)] = &[
     (1, 1024),       // lanes of a block
@@ -30,7 +32,13 @@ const H200: &[(i32, i32)] = &[
 /// The most shared memory that a block can ask for.
 pub const SHARED_BYTES: i32 = 227 << 10;
 
+/// The number of the shared cache's size.
+const L2_BYTES: i32 = 38;
+
 /// One of them.
 pub fn get(attribute: i32) -> Option<i32> {
+    if let Some(bytes) = state().settings.l2.filter(|_| attribute == L2_BYTES) {
+        return Some(bytes);
+    }
     H200.iter().find(|a| a.0 == attribute).map(|a| a.1)
 }

@@ -86,6 +86,11 @@ exports! {
         state().set_current(device);
         Ok(())
     }
+    fn cuCtxSynchronize() {
+        let device = state().current()?;
+        state().streams(device).iter().for_each(|s| s.wait());
+        state().alive(device)
+    }
     fn cuCtxEnablePeerAccess(peer: usize, flags: u32) {
         let (device, peer) = (state().current()?, state().device_of(peer)?);
         if flags != 0 || device == peer {

@@ -8,6 +8,9 @@ use crate::stream::{Command, Place};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const DEVICE_ORDINAL: i32 = 9;
+
 /// Wait for all that a device does.
 fn wait_for(device: usize) {
     state().streams(device).iter().for_each(|s| s.wait());
@@ -64,6 +67,15 @@ exports! {
             give(total, limit)
         }
     }
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: i32, address: u64) {
+        state().current()?;
+        let device = state().space.find(address, 1).and_then(|(r, _)| r.device).ok_or(error::INVALID_VALUE)?;
+        if attribute != DEVICE_ORDINAL {
+            return Err(error::NOT_SUPPORTED);
+        }
+        // SAFETY: the caller gives a place for an answer of this kind.
+        unsafe { give(value.cast::<i32>(), device as i32) }
+    }
     fn cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, flags: u32) {
         state().current()?;
         if bytes == 0 || flags & !7 != 0 {
@@ -107,6 +119,12 @@ exports! {
         let stream = stream_of(stream)?;
         let (to, from) = (of_device(to, bytes, stream.device)?, of_device(from, bytes, stream.device)?);
         stream.push(Command::Copy { to, from, bytes });
+        Ok(())
+    }
+    fn cuMemsetD8Async(to: u64, byte: u8, bytes: usize, stream: usize) {
+        let stream = stream_of(stream)?;
+        let to = of_device(to, bytes, stream.device)?;
+        stream.push(Command::Fill { to, byte, bytes });
         Ok(())
     }
     fn cuMemcpyPeerAsync(to: u64, to_context: usize, from: u64, from_context: usize, bytes: usize, stream: usize) {

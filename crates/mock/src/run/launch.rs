@@ -5,6 +5,7 @@ use super::warp::Place;
 use super::{Fault, code};
 use crate::ptx::Program;
 use crate::ptx::program::Step;
+use crate::settings::Trouble;
 use crate::state::state;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -84,6 +85,7 @@ impl Launch {
 /// Run it to its end, or to the first fault.
 pub fn launch(mut launch: Launch) -> Result<(), Fault> {
     aligned(&launch)?;
+    troubled(&launch)?;
     let is_narrow =
         |s: &Step, is_shared| matches!(s, Step::Store(a) if a.is_shared == is_shared && a.unit.bytes() < 4);
     let narrow =
@@ -116,6 +118,20 @@ pub fn launch(mut launch: Launch) -> Result<(), Fault> {
     }
     LANE_INSTRUCTIONS.fetch_add(worker.lane_instructions, Relaxed);
     run.fault.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// What tests choose instead of what the kernel does.
+fn troubled(launch: &Launch) -> Result<(), Fault> {
+    match state().settings.trouble.filter(|t| t.0 == launch.block.iter().product()) {
+        None => Ok(()),
+        Some((_, Trouble::Hang)) => loop {
+            std::thread::sleep(Duration::from_secs(1));
+        },
+        Some((_, Trouble::Fault)) => {
+            let message = format!("{} was told to fault", launch.program.name);
+            Err(Fault { code: code::ILLEGAL_ADDRESS, message })
+        }
+    }
 }
 
 /// The kernel's code counts on what is said of its parameters.

@@ -65,3 +65,13 @@ fn handles_of_nothing_are_refused() {
     assert_eq!(call!("cuMemFree_v2", 12345 => u64), 1);
     assert!(frit_mock::find("cuSomethingElse").is_none());
 }
+
+#[test]
+fn what_gives_back_does_so_whatever_it_returns() {
+    let _gpu = Gpu::new();
+    let before = frit_mock::live();
+    let at = alloc(16);
+    frit_mock::fail_at(1, 1);
+    assert_eq!(call!("cuMemFree_v2", at => u64), 1);
+    assert_eq!(frit_mock::live(), before);
+}

@@ -165,3 +165,17 @@ fn memory_is_given_back_after_what_uses_it() {
     free(a);
     assert_eq!(gpu.read(b, 4), [2; 4]);
 }
+
+#[test]
+fn memory_is_filled_in_its_turn_and_addresses_are_known() {
+    let gpu = Gpu::new();
+    let a = gpu.words(&[1; 4]);
+    assert_eq!(call!("cuMemsetD8Async", a + 4 => u64, 7 => u8, 8 => usize, gpu.stream => usize), 0);
+    assert_eq!(call!("cuCtxSynchronize",), 0);
+    assert_eq!(gpu.read(a, 4), [1, 0x0707_0707, 0x0707_0707, 1]);
+    assert_eq!(call!("cuMemsetD8Async", a + 4 => u64, 7 => u8, 16 => usize, gpu.stream => usize), 1);
+    let (mut device, place) = (7i32, |d: &mut i32| std::ptr::from_mut(d).cast::<c_void>());
+    assert_eq!(call!("cuPointerGetAttribute", place(&mut device) => *mut c_void, 9 => i32, a + 15 => u64), 0);
+    assert_eq!(device, 0);
+    assert_eq!(call!("cuPointerGetAttribute", place(&mut device) => *mut c_void, 9 => i32, a + 16 => u64), 1);
+}
