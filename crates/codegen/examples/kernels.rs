@@ -198,7 +198,7 @@ fn main() {
         // not disturb
         let (mut best, mut rounds, before, start) = (Duration::MAX, 0, on_cpu(), Instant::now());
         while rounds < 7 || start.elapsed() < Duration::from_millis(150) {
-            best = best.min(loaded.time(&bufs, &[], dims).expect("it runs"));
+            best = best.min(device.time(&mut || loaded.launch(&bufs, &[], dims)).expect("it runs"));
             rounds += 1;
         }
         if let (Some(a), Some(b)) = (on_cpu(), before) {

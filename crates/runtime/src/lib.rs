@@ -86,6 +86,18 @@ pub trait Device: Send + Sync {
     }
     /// Wait for every launch; a data-dependent miss that was not reported yet is [`Error::Index`].
     fn synchronize(&self) -> Result<(), Error>;
+    /// How long what `queue` launches takes, to its end and by the device's own clock where it has one.
+    fn time(&self, queue: &mut dyn FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
+        let start = Instant::now();
+        queue()?;
+        self.synchronize()?;
+        Ok(start.elapsed())
+    }
+    /// Queue writes to more memory than the device's caches hold, so that what is timed next begins with cold ones;
+    /// nothing where kernels are timed with what the last run left there.
+    fn flush_caches(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A kernel on its device, ready to launch. Launches from several threads at once are allowed.
@@ -115,12 +127,6 @@ pub trait Executable: Send + Sync {
     /// The kernel as what it is, for its device.
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         None
-    }
-    /// Run it to the end and say how long it took.
-    fn time(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<Duration, Error> {
-        let start = Instant::now();
-        self.launch(bufs, vars, dims)?;
-        Ok(start.elapsed())
     }
 }
 

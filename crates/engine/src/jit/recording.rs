@@ -329,26 +329,33 @@ impl Recording {
         }
     }
 
+    /// The next replay makes a graph anew: the steps, or what the old one knows of them, are not what they were.
+    pub(crate) fn forget_graph(&mut self) {
+        (self.graph, self.replays) = (None, self.replays.min(1));
+    }
+
     fn launch_all(&mut self, begun: &mut usize) -> Result<(), Error> {
         if config::debug()? >= 2 {
             for (step, l) in self.steps.iter().zip(&self.parts.launches) {
-                let start = Instant::now();
                 *begun += 1;
-                step.launch()?;
-                self.dev.synchronize()?;
+                let time = self.dev.time(&mut || step.launch())?;
                 let (flops, bytes) = l.kernel.cost(&l.frozen);
-                report(&l.kernel.name, start.elapsed(), flops, bytes, self.dev.memory_stats().in_use);
+                report(&l.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
             }
             return Ok(());
         }
         // the first replay may be the only one
-        self.replays += 1;
-        if self.replays == 2 {
+        if self.replays == 1 {
             self.graph = self.dev.graph(&self.steps).transpose()?;
         }
+        self.replays += 1;
         if let Some(graph) = &mut self.graph {
             *begun = self.steps.len();
-            graph.launch(&self.steps)?;
+            if let Err(e) = graph.launch(&self.steps) {
+                // some of its nodes may have other arguments than it knows of
+                self.forget_graph();
+                return Err(e.into());
+            }
         } else {
             for step in &self.steps {
                 *begun += 1;

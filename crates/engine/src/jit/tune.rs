@@ -93,6 +93,7 @@ pub fn tune_recording(
             program.parts.launches[at].kernel = k.ways[1].clone();
         }
     }
+    program.forget_graph();
     Ok(tuned)
 }
 
@@ -161,10 +162,7 @@ impl<'a> Tuning<'a> {
         bounds.iter().try_for_each(Bound::launch)?;
         let mut each = vec![0.0; bounds.len()];
         for (time, b) in each.iter_mut().zip(bounds) {
-            let start = Instant::now();
-            b.launch()?;
-            self.program.dev().synchronize()?;
-            *time = start.elapsed().as_secs_f64();
+            *time = self.program.dev().time(&mut || b.launch())?.as_secs_f64();
         }
         Ok(self.kernels.iter().map(|k| k.launches.iter().map(|at| each[*at]).sum()).collect())
     }

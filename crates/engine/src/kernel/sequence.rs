@@ -3,7 +3,6 @@
 use frit_abi::{LaunchDims, Param};
 use frit_runtime::{Device, Error, Executable, Memory, Program};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Programs that run one after the other, with memory of their own between them.
 pub struct Sequence {
@@ -57,13 +56,5 @@ impl Executable for Sequence {
     }
     fn disassembly(&self) -> Result<String, Error> {
         self.parts.iter().map(|(p, _)| p.disassembly()).collect()
-    }
-    fn time(&self, bufs: &[&Memory], vars: &[i64], _: LaunchDims) -> Result<Duration, Error> {
-        let mut total = Duration::ZERO;
-        self.each(bufs, |part, bufs, dims| {
-            total += part.time(bufs, vars, dims)?;
-            Ok(())
-        })?;
-        Ok(total)
     }
 }

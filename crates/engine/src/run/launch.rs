@@ -80,7 +80,7 @@ impl<'a> Ready<'a> {
             stats::count_launch(bytes, flops);
             (total.flops, total.bytes) = (total.flops + flops, total.bytes + bytes);
             if debug >= 2 {
-                let time = call.kernel.executable.time(&bufs, &vars, dims)?;
+                let time = self.dev.time(&mut || call.kernel.executable.launch(&bufs, &vars, dims))?;
                 total.time += time;
                 report(&call.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
             } else {

@@ -40,10 +40,12 @@ impl Context {
         self.check("cuCtxSetCurrent", unsafe { (self.driver.context_set)(self.handle) })?;
         Ok(&self.driver)
     }
-    /// [`Context::enter`] for giving back, which goes on where it fails: a lost device has nothing left to give back.
+    /// [`Context::enter`] for giving back, which is tried whatever that says: only a lost device has nothing left to give
+    /// back.
     pub fn leave(&self, give_back: impl FnOnce(&Driver)) {
-        if let Ok(driver) = self.enter() {
-            give_back(driver);
+        _ = self.enter();
+        if self.lost.get().is_none() {
+            give_back(&self.driver);
         }
     }
     /// An error where a call returned one; after some of them the device is lost.

@@ -11,9 +11,10 @@ use super::target;
 use crate::cache::{self, DiskCache, Key};
 use crate::reuse::Reuse;
 use crate::{Bound, Device, Error, Executable, Graph, Memory, MemoryStats, env};
-use frit_abi::sync::{Mutex, MutexGuard};
+use frit_abi::sync::Mutex;
 use frit_abi::{Code, Kernel, Target};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 /// A GPU of NVIDIA's. Launches and copies run in the order they were asked for, apart from the host.
 pub struct Cuda {
@@ -30,7 +31,8 @@ pub struct Shared {
     pub(super) queue: Queue,
     pub(super) memory: Reuse<Region>,
     pub(super) statuses: Arc<Statuses>,
-    staging: OnceLock<Result<Mutex<Staging>, Error>>,
+    /// Made when first needed.
+    staging: Mutex<Option<Staging>>,
 }
 
 /// The device of a number, for the registry.
@@ -50,16 +52,16 @@ impl Cuda {
             return Err(Error::Device(format!("there is no device {name}: the driver has {count}")));
         }
         let context = Arc::new(Context::new(driver, ordinal, &name)?);
-        let target = target::of(&context)?;
-        let (_, total) = context.memory()?;
         let model = target::model(&context)?;
+        let target = target::of(&context, &model)?;
+        let (_, total) = context.memory()?;
         let about = format!("{model}, {}, {:.1} GiB", target.isa.name(), total as f64 / (1u64 << 30) as f64);
         let shared = Shared {
             queue: Queue::new(&context)?,
             // a program may use nearly all of the memory, and what waits is given back when it is short
             memory: Reuse::new(&name, total),
             statuses: Arc::new(Statuses::new(&context)),
-            staging: OnceLock::new(),
+            staging: Mutex::new(None),
             context,
         };
         let cache = DiskCache::new(env::cache(), cache::DEFAULT_LIMIT);
@@ -118,14 +120,29 @@ impl Device for Cuda {
         self.shared.queue.wait()?;
         self.shared.statuses.take()
     }
+    fn time(&self, queue: &mut dyn FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
+        let from = self.shared.queue.record(true)?;
+        queue()?;
+        let to = self.shared.queue.record(true)?;
+        to.wait()?;
+        self.shared.statuses.take()?;
+        Ok(Duration::from_secs_f64(to.seconds_since(&from)?.max(0.0)))
+    }
+    fn flush_caches(&self) -> Result<(), Error> {
+        // twice what the cache holds: it does not keep lines strictly by age
+        let block = DeviceBlock::new(&self.shared, 2 * self.target.l2())?;
+        block.clear()
+    }
 }
 
 impl Shared {
-    /// The pinned memory that copies go through, which one of them has at a time.
-    pub(super) fn staging(&self) -> Result<MutexGuard<'_, Staging>, Error> {
-        let staging = self.staging.get_or_init(|| Staging::new(&self.context).map(Mutex::new));
-        let staging = staging.as_ref().map_err(Clone::clone)?;
-        Ok(staging.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Copy through pinned memory, which one copy has at a time.
+    pub(super) fn stage(&self, copy: impl FnOnce(&mut Staging) -> Result<(), Error>) -> Result<(), Error> {
+        let mut held = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        copy(match &mut *held {
+            Some(staging) => staging,
+            none => none.insert(Staging::new(&self.context)?),
+        })
     }
     /// Queue a copy from memory of this or another CUDA device.
     pub(super) fn copy(

@@ -94,6 +94,8 @@ functions! {
     copy = "cuMemcpyDtoDAsync_v2" (to: Address, from: Address, bytes: usize, stream: Handle);
     /// Queue a copy between devices.
     copy_peer = "cuMemcpyPeerAsync" (to: Address, to_context: Handle, from: Address, from_context: Handle, bytes: usize, stream: Handle);
+    /// Queue that bytes become this one.
+    fill = "cuMemsetD8Async" (to: Address, byte: u8, bytes: usize, stream: Handle);
     /// A queue.
     stream = "cuStreamCreate" (stream: *mut Handle, flags: u32);
     /// The end of a queue.

@@ -57,6 +57,13 @@ impl DeviceBlock {
         })?;
         Ok(DeviceBlock { region: Some(region), bytes, device: device.clone() })
     }
+    /// Queue that it becomes zeros.
+    pub fn clear(&self) -> Result<(), Error> {
+        let (context, stream) = (&self.device.context, self.device.queue.stream);
+        let driver = context.enter()?;
+        // SAFETY: the region is ours and at least as long; it is freed in the order of the same queue.
+        context.check("cuMemsetD8Async", unsafe { (driver.fill)(self.address(), 0, self.bytes, stream) })
+    }
 }
 
 impl Drop for DeviceBlock {
@@ -76,10 +83,10 @@ unsafe impl Block for DeviceBlock {
         self.region.as_ref().map_or(0, |r| r.address)
     }
     fn copy_in(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
-        self.device.staging()?.copy_in(&self.device, self.address() + offset as u64, data)
+        self.device.stage(|s| s.copy_in(&self.device, self.address() + offset as u64, data))
     }
     fn copy_out(&self, offset: usize, data: &mut [u8]) -> Result<(), Error> {
-        self.device.staging()?.copy_out(&self.device, self.address() + offset as u64, data)
+        self.device.stage(|s| s.copy_out(&self.device, self.address() + offset as u64, data))
     }
     fn copy_from(&self, offset: usize, from: &Memory) -> Option<Result<(), Error>> {
         let source = from.block().as_any()?.downcast_ref::<DeviceBlock>()?;
@@ -162,10 +169,15 @@ impl Staging {
                 (driver.copy_in)(at, pinned.start().cast(), part.len(), device.queue.stream)
             };
             device.context.check("cuMemcpyHtoDAsync", code)?;
-            event.record(&device.queue)?;
+            Self::mark(event, device)?;
             self.next ^= 1;
         }
         Ok(())
+    }
+    /// The event of a piece is done when the copy that was queued last is. Without one, that copy is waited for now: no one
+    /// else would know of it.
+    fn mark(event: &Event, device: &Shared) -> Result<(), Error> {
+        event.record(&device.queue).inspect_err(|_| _ = device.queue.wait())
     }
     /// Bytes from the device, after all that was queued.
     fn copy_out(&mut self, device: &Shared, from: Address, data: &mut [u8]) -> Result<(), Error> {
@@ -180,7 +192,7 @@ impl Staging {
                 (driver.copy_out)(pinned.start().cast::<c_void>(), at, part.len(), device.queue.stream)
             };
             device.context.check("cuMemcpyDtoHAsync", code)?;
-            event.record(&device.queue)?;
+            Self::mark(event, device)?;
             if let Some((piece, part)) = waiting.replace((self.next, part)) {
                 self.empty(piece, part)?;
             }

@@ -3,14 +3,12 @@
 use super::context::Context;
 use super::device::Shared;
 use super::driver::{Driver, Handle};
-use super::queue::Queue;
 use super::status::Status;
 use crate::{Bound, Error, Executable, Memory, check_args};
 use frit_abi::{Kernel, LaunchDims, Param};
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A kernel that can be launched.
 pub struct CudaKernel {
@@ -134,15 +132,6 @@ impl Executable for CudaKernel {
     }
     fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
         self.queue(&self.words(bound.addresses().iter().copied(), bound.vars()), bound.dims())
-    }
-    fn time(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<Duration, Error> {
-        let queue: &Queue = &self.device.queue;
-        let from = queue.record(true)?;
-        self.launch(bufs, vars, dims)?;
-        let to = queue.record(true)?;
-        to.wait()?;
-        self.device.statuses.take()?;
-        Ok(Duration::from_secs_f64(to.seconds_since(&from)?.max(0.0)))
     }
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         Some(self)

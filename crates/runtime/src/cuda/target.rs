@@ -23,8 +23,8 @@ mod attribute {
     pub const BLOCKS_A_PROCESSOR: i32 = 106;
 }
 
-/// The machine behind a context.
-pub fn of(context: &Context) -> Result<Target, Error> {
+/// The machine behind a context, by the name of its model: opts that a search found are kept for that model.
+pub fn of(context: &Context, model: &str) -> Result<Target, Error> {
     use attribute::*;
     let get = |a| context.attribute(a);
     let three = |of: [i32; 3]| Ok::<_, Error>([get(of[0])? as u32, get(of[1])? as u32, get(of[2])? as u32]);
@@ -46,7 +46,7 @@ pub fn of(context: &Context) -> Result<Target, Error> {
         processors,
     };
     let caches = [get(SHARED_A_PROCESSOR)? + (28 << 10), get(L2_BYTES)?, 0];
-    let name = format!("{}-{}p", isa.name(), grid.processors.count);
+    let name = format!("{} ({}, {} processors)", model, isa.name(), grid.processors.count);
     Ok(Target { name, caches, grid: Some(grid), ..Target::ptx(isa) })
 }
 
