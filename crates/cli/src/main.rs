@@ -42,6 +42,7 @@ fn main() -> ExitCode {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL)
     };
+    frit::engine::search::in_children(|| Ok(std::process::Command::new(std::env::current_exe()?)));
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words[..] {

@@ -20,6 +20,7 @@ mod memory;
 mod live;
 mod waiting;
 mod fork;
+mod search;
 
 use pyo3::prelude::*;
 
@@ -41,6 +42,8 @@ const PARTS: &[Part] = &[
     fork::register,
     function::register,
     waiting::register,
+    // last: a process that was started for a search does nothing else
+    search::register,
 ];
 
 #[pymodule]

@@ -9,9 +9,11 @@
 //! In the end the heuristic's list and the few best are run in turns again, and the heuristic's stays unless another is
 //! faster beyond doubt ([`compare`](super::compare)): a search never ends worse, as far as measuring can tell. Whole programs are judged
 //! once more as they run (`jit::tune`), with their own data in their own order.
+//!
+//! On a device apart a search runs in a process of its own ([`apart`](super::apart)), since a kernel may hang or fault there.
 
 use super::moves;
-use super::trial::{Args, Candidate, Trial};
+use super::trial::{Args, Candidate, Event, Trial, Watch};
 use crate::{Error, config, interrupt};
 use frit_codegen::{Opt, Opts};
 use frit_runtime::parallel::in_parallel;
@@ -68,17 +70,23 @@ impl std::fmt::Display for Tuned {
     }
 }
 
-/// Search for the best opts of a kernel, on data that is made up.
-pub fn search(ast: &UOp, device: &Arc<str>, effort: &Effort) -> Result<Tuned, Error> {
-    search_on(ast, device, effort, None)
+/// What a search knows beforehand.
+pub(crate) struct Guide<'a> {
+    /// Opts that must not be tried: they hung or broke the device.
+    pub refused: &'a [Vec<Opt>],
+    /// Opts that were good before.
+    pub starts: &'a [Vec<Opt>],
+    /// Who is told what is tried.
+    pub watch: Watch<'a>,
 }
 
-/// Search for the best opts of a kernel as some launch of it runs.
-pub(crate) fn search_on(
+/// Search for the best opts of a kernel in this process: as some launch of it runs, or on data that is made up.
+pub(crate) fn search_here(
     ast: &UOp,
     device: &Arc<str>,
     effort: &Effort,
     launch: Option<Args>,
+    guide: &Guide,
 ) -> Result<Tuned, Error> {
     let (begun, dev) = (Instant::now(), frit_runtime::device(device)?);
     let failed = |e: frit_codegen::Error| Error::Schedule(e.to_string());
@@ -86,11 +94,13 @@ pub(crate) fn search_on(
     // whether and how a kernel is cut into programs stays
     let heuristic = cut.split_off(cut.iter().take_while(|o| matches!(o, Opt::SplitReduce { .. })).count());
     let untouched = frit_codegen::plan(ast, dev.target(), &cut).map_err(failed)?;
-    let mut trial = Trial::new(ast, dev.clone(), begun + effort.time, launch, cut);
+    let mut trial = Trial::new(ast, dev.clone(), begun + effort.time, launch, cut, guide.watch);
+    guide.refused.iter().for_each(|opts| trial.refuse(opts));
     let mut best: Vec<Candidate> = vec![trial.candidate(&heuristic)?];
     let mut seen: FxHashSet<Vec<Opt>> = FxHashSet::default();
     seen.insert(heuristic.clone());
-    let mut next: Vec<Vec<Opt>> = (0..heuristic.len()).rev().map(|n| heuristic[..n].to_vec()).collect();
+    let mut next = guide.starts.to_vec();
+    next.extend((0..heuristic.len()).rev().map(|n| heuristic[..n].to_vec()));
     next.extend(frit_codegen::alternatives(&untouched, ALTERNATIVES));
     next.extend(moves::moves(&untouched, &heuristic, 0));
     let mut idle = 0;
@@ -102,6 +112,7 @@ pub(crate) fn search_on(
         // the heuristic's way stays beside what is tried, however slow it was once
         let mut place = 0..;
         best.retain(|c| place.next().is_some_and(|i| i < effort.width.max(FINALISTS)) || c.opts == heuristic);
+        best.first().iter().for_each(|c| trial.tell(Event::Best(&c.opts)));
         if idle >= PATIENCE || !trial.has_time() {
             break;
         }

@@ -79,10 +79,20 @@ fn is_sane(plan: &Plan) -> bool {
         let mine = plan.axes.iter().filter(|a| of(a.kind) && n.ranges.contains(&a.origin));
         mine.filter_map(|a| a.size()).product::<usize>() / lanes
     };
-    plan.ast.toposort().iter().all(|n| {
-        copies(n, AxisKind::is_side_by_side) <= SPILLED * plan.target.registers
-            && copies(n, AxisKind::is_in_registers) <= BODY
-    })
+    let most = (SPILLED * plan.target.registers).min(lane_registers(plan));
+    plan.ast
+        .toposort()
+        .iter()
+        .all(|n| copies(n, AxisKind::is_side_by_side) <= most && copies(n, AxisKind::is_in_registers) <= BODY)
+}
+
+/// Registers that each lane of a block can have at most, where there are blocks: those of a processor are shared out.
+fn lane_registers(plan: &Plan) -> usize {
+    let Some(grid) = &plan.target.grid else { return usize::MAX };
+    let is_lane = |k: AxisKind| matches!(k, AxisKind::Local | AxisKind::Warp | AxisKind::GroupReduce);
+    let lanes: usize = plan.axes.iter().filter(|a| is_lane(a.kind)).filter_map(|a| a.size()).product();
+    let share = grid.processors.registers as usize / lanes.max(1);
+    share.min(grid.processors.lane_registers as usize)
 }
 
 /// How much a program does, in steps on vectors that its loops go through: what to expect before it is run.

@@ -9,7 +9,7 @@ use frit_abi::{DType, Param, Scalar};
 use frit_codegen::{Lowered, Opt, Opts};
 use frit_runtime::parallel::in_parallel;
 use frit_runtime::{Bound, Device, Memory};
-use frit_uop::{Arg, Op, Step, UOp, text};
+use frit_uop::{Arg, Linear, Op, Step, UOp, text};
 use rustc_hash::{FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -29,6 +29,20 @@ const TURNS: [usize; 2] = [9, 301];
 const LAST: Duration = Duration::from_millis(1500);
 /// How far apart integers are that may be places, tried in this order: zeros are always allowed.
 const PLACES: [u64; 5] = [1 << 15, 1 << 11, 1 << 7, 1 << 3, 1];
+
+/// What a trial is about to do, for someone who watches from another process.
+#[derive(Clone, Copy)]
+pub enum Event<'a> {
+    /// Run the kernel with these opts.
+    Trying(&'a [Opt]),
+    /// Nothing that could hang.
+    Idle,
+    /// These are the best so far.
+    Best(&'a [Opt]),
+}
+
+/// Someone who is told.
+pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 
 /// A list of opts, the kernel with it, and how long it takes.
 pub struct Candidate {
@@ -53,6 +67,10 @@ pub struct Trial<'a> {
     cut: Vec<Opt>,
     bindings: Bindings,
     memory: Option<Vec<Memory>>,
+    /// Whether each run begins with cold caches: on a GPU what a kernel reads was seldom touched last, and small buffers
+    /// would stay in its cache from run to run.
+    is_cold: bool,
+    watch: Watch<'a>,
     /// Programs that were tried already, by hash: other lists of opts may come to the same.
     seen: FxHashSet<u64>,
     /// The least that any has to do, and the fastest time.
@@ -72,6 +90,7 @@ impl<'a> Trial<'a> {
         until: Instant,
         args: Option<Args>,
         cut: Vec<Opt>,
+        watch: Watch<'a>,
     ) -> Trial<'a> {
         // variables at their largest: that is when it matters most
         let largest = |n: UOp| match &n.arg {
@@ -83,7 +102,19 @@ impl<'a> Trial<'a> {
             None => (None, ast.toposort().into_iter().filter_map(largest).collect()),
         };
         let (seen, least, best) = (FxHashSet::default(), f64::INFINITY, f64::INFINITY);
-        Trial { ast, dev, cut, bindings, memory, seen, least, best, until, tried: 0 }
+        let (is_cold, tried) = (false, 0);
+        Trial { ast, dev, cut, bindings, memory, is_cold, watch, seen, least, best, until, tried }
+    }
+
+    /// Never try a list of opts, nor what comes to the same program.
+    pub fn refuse(&mut self, opts: &[Opt]) {
+        let lowered = frit_codegen::lower(self.ast, self.dev.target(), Opts::List(&self.whole(opts)));
+        self.seen.extend(lowered.iter().map(hash));
+    }
+
+    /// Tell whoever watches.
+    pub fn tell(&self, event: Event) {
+        (self.watch)(event);
     }
 
     /// A list of opts with those that all begin with.
@@ -113,12 +144,12 @@ impl<'a> Trial<'a> {
             }
             self.tried += 1;
             // the first run warms up, and tells the hopeless
-            let Some(first) = self.time(&c.bound, 1) else { continue };
+            let Some(first) = self.time(&c.opts, &c.bound, 1)? else { continue };
             let short = first <= SHORTEST.as_secs_f64();
             if !short && first > self.best * HOPELESS {
                 continue;
             }
-            let Some(again) = self.time(&c.bound, self.repeats(first)) else { continue };
+            let Some(again) = self.time(&c.opts, &c.bound, self.repeats(first))? else { continue };
             c.time = if short { again } else { again.min(first) };
             if c.time <= self.best * CLOSE {
                 self.best = self.best.min(c.time);
@@ -129,7 +160,7 @@ impl<'a> Trial<'a> {
         timed.truncate(keep.min(self.affordable(TRIED[0])));
         let old = best.len();
         best.extend(timed);
-        let turns = self.turns(&best.iter().map(|c| &c.bound).collect::<Vec<_>>(), TRIED, LAST / 8)?;
+        let turns = self.turns(&best.iter().collect::<Vec<_>>(), TRIED, LAST / 8)?;
         for (i, c) in best.iter_mut().enumerate() {
             c.time = compare::median(turns.iter().map(|t| t[i]));
         }
@@ -143,11 +174,10 @@ impl<'a> Trial<'a> {
     /// One list of opts as a candidate, if it compiles and runs.
     pub fn candidate(&mut self, opts: &[Opt]) -> Result<Candidate, Error> {
         let failed = || Error::Schedule("the kernel does not run with the heuristic's opts".into());
-        self.seen.clear();
         let mut c = self.compile(&[opts.to_vec()], false).pop().ok_or_else(failed)?;
         self.tried += 1;
-        self.time(&c.bound, 1).ok_or_else(failed)?;
-        c.time = self.time(&c.bound, 1).ok_or_else(failed)?;
+        self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
+        c.time = self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
         self.best = self.best.min(c.time);
         Ok(c)
     }
@@ -160,7 +190,7 @@ impl<'a> Trial<'a> {
                 return None;
             }
             let lowered = frit_codegen::lower(self.ast, target, Opts::List(&self.whole(opts))).ok()?;
-            let work = lowered.programs.iter().map(|p| work(p, target)).sum::<f64>();
+            let work = lowered.programs.iter().map(|p| lanes(p) * work(p, target)).sum::<f64>();
             if work > self.least * TOO_MUCH || self.seen.contains(&hash(&lowered)) {
                 return None;
             }
@@ -179,7 +209,7 @@ impl<'a> Trial<'a> {
             let programs: Vec<_> = loaded.by_ref().take(kernels.len()).collect();
             let Ok(programs) = programs.into_iter().collect() else { continue };
             let compiled = Compiled::new(self.ast.clone(), &lowered, programs, &self.dev);
-            if let Ok(bound) = compiled.and_then(|c| self.bind(&c)) {
+            if let Ok(bound) = compiled.and_then(|c| self.bind(&opts, &c)) {
                 ready.push(Candidate { opts, bound, time: f64::INFINITY, work });
             }
         }
@@ -196,12 +226,29 @@ impl<'a> Trial<'a> {
         (SHORTEST.as_secs_f64() / time.max(1e-9)).ceil().clamp(1.0, 1000.0) as usize
     }
 
-    /// Seconds of one run, of so many.
-    fn time(&self, bound: &Bound, repeats: usize) -> Option<f64> {
-        let start = Instant::now();
-        (0..repeats).try_for_each(|_| bound.launch()).ok()?;
-        self.dev.synchronize().ok()?;
-        Some(start.elapsed().as_secs_f64() / repeats as f64)
+    /// Seconds of one run, of so many; `None` where it does not run, an error where nothing on the device does any more.
+    fn time(&self, opts: &[Opt], bound: &Bound, repeats: usize) -> Result<Option<f64>, Error> {
+        self.tell(Event::Trying(opts));
+        let time = self.seconds(bound, repeats);
+        self.tell(Event::Idle);
+        if time.is_err()
+            && let Err(lost @ frit_runtime::Error::Device(_)) = self.dev.synchronize()
+        {
+            return Err(lost.into());
+        }
+        Ok(time.ok())
+    }
+    fn seconds(&self, bound: &Bound, repeats: usize) -> Result<f64, frit_runtime::Error> {
+        let mut total = Duration::ZERO;
+        // the host queues a run while the device is busy with its caches: no latency is timed
+        for _ in 0..if self.is_cold { repeats } else { 0 } {
+            self.dev.flush_caches()?;
+            total += self.dev.time(&mut || bound.launch())?;
+        }
+        if !self.is_cold {
+            total = self.dev.time(&mut || (0..repeats).try_for_each(|_| bound.launch()))?;
+        }
+        Ok(total.as_secs_f64() / repeats as f64)
     }
 
     /// Run some kernels in turns, each turn beginning with another: seconds of each, turn by turn. Between so many turns
@@ -209,18 +256,22 @@ impl<'a> Trial<'a> {
     /// what it copied close is as near as that leaves it.
     fn turns(
         &self,
-        bounds: &[&Bound],
+        ways: &[&Candidate],
         [least, most]: [usize; 2],
         time: Duration,
     ) -> Result<Vec<Vec<f64>>, Error> {
         let (begun, mut turns) = (Instant::now(), vec![]);
         while turns.len() < most && (turns.len() < least || begun.elapsed() < time) {
-            let mut turn = vec![f64::INFINITY; bounds.len()];
-            for i in 0..bounds.len() {
+            let mut turn = vec![f64::INFINITY; ways.len()];
+            for i in 0..ways.len() {
                 interrupt::check()?;
-                let (at, repeats) = ((i + turns.len()) % bounds.len(), self.repeats(self.best));
-                let before = self.time(bounds[at], 1);
-                turn[at] = before.and_then(|_| self.time(bounds[at], repeats)).unwrap_or(f64::INFINITY);
+                let (at, repeats) = ((i + turns.len()) % ways.len(), self.repeats(self.best));
+                let Candidate { opts, bound, .. } = ways[at];
+                if self.time(opts, bound, 1)?.is_some()
+                    && let Some(time) = self.time(opts, bound, repeats)?
+                {
+                    turn[at] = time;
+                }
             }
             turns.push(turn);
         }
@@ -230,26 +281,28 @@ impl<'a> Trial<'a> {
     /// The last comparison of the first candidate with the others, as many of them as there is time for: which wins, and
     /// how long each takes.
     pub fn compare(&self, candidates: &[&Candidate]) -> Result<(usize, Vec<f64>), Error> {
-        let some = candidates.iter().take(self.affordable(TURNS[0]));
-        let bounds: Vec<&Bound> = some.map(|c| &c.bound).collect();
-        let turns = self.turns(&bounds, TURNS, LAST)?;
-        let times = (0..bounds.len()).map(|i| compare::median(turns.iter().map(|t| t[i]))).collect();
+        let some = &candidates[..candidates.len().min(self.affordable(TURNS[0]))];
+        let turns = self.turns(some, TURNS, LAST)?;
+        let times = (0..some.len()).map(|i| compare::median(turns.iter().map(|t| t[i]))).collect();
         Ok((compare::winner(&turns), times))
     }
 
     /// The kernel on memory that all candidates share.
-    fn bind(&mut self, kernel: &Compiled) -> Result<Bound, Error> {
+    fn bind(&mut self, opts: &[Opt], kernel: &Compiled) -> Result<Bound, Error> {
         let vars: Vec<i64> = kernel.vars.iter().map(|v| self.bindings.get(v).copied().unwrap_or(0)).collect();
         let dims = kernel.dims(&self.bindings)?;
+        let params = kernel.executable.params();
+        let bytes: usize = buffers(params).map(|(dtype, len, _)| len * dtype.size()).sum();
+        let target = self.dev.target();
+        self.is_cold = target.grid.is_some() && bytes <= target.l2();
         if let Some(memory) = &self.memory {
             return Ok(Bound::new(kernel.executable.clone(), memory.clone(), vars, dims)?);
         }
-        let params = kernel.executable.params();
         let memory = memory(&*self.dev, params)?;
         let bound = Bound::new(kernel.executable.clone(), memory.clone(), vars, dims)?;
         for apart in PLACES {
             fill(params, &memory, apart)?;
-            if self.time(&bound, 1).is_some() {
+            if self.time(opts, &bound, 1)?.is_some() {
                 break;
             }
         }
@@ -299,6 +352,11 @@ impl<'a> Trial<'a> {
             ))),
         }
     }
+}
+
+/// Lanes of a program's whole grid: each of them does its work.
+fn lanes(linear: &Linear) -> f64 {
+    linear.specials.iter().map(|s| s.src[0].bounds.1.max(1) as f64).product()
 }
 
 /// Of the programs' steps; nodes are kept once, so what is equal is the same.

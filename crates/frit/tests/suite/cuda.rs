@@ -1,6 +1,8 @@
 //! What only a device with a driver does: replays as graphs, copies between devices, a driver that fails.
 
+use crate::memory::{long, stays_flat};
 use crate::support::{child, gpu, is_child, on};
+use frit::nn::{Linear, Optimizer, Sgd};
 use frit::{Device, Jit, Tensor};
 
 fn vector(values: &[f32]) -> Tensor {
@@ -31,6 +33,29 @@ fn a_replay_takes_the_inputs_of_each_call() {
         }
         assert_eq!(state.to_vec::<f32>().unwrap(), [15.0, 6.0, 12.0]);
     });
+}
+
+#[test]
+fn each_kernel_is_shown_with_its_time() {
+    let said = child("cuda::child_shown", &[("FRIT_DEBUG", "2")]);
+    let times = |line: &str| line.split(" us ").next()?.split_whitespace().last()?.parse::<f64>().ok();
+    let lines: Vec<f64> =
+        said.lines().filter(|l| l.contains("GB/s") && l.contains("in use")).filter_map(times).collect();
+    // three calls that launch and three replays
+    assert!(lines.len() >= 6 && lines.iter().all(|us| *us > 0.0), "{said}");
+}
+#[test]
+fn child_shown() {
+    if is_child() && gpu() == "CUDA" {
+        on("CUDA", || {
+            let step = Jit::new(|x: Tensor| Ok(x * 2.0 + 1.0));
+            let x = vector(&[1.0, 2.0]).realize().unwrap();
+            for _ in 0..6 {
+                let y: Tensor = step.call(x.clone()).unwrap();
+                assert_eq!(y.to_vec::<f32>().unwrap(), [3.0, 5.0]);
+            }
+        });
+    }
 }
 
 #[test]
@@ -92,24 +117,165 @@ fn child_memory() {
     }
 }
 
+/// Let each call of the driver fail in turn that `run` makes: it gives an error or what it should, the device goes on, and
+/// nothing is left behind.
+fn survives_failures(run: impl Fn() -> frit::Result<Vec<f32>>) -> u64 {
+    let left = || {
+        frit_runtime::device("CUDA").unwrap().trim();
+        frit_mock::live()
+    };
+    let expected = run().unwrap();
+    let before = left();
+    for n in 1.. {
+        let calls = frit_mock::calls();
+        frit_mock::fail_at(n, 1); // CUDA_ERROR_INVALID_VALUE
+        let result = run();
+        let is_over = frit_mock::calls() - calls < n;
+        frit_mock::fail_never();
+        match result {
+            Ok(values) => assert_eq!(values, expected, "call {n}"),
+            Err(e) => assert!(e.to_string().contains("INVALID_VALUE"), "call {n}: {e}"),
+        }
+        assert_eq!(left(), before, "after call {n}");
+        if is_over {
+            assert_eq!(run().unwrap(), expected);
+            return n;
+        }
+    }
+    0
+}
+
 #[test]
 fn every_call_of_the_driver_may_fail() {
-    child("cuda::child_failures", &[("FRIT_CACHE", "off")]);
+    println!("{}", child("cuda::child_failures", &[("FRIT_CACHE", "off")]));
 }
 #[test]
 fn child_failures() {
     if is_child() && gpu() == "CUDA" {
-        let before = frit_mock::calls();
-        works("CUDA").unwrap();
-        let calls = frit_mock::calls() - before;
-        for n in 1..=calls {
-            frit_mock::fail_at(n, 1); // CUDA_ERROR_INVALID_VALUE
-            match works("CUDA") {
-                Ok(values) => assert_eq!(values, [3.0, 5.0, 7.0], "call {n}"),
-                Err(e) => assert!(e.to_string().contains("INVALID_VALUE"), "call {n}: {e}"),
-            }
-            frit_mock::fail_never();
-            assert_eq!(works("CUDA").unwrap(), [3.0, 5.0, 7.0], "after call {n}");
+        let loading = survives_failures(|| {
+            let result = works("CUDA");
+            frit::engine::clear_caches();
+            result
+        });
+        // kernels are there: what is left is memory, copies, launches, recordings and graphs
+        let training = survives_failures(|| Device::scope("CUDA", trains)?);
+        println!("{loading} calls to load, {training} to train");
+    }
+}
+
+/// Steps of a small model: plain, recorded, replayed as launches and as a graph; copies and values on the way.
+fn trains() -> frit::Result<Vec<f32>> {
+    frit::manual_seed(3);
+    let model = Linear::new(4, 3);
+    let mut opt = Sgd::new(&model, 0.1)?.momentum(0.9);
+    let x = vector(&[1.0, -2.0, 0.5, 3.0, 0.0, 1.0, -1.0, 2.0]).reshape([2, 4]);
+    let y = Tensor::new([2, 0]);
+    Tensor::realize_all(&[&x, &y])?;
+    let step = Jit::new(move |(x, y): (Tensor, Tensor)| {
+        let loss = model.forward(&x).cross_entropy(&y);
+        loss.backward()?;
+        opt.step_with(&[&loss])?;
+        Ok(loss)
+    });
+    let mut losses = vec![];
+    for _ in 0..5 {
+        let loss = step.call((x.clone(), y.clone()))?;
+        losses.extend(loss.to("CPU").to_vec::<f32>()?);
+    }
+    losses.extend((&x.to("CPU").to("CUDA") * 2.0).to_vec::<f32>()?);
+    Ok(losses)
+}
+
+#[test]
+fn replays_leave_device_and_host_memory_flat() {
+    println!("{}", child("cuda::child_flat", &[]));
+}
+#[test]
+fn child_flat() {
+    if is_child() && gpu() == "CUDA" {
+        on("CUDA", || {
+            let step = Jit::new(|x: Tensor| Ok((x * 2.0 + 1.0).sum(..)));
+            let x = vector(&[1.0, 2.0, 3.0]).realize().unwrap();
+            let mut device = None;
+            let total = if long() { 100_000 } else { 10_000 };
+            stays_flat("replays on a GPU", total, |i| {
+                let sum: Tensor = step.call(x.clone()).unwrap();
+                if i % 100 == 0 {
+                    assert_eq!(sum.item::<f32>().unwrap(), 15.0);
+                    let stats = frit_runtime::device("CUDA").unwrap().memory_stats();
+                    let now = (stats.in_use, frit_mock::live());
+                    // recordings and graphs are made in the first few
+                    let first = device.get_or_insert_with(|| now.clone());
+                    if i == 100 {
+                        *first = now.clone();
+                    }
+                    assert!(i < 100 || *first == now, "{first:?} became {now:?}");
+                }
+            });
+        });
+    }
+}
+
+/// A search in the process that `child_search_worker` makes.
+fn searches() {
+    frit::engine::search::in_children(|| {
+        let mut worker = std::process::Command::new(std::env::current_exe()?);
+        worker.args(["cuda::child_search_worker", "--exact", "--nocapture", "--test-threads=1"]);
+        if let Some(trouble) = std::env::var_os("SUITE_TROUBLE") {
+            worker.env("FRIT_MOCK_KERNEL", trouble);
         }
+        Ok(worker)
+    });
+}
+#[test]
+fn child_search_worker() {
+    if is_child() && gpu() == "CUDA" {
+        searches();
+    }
+}
+
+/// What a search says with candidates that are trouble.
+fn searched(trouble: &str) -> String {
+    let cache = std::env::temp_dir().join(format!("frit-suite-{}-{}", std::process::id(), trouble.len()));
+    let env = [
+        ("FRIT_CACHE", cache.to_str().expect("a path")),
+        ("FRIT_BEAM", "1"),
+        ("FRIT_BEAM_SECONDS", "2"),
+        ("FRIT_DEBUG", "1"),
+        // emptied before every run
+        ("FRIT_MOCK_L2", "1048576"),
+        ("SUITE_TROUBLE", trouble),
+    ];
+    let said = child("cuda::child_search", &env);
+    _ = std::fs::remove_dir_all(cache);
+    said
+}
+#[test]
+fn a_search_runs_in_a_process_of_its_own() {
+    let said = searched("");
+    assert!(said.contains("search 1 of 1") && said.contains("ways tried"), "{said}");
+}
+#[test]
+fn a_candidate_that_hangs_or_faults_ends_only_the_process_that_tries_it() {
+    for trouble in ["hang:64", "fault:64"] {
+        let said = searched(trouble);
+        assert!(said.contains("search 1 of 1") && said.contains("ways tried"), "{trouble}: {said}");
+    }
+}
+#[test]
+fn child_search() {
+    if is_child() && gpu() == "CUDA" {
+        searches();
+        let sums = on("CUDA", || {
+            let x = Tensor::new((0..96 * 128).map(|i| (i % 7) as f32).collect::<Vec<_>>()).reshape([96, 128]);
+            x.realize().unwrap();
+            let launches = frit_mock::Totals::get().launches;
+            let sums = (x * 2.0 + 1.0).sum(1).to_vec::<f32>().unwrap();
+            assert!(frit_mock::Totals::get().launches <= launches + 1, "candidates ran here");
+            sums
+        });
+        let row = |r: usize| (0..128).map(|c| ((r * 128 + c) % 7) as f32 * 2.0 + 1.0).sum::<f32>();
+        assert_eq!(sums, (0..96).map(row).collect::<Vec<_>>());
+        assert!(frit_mock::fault(0).is_none());
     }
 }

@@ -60,7 +60,7 @@ fn train(cycling: bool) {
 }
 
 /// What grows while `turn` is done `total` times, measured from a tenth of that on.
-fn stays_flat(what: &str, total: usize, mut turn: impl FnMut(usize)) {
+pub fn stays_flat(what: &str, total: usize, mut turn: impl FnMut(usize)) {
     let settled = total / 10;
     let (mut memory, mut nodes) = (0, 0);
     for i in 0..total {
@@ -78,7 +78,7 @@ fn stays_flat(what: &str, total: usize, mut turn: impl FnMut(usize)) {
     assert!(more.abs() <= 64, "{more} nodes more after {total} {what} than after {settled}");
 }
 
-fn long() -> bool {
+pub fn long() -> bool {
     std::env::var("FRIT_LONG").is_ok_and(|v| v == "1")
 }
 
