@@ -102,6 +102,16 @@ pub fn runs_apart(name: &str) -> Result<bool, Error> {
     Ok(frit_runtime::device(name)?.runs_apart())
 }
 
+/// What other libraries on a device know its queue by; `None` where it has none.
+pub fn queue_handle(name: &str) -> Result<Option<u64>, Error> {
+    Ok(frit_runtime::device(name)?.queue_handle())
+}
+
+/// Wait for all that anyone queued on a device, other libraries too.
+pub fn settle(name: &str) -> Result<(), Error> {
+    Ok(frit_runtime::device(name)?.settle()?)
+}
+
 /// Wait for all that was queued on a device.
 pub fn synchronize(name: &str) -> Result<(), Error> {
     Ok(frit_runtime::device(name)?.synchronize()?)

@@ -62,6 +62,22 @@ pub trait Device: Send + Sync {
     fn borrow(&self, _bytes: &Blob, _align: usize) -> Option<Memory> {
         None
     }
+    /// Memory at an address of the device that another library owns and may change; kernels only read it. The owner is let
+    /// go when nothing on the device uses it any more.
+    ///
+    /// # Safety
+    /// As long as `owner` lives, so many bytes at the address can be read.
+    unsafe fn adopt(&self, _address: u64, _bytes: usize, _owner: Owner) -> Result<Memory, Error> {
+        Err(Error::Device(format!("{} takes no memory of other libraries", self.name())))
+    }
+    /// What other libraries on the device know its queue by, to order theirs with it.
+    fn queue_handle(&self) -> Option<u64> {
+        None
+    }
+    /// Wait for all that anyone queued on the device, other libraries too.
+    fn settle(&self) -> Result<(), Error> {
+        self.synchronize()
+    }
     /// What the allocator holds now.
     fn memory_stats(&self) -> MemoryStats;
     /// Give cached free memory back to the system.
@@ -129,6 +145,9 @@ pub trait Executable: Send + Sync {
         None
     }
 }
+
+/// Whoever keeps memory that is not ours.
+pub type Owner = Box<dyn std::any::Any + Send + Sync>;
 
 /// One of the programs of a kernel, and the numbers of its launch.
 pub type Program = (Arc<dyn Executable>, LaunchDims);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 pub use frit_engine::Blob;
 pub use frit_engine::memory::Versions;
-pub use frit_engine::run::Lent;
+pub use frit_engine::run::{Lent, LentThere};
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
     r.map_err(|e| {
@@ -314,6 +314,14 @@ impl Tensor {
         let _c = call("lend");
         let x = self.uop()?;
         engine("lend", frit_engine::run::lend(&x))
+    }
+    /// All elements in row-major order where they lie on their device, for another library there: whatever was queued
+    /// here is done. Computes; never cuts history. Whoever has it holds this version, as of [`lend`](Tensor::lend).
+    #[track_caller]
+    pub fn lend_there(&self) -> Result<LentThere> {
+        let _c = call("lend");
+        let x = self.uop()?;
+        engine("lend", frit_engine::run::lend_there(&x))
     }
     /// Writes the bytes of all elements in row-major order, in small pieces. A value that is not in memory is computed
     /// and let go again, so a file can be larger than what is free.

@@ -8,7 +8,8 @@ pub(crate) mod view;
 
 pub use bindings::{Bindings, eval_index};
 pub use buffer::{Buffer, Versions};
-pub use transfer::{from_blob, from_bytes};
+pub use frit_runtime::Owner;
+pub use transfer::{adopt, from_blob, from_bytes};
 pub use view::{
     base_of, contiguous_base, element_count, refreshed, settled, strip_stores, version_of, versions,
 };

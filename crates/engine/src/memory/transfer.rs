@@ -4,7 +4,7 @@ use super::buffer::Buffer;
 use super::view::{byte_count, contiguous_base};
 use crate::{Error, devices};
 use frit_abi::DType;
-use frit_runtime::{Blob, Memory};
+use frit_runtime::{Blob, Memory, Owner};
 use frit_uop::{Storage, UOp};
 use std::alloc::Layout;
 use std::sync::Arc;
@@ -34,6 +34,41 @@ pub fn from_blob(device: &str, dtype: DType, blob: &Blob) -> Result<UOp, Error> 
         Some(memory) => Ok(borrowed(&device, memory)),
         None => Ok(borrowed(&devices::canonical(devices::HOST)?, blob.memory(size)).copy_to(&device)),
     }
+}
+
+/// Memory of a device that another library owns and may change, as a one-dimensional value there: that memory itself, or
+/// a copy on the device.
+///
+/// # Safety
+/// As long as `owner` lives, the elements at the address can be read.
+pub unsafe fn adopt(
+    device: &str,
+    dtype: DType,
+    address: u64,
+    len: usize,
+    owner: Owner,
+    is_copied: bool,
+) -> Result<UOp, Error> {
+    let device = devices::canonical(device)?;
+    let dev = frit_runtime::device(&device)?;
+    let bytes = len.checked_mul(dtype.size());
+    let bytes =
+        bytes.ok_or_else(|| Error::Graph(format!("{len} elements are larger than the address space")))?;
+    // of a buffer's own start kernels count on what the widest access needs
+    let align = dtype.size().max(dev.target().vector_access_bytes).max(1);
+    if !is_copied && bytes > 0 && !address.is_multiple_of(align as u64) {
+        return Err(Error::Graph(format!(
+            "memory at {address:#x} is not aligned to {align} bytes, which kernels on {device} need: copy it first"
+        )));
+    }
+    // SAFETY: as the caller says.
+    let memory = unsafe { dev.adopt(address, bytes, owner) }?;
+    if is_copied {
+        let copy = Buffer::alloc(&device, dtype, len)?;
+        copy.memory.copy_from(&memory)?;
+        return Ok(copy.into_uop(dtype));
+    }
+    Ok(Buffer::volatile(&device, len, memory).into_uop(dtype))
 }
 
 /// Zeros to be overwritten; an error where there is no memory for them.

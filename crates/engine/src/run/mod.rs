@@ -9,6 +9,6 @@ pub(crate) mod read;
 pub(crate) mod realize;
 pub(crate) mod tape;
 
-pub use read::{Lent, lend, read, write};
+pub use read::{Lent, LentThere, lend, lend_there, read, write};
 pub use realize::realize;
 pub use tape::{Tape, is_recording, record};

@@ -6,9 +6,10 @@ use crate::memory::file;
 use crate::memory::transfer::{bytes_of, memory_of, zeros};
 use crate::memory::view::{byte_count, contiguous_base};
 use crate::{Error, devices};
-use frit_runtime::Memory;
+use frit_runtime::{Device, Memory};
 use frit_uop::UOp;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// The bytes of a value, in row-major order; computes it if no one has.
 pub fn read(value: &UOp) -> Result<Vec<u8>, Error> {
@@ -38,6 +39,35 @@ impl std::ops::Deref for Lent {
             }),
         }
     }
+}
+
+/// A value's memory on its device, for another library there. It holds the value's version.
+pub struct LentThere {
+    memory: Memory,
+    device: Arc<dyn Device>,
+    _version: UOp,
+}
+
+impl LentThere {
+    /// Where it starts, in the device's address space.
+    pub fn address(&self) -> u64 {
+        self.memory.address()
+    }
+}
+
+impl Drop for LentThere {
+    fn drop(&mut self) {
+        // the other library's queue may still read what is handed out again after this
+        _ = self.device.settle();
+    }
+}
+
+/// A value in the memory of its device, in row-major order and computed to the end.
+pub fn lend_there(value: &UOp) -> Result<LentThere, Error> {
+    let realised = in_memory(value)?;
+    let memory = memory_of(&realised)?.clone();
+    let name = realised.device().ok_or_else(|| Error::Graph("a realised value has no device".into()))?;
+    Ok(LentThere { memory, device: frit_runtime::device(&name)?, _version: realised })
 }
 
 /// The bytes of a value, in row-major order; computes it if no one has, copies where the device's memory is elsewhere.

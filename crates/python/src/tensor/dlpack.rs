@@ -1,14 +1,19 @@
-//! DLPack: memory shared with other libraries, on the CPU.
+//! DLPack: memory shared with other libraries, on the CPU and on CUDA devices.
 //!
 //! What is handed out is marked read-only where the other side understands that (version 1), and holds its version of
 //! the tensor; what is taken in is shared where `from_dlpack` asks for it, else copied.
+//!
+//! On a CUDA device what is handed out is computed to its end, and comes back to us when all queues of the device are done
+//! with it. Of what is taken in, its maker orders our queue after its own; it goes back when our queue is done. What either
+//! side writes later the other sees in an order that the program makes by synchronising.
 
 use super::foreign::{Layout, MOST_DIMS, layout};
 use super::{PyTensor, out};
 use crate::convert::type_name;
 use crate::error::{checked, compute, raised};
 use crate::memory::row_major;
-use frit::{Blob, DType, Lent, Tensor};
+use frit::engine::{devices, memory};
+use frit::{Blob, DType, Lent, LentThere, Tensor};
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,6 +21,8 @@ use pyo3::types::PyDict;
 use std::ffi::{CStr, c_void};
 
 const CPU: (i32, i32) = (1, 0);
+/// The kind of memory of a CUDA device; the number of the device follows.
+const CUDA: i32 = 2;
 const READ_ONLY: u64 = 1;
 /// The version of the struct that is known here.
 const MAJOR: u32 = 1;
@@ -119,9 +126,16 @@ const TYPES: [(DType, u8, u8); 17] = [
 
 // ---- handing out
 
+/// Memory that is handed out.
+enum Memory {
+    Host(Lent),
+    There(LentThere),
+}
+
 /// What a capsule of ours points into.
 struct Shared {
-    lent: Lent,
+    memory: Memory,
+    device: (i32, i32),
     shape: Vec<i64>,
     strides: Vec<i64>,
 }
@@ -170,8 +184,11 @@ fn describe(d: DType, shared: &mut Shared) -> PyResult<DlTensor> {
         .find(|k| k.0 == d)
         .ok_or_else(|| PyBufferError::new_err(format!("DLPack has no {d} elements")))?;
     Ok(DlTensor {
-        data: shared.lent.as_ptr() as *mut c_void,
-        device: [CPU.0, CPU.1],
+        data: match &shared.memory {
+            Memory::Host(lent) => lent.as_ptr() as *mut c_void,
+            Memory::There(lent) => lent.address() as *mut c_void,
+        },
+        device: [shared.device.0, shared.device.1],
         ndim: shared.shape.len() as i32,
         code,
         bits,
@@ -179,6 +196,16 @@ fn describe(d: DType, shared: &mut Shared) -> PyResult<DlTensor> {
         shape: shared.shape.as_mut_ptr(),
         strides: shared.strides.as_mut_ptr(),
         byte_offset: 0,
+    })
+}
+
+/// DLPack's numbers for where a tensor is: those of the CPU for devices that it does not know.
+fn place(t: &Tensor) -> PyResult<(i32, i32)> {
+    let name = t.device().map_err(raised)?;
+    Ok(match name.split_once(':') {
+        _ if *name == *"CUDA" => (CUDA, 0),
+        Some(("CUDA", number)) => number.parse().map_or(CPU, |n| (CUDA, n)),
+        _ => CPU,
     })
 }
 
@@ -194,19 +221,27 @@ impl PyTensor {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = stream;
-        if dl_device.is_some_and(|d| d != CPU) {
-            return Err(PyBufferError::new_err("DLPack: tensors are handed out on the CPU only"));
+        let here = place(&self.0)?;
+        let device = dl_device.unwrap_or(here);
+        if device != here && (device != CPU || copy == Some(false)) {
+            return Err(PyBufferError::new_err(format!("DLPack: a tensor on {here:?} is not on {device:?}")));
+        }
+        // 0 could be either of two queues; all others are right, since what is handed out is computed
+        if device.0 == CUDA && stream.is_some_and(|s| s.extract::<i64>().is_ok_and(|n| n == 0)) {
+            return Err(PyBufferError::new_err("DLPack: stream 0 is not one that can be asked for"));
         }
         let t = match copy {
             Some(true) => checked(self.0.contiguous())?,
             _ => self.0.clone(),
         };
-        let lent = compute(py, || t.lend())?;
+        let memory = match device == CPU {
+            true => Memory::Host(compute(py, || t.lend())?),
+            false => Memory::There(compute(py, || t.lend_there())?),
+        };
         let shape: Vec<i64> = t.dims().map_err(raised)?.iter().map(|&d| d as i64).collect();
         let steps = row_major(&shape.iter().map(|&d| d as isize).collect::<Vec<_>>(), 1);
         let strides = steps.iter().map(|&s| s as i64).collect();
-        let mut shared = Box::new(Shared { lent, shape, strides });
+        let mut shared = Box::new(Shared { memory, device, shape, strides });
         let tensor = describe(t.dtype(), &mut shared)?;
         let context = Box::into_raw(shared).cast();
         match max_version {
@@ -220,9 +255,9 @@ impl PyTensor {
             _ => capsule(py, Managed { tensor, context, deleter: Some(free_managed) }),
         }
     }
-    /// For other libraries: the CPU.
-    fn __dlpack_device__(&self) -> (i32, i32) {
-        CPU
+    /// For other libraries: where it is.
+    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
+        place(&self.0)
     }
     /// A tensor over the memory of another library's: what is written to it later shows through.
     #[staticmethod]
@@ -273,7 +308,7 @@ impl<C: Capsule> Drop for Taken<C> {
 pub fn take(obj: &Bound<'_, PyAny>, share: bool) -> PyResult<Tensor> {
     let py = obj.py();
     let device: (i32, i32) = obj.call_method0("__dlpack_device__")?.extract()?;
-    if device.0 != CPU.0 {
+    if device.0 != CPU.0 && device.0 != CUDA {
         let text = format!("DLPack: a {} on device {device:?}; move it to the CPU first", type_name(obj));
         return Err(PyBufferError::new_err(text));
     }
@@ -282,10 +317,18 @@ pub fn take(obj: &Bound<'_, PyAny>, share: bool) -> PyResult<Tensor> {
         Ok(true) => obj.call_method0("detach")?,
         _ => obj.clone(),
     };
-    let version = PyDict::new(py);
-    version.set_item("max_version", (1, 0))?;
-    let capsule = match plain.call_method("__dlpack__", (), Some(&version)) {
-        Err(e) if e.is_instance_of::<PyTypeError>(py) => plain.call_method0("__dlpack__")?,
+    let asked = PyDict::new(py);
+    asked.set_item("max_version", (1, 0))?;
+    if device.0 == CUDA {
+        // its maker lets our queue wait for what it has queued
+        asked.set_item("stream", devices::queue_handle(&name_of(device)).map_err(refused)?)?;
+    }
+    let capsule = match plain.call_method("__dlpack__", (), Some(&asked)) {
+        Err(e) if e.is_instance_of::<PyTypeError>(py) => {
+            // one that knows less, but all know of queues
+            asked.del_item("max_version")?;
+            plain.call_method("__dlpack__", (), Some(&asked))?
+        }
         r => r?,
     };
     // SAFETY: only asks for the capsule's name.
@@ -293,6 +336,16 @@ pub fn take(obj: &Bound<'_, PyAny>, share: bool) -> PyResult<Tensor> {
         1 => of_capsule::<Versioned>(&capsule, share),
         _ => of_capsule::<Managed>(&capsule, share),
     }
+}
+
+/// Our name for a CUDA device.
+fn name_of(device: (i32, i32)) -> String {
+    format!("CUDA:{}", device.1)
+}
+
+/// What a device says, as this protocol raises it.
+fn refused(e: frit::engine::Error) -> PyErr {
+    PyBufferError::new_err(format!("DLPack: {e}"))
 }
 
 fn of_capsule<C: Capsule>(capsule: &Bound<'_, PyAny>, share: bool) -> PyResult<Tensor> {
@@ -310,10 +363,19 @@ fn of_capsule<C: Capsule>(capsule: &Bound<'_, PyAny>, share: bool) -> PyResult<T
         )));
     }
     // SAFETY: as above; its pointers are what DLPack says.
-    let (at, d, data) = unsafe { checked_layout((*p).tensor()) }?;
+    let ((at, d, data), device) = unsafe { (checked_layout((*p).tensor())?, (*p).tensor().device) };
+    let is_there = device[0] == CUDA;
+    if is_there && at.strides.is_some() {
+        let text =
+            "DLPack: elements of a CUDA device that are not in row-major order; make it contiguous first";
+        return Err(PyBufferError::new_err(text));
+    }
     // SAFETY: the name is static; renaming it makes us the owner of the struct.
     if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), C::USED.as_ptr()) } != 0 {
         return Err(PyErr::fetch(py));
+    }
+    if is_there {
+        return of_device(Taken(p, std::ptr::null(), 0), data as u64, d, at.dims, &device, share);
     }
     let taken = Taken(p, data, if at.strides.is_none() { at.bytes } else { 0 });
     checked(match &at.strides {
@@ -323,13 +385,28 @@ fn of_capsule<C: Capsule>(capsule: &Bound<'_, PyAny>, share: bool) -> PyResult<T
     })
 }
 
+/// Memory of a CUDA device, where it lies or copied there.
+fn of_device<C: Capsule>(
+    taken: Taken<C>,
+    address: u64,
+    d: DType,
+    dims: Vec<usize>,
+    device: &[i32; 2],
+    share: bool,
+) -> PyResult<Tensor> {
+    let (name, len) = (name_of((device[0], device[1])), dims.iter().product());
+    // SAFETY: the other library keeps so many elements there until it is told to free them, which dropping `taken` does.
+    let node = unsafe { memory::adopt(&name, d, address, len, Box::new(taken), !share) }.map_err(refused)?;
+    checked(Tensor::from_uop(node).reshape(dims))
+}
+
 /// Where its elements lie, what they are, and the address of the first one.
 ///
 /// # Safety
 /// The pointers of the struct are null or what DLPack says.
 unsafe fn checked_layout(t: &DlTensor) -> PyResult<(Layout, DType, *const u8)> {
     let refuse = |why: String| PyBufferError::new_err(format!("DLPack: {why}"));
-    if t.device[0] != CPU.0 {
+    if t.device[0] != CPU.0 && t.device[0] != CUDA {
         return Err(refuse(format!("memory of device {:?}; move it to the CPU first", t.device)));
     }
     let n = usize::try_from(t.ndim).ok().filter(|n| *n <= MOST_DIMS);

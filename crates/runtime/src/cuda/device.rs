@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::driver::{Address, Driver};
+use super::foreign::Foreign;
 use super::graph::CudaGraph;
 use super::memory::{DeviceBlock, Region, Staging};
 use super::program::{CudaKernel, assemble};
@@ -10,7 +11,7 @@ use super::status::Statuses;
 use super::target;
 use crate::cache::{self, DiskCache, Key};
 use crate::reuse::Reuse;
-use crate::{Bound, Device, Error, Executable, Graph, Memory, MemoryStats, env};
+use crate::{Bound, Device, Error, Executable, Graph, Memory, MemoryStats, Owner, env};
 use frit_abi::sync::Mutex;
 use frit_abi::{Code, Kernel, Target};
 use std::sync::{Arc, PoisonError};
@@ -94,6 +95,17 @@ impl Device for Cuda {
     }
     fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
         Ok(Memory::new(Arc::new(DeviceBlock::new(&self.shared, bytes)?)))
+    }
+    unsafe fn adopt(&self, address: u64, bytes: usize, owner: Owner) -> Result<Memory, Error> {
+        Ok(Memory::new(Arc::new(Foreign::new(&self.shared, address, bytes, owner)?)))
+    }
+    fn queue_handle(&self) -> Option<u64> {
+        Some(self.shared.queue.stream as u64)
+    }
+    fn settle(&self) -> Result<(), Error> {
+        let context = &self.shared.context;
+        // SAFETY: the context is this thread's.
+        context.check("cuCtxSynchronize", unsafe { (context.enter()?.context_wait)() })
     }
     fn memory_stats(&self) -> MemoryStats {
         self.shared.memory.stats()

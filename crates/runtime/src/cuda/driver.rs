@@ -76,6 +76,10 @@ functions! {
     context_release = "cuDevicePrimaryCtxRelease_v2" (device: i32);
     /// The context of this thread's next calls.
     context_set = "cuCtxSetCurrent" (context: Handle);
+    /// Wait for all that was queued in the context, by whomever.
+    context_wait = "cuCtxSynchronize" ();
+    /// Something about an address.
+    address_about = "cuPointerGetAttribute" (value: *mut c_void, attribute: i32, address: Address);
     /// Device memory.
     alloc = "cuMemAlloc_v2" (address: *mut Address, bytes: usize);
     /// Give it back; waits for what uses it.

@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::device::Shared;
 use super::driver::Address;
+use super::foreign::Foreign;
 use super::queue::Event;
 use crate::memory::Block;
 use crate::{Error, Memory};
@@ -89,13 +90,10 @@ unsafe impl Block for DeviceBlock {
         self.device.stage(|s| s.copy_out(&self.device, self.address() + offset as u64, data))
     }
     fn copy_from(&self, offset: usize, from: &Memory) -> Option<Result<(), Error>> {
-        let source = from.block().as_any()?.downcast_ref::<DeviceBlock>()?;
-        Some(self.device.copy(
-            self.address() + offset as u64,
-            &source.device,
-            from.address(),
-            from.len_bytes(),
-        ))
+        let source = from.block().as_any()?;
+        let ours = source.downcast_ref::<DeviceBlock>().map(|b| &b.device);
+        let source = ours.or_else(|| source.downcast_ref::<Foreign>().map(Foreign::device))?;
+        Some(self.device.copy(self.address() + offset as u64, source, from.address(), from.len_bytes()))
     }
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         Some(self)
@@ -180,7 +178,7 @@ impl Staging {
         event.record(&device.queue).inspect_err(|_| _ = device.queue.wait())
     }
     /// Bytes from the device, after all that was queued.
-    fn copy_out(&mut self, device: &Shared, from: Address, data: &mut [u8]) -> Result<(), Error> {
+    pub(super) fn copy_out(&mut self, device: &Shared, from: Address, data: &mut [u8]) -> Result<(), Error> {
         let driver = device.context.enter()?;
         let mut waiting: Option<(usize, &mut [u8])> = None;
         for (i, part) in data.chunks_mut(Self::PIECE).enumerate() {

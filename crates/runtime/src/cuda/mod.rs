@@ -7,6 +7,7 @@
 pub mod context;
 pub mod device;
 pub mod driver;
+mod foreign;
 mod graph;
 mod memory;
 mod program;
