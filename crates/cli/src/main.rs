@@ -15,7 +15,8 @@ usage:
   frit bench [NAME...]         run the benchmarks whose names contain one of NAME (all without); a JSON line each
   frit bench --search[=WIDTH] NAME...
                                search for the best way to run the kernels of each, and measure both ways in turns
-  frit bench --list            list the names
+  frit bench --check NAME...   compute each on the default device and on the CPU; fails where they differ
+  frit bench --list            list the names; --milliseconds=N measures each for so long (3000)
   frit accuracy [--help]       how exact every function and reduction is; fails where a bound is broken
   frit corpus write DIR        what the compiler makes of a fixed list of programs, for several machines: a file a kernel
   frit corpus summary          the same, a line a kernel

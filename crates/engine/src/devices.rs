@@ -8,6 +8,7 @@ use frit_uop::UOp;
 use frit_uop::graph::toposort;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use frit_runtime::HOST;
 
@@ -110,6 +111,24 @@ pub fn queue_handle(name: &str) -> Result<Option<u64>, Error> {
 /// Wait for all that anyone queued on a device, other libraries too.
 pub fn settle(name: &str) -> Result<(), Error> {
     Ok(frit_runtime::device(name)?.settle()?)
+}
+
+/// How long work takes, to its end and by the device's own clock where it has one. An error is the work's own, or what
+/// `wrong` makes of the device's.
+pub fn time<E>(
+    name: &str,
+    mut work: impl FnMut() -> Result<(), E>,
+    wrong: impl Fn(Error) -> E,
+) -> Result<Duration, E> {
+    let mut failed = None;
+    let mut queue = || {
+        work().map_err(|e| {
+            failed = Some(e);
+            frit_runtime::Error::Interrupted
+        })
+    };
+    let time = frit_runtime::device(name).and_then(|d| d.time(&mut queue));
+    failed.map_or_else(|| time.map_err(|e| wrong(e.into())), Err)
 }
 
 /// Wait for all that was queued on a device.

@@ -92,6 +92,24 @@ pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     Ok(start.elapsed())
 }
 
+/// How long the device takes to load the kernels of the outputs, whose code is there: all together, or one after the other.
+pub fn load_time(outputs: &[UOp], are_together: bool) -> Result<Duration, Error> {
+    let dev = frit_runtime::device(&device_of(outputs, None)?)?;
+    let schedule = schedule(outputs)?;
+    let mut kernels = vec![];
+    for k in &schedule.kernels {
+        kernels.extend(compile(&k.ast, dev.target(), &Choice::Heuristic)?.1);
+    }
+    let start = Instant::now();
+    let loaded = match are_together {
+        true => dev.load_all(&kernels),
+        false => kernels.iter().map(|k| dev.load(k)).collect(),
+    };
+    let time = start.elapsed();
+    loaded.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(time)
+}
+
 /// A kernel as the compiler makes it: for looking at, and for comparing with another compiler's.
 pub struct LoweredKernel {
     /// What it computes, as text.

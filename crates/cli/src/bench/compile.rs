@@ -32,6 +32,25 @@ fn compile(outputs: impl Fn() -> Result<Vec<Tensor>>) -> Result<Line> {
         .with("arena_mb", t.arena_bytes as f64 / 1e6))
 }
 
+/// How long the device takes to assemble and load kernels that it has not seen, one after the other and in threads: `ms` is
+/// the threads'. With `FRIT_CACHE=off`, else the second run finds them.
+fn loading() -> Result<Line> {
+    let error = |e: frit::engine::Error| Error::new("load", e.to_string());
+    let kernels = |turn: usize| {
+        let row = |i: usize| {
+            let x = Tensor::zeros([64 + turn, 256 + i]).contiguous().realize()?;
+            (x.exp() * 2.0).softmax(-1).uop()
+        };
+        (0..CHAIN).map(row).collect::<Result<Vec<_>>>()
+    };
+    let mut times = [0.0f64; 2];
+    for turn in 0..6 {
+        let time = measure::load_time(&kernels(turn)?, turn % 2 == 0).map_err(error)?;
+        times[turn % 2] += time.as_secs_f64() * 1e3 / 3.0;
+    }
+    Ok(Line::new(times[0]).with("one_by_one_ms", times[1]).with("kernels", CHAIN as f64))
+}
+
 fn bench(name: &str, run: impl Fn() -> Result<Line> + Copy + 'static) -> Bench {
     Bench::new(format!("compile_{name}"), move || Device::scope("NULL", run)?)
 }
@@ -99,6 +118,7 @@ pub fn benches() -> Vec<Bench> {
             let x = tokens(1, 1, LLAMA_8B.vocab)?;
             compile(|| Ok(vec![model.forward(&x)]))
         }),
+        Bench::new("load_kernels", loading),
         Bench::new("uop_intern", || {
             let (one, two) = (interning::intern_hit_ns(1), interning::intern_hit_ns(2));
             Ok(Line::new(one / 1e6).with("ns", one).with("ns_two_threads", two).with("scaling", one / two))

@@ -16,18 +16,10 @@ pub fn benches() -> Vec<Bench> {
     use DType::{BF16, F32};
     type Op = fn(&Tensor) -> Tensor;
     // name, dims, type, bytes that an element costs, what
-    let rows: [(&str, [usize; 2], DType, f64, Op); 16] = [
+    let rows: [(&str, [usize; 2], DType, f64, Op); 11] = [
         ("copy_128MiB", [8192, 4096], F32, 8.0, |x| x + 0.0),
         ("copy_1000x1001", [1000, 1001], F32, 8.0, |x| x + 0.0),
         ("gelu_64m", [8192, 8192], BF16, 4.0, |x| x.gelu()),
-        ("softmax_8192x8192_bf16", [8192, 8192], BF16, 4.0, |x| x.softmax(-1)),
-        ("softmax_8191x8191_bf16", [8191, 8191], BF16, 4.0, |x| x.softmax(-1)),
-        ("layernorm_8192x8192_bf16", [8192, 8192], BF16, 4.0, |x| x.layernorm(-1, None, None, 1e-5)),
-        ("layernorm_8191x8191_bf16", [8191, 8191], BF16, 4.0, |x| x.layernorm(-1, None, None, 1e-5)),
-        ("rmsnorm_8192x8192_bf16", [8192, 8192], BF16, 4.0, |x| {
-            let y = x.cast(F32);
-            (&y * (y.square().mean(keepdim(-1)) + 1e-6).rsqrt()).cast(BF16)
-        }),
         ("logsumexp_4096x50257", [4096, 50257], F32, 4.0, |x| x.logsumexp(-1)),
         ("sum_all_1GiB_f32", [16384, 16384], F32, 4.0, |x| x.sum(..)),
         ("sum_rows_8192", [8192, 8192], F32, 4.0, |x| x.sum(1)),
@@ -37,15 +29,24 @@ pub fn benches() -> Vec<Bench> {
         ("argmax_4096x50257", [4096, 50257], F32, 4.0, |x| x.argmax(-1)),
         ("max_8192x8192_bf16", [8192, 8192], BF16, 2.0, |x| x.max(-1)),
     ];
-    let mut v: Vec<Bench> = rows
-        .into_iter()
-        .map(|(name, dims, dtype, bytes, f)| {
-            Bench::new(name, move || {
-                let x = random(&dims, dtype)?;
-                moving(bytes * (dims[0] * dims[1]) as f64, x, move |x| f(&x))
-            })
+    let row = |name: String, dims: [usize; 2], dtype: DType, bytes: f64, f: Op| {
+        Bench::new(name, move || {
+            let x = random(&dims, dtype)?;
+            moving(bytes * (dims[0] * dims[1]) as f64, x, move |x| f(&x))
         })
-        .collect();
+    };
+    let mut v: Vec<Bench> = rows.into_iter().map(|(name, d, t, b, f)| row(name.into(), d, t, b, f)).collect();
+    let norms: [(&str, Op); 3] = [
+        ("softmax", |x| x.softmax(-1)),
+        ("layernorm", |x| x.layernorm(-1, None, None, 1e-5)),
+        ("rmsnorm", |x| {
+            let y = x.cast(F32);
+            (&y * (y.square().mean(keepdim(-1)) + 1e-6).rsqrt()).cast(BF16)
+        }),
+    ];
+    for (name, f) in norms {
+        v.extend([8192, 8191, 4095].map(|n| row(format!("{name}_{n}x{n}_bf16"), [n, n], BF16, 4.0, f)));
+    }
     v.push(Bench::new("sort_1024x8192_f32", || captured(randn(&[1024, 8192])?, |x| Ok(x.sort(-1, false)))));
     v.push(Bench::new("gather_embedding_16384", || {
         let (table, idx) = (randn(&[50257, 768])?, Tensor::randint(0, 50257, [16384]));

@@ -1,5 +1,6 @@
 //! Benchmarks: one JSON line each, names fixed so that they can be compared with peers in one run.
 
+mod check;
 pub mod compile;
 mod interning;
 mod files;
@@ -9,7 +10,7 @@ mod ops;
 mod train;
 
 use frit::*;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a benchmark does.
@@ -70,6 +71,22 @@ fn all() -> Vec<Bench> {
     all
 }
 
+/// Take an option.
+fn choose(option: &str) -> std::result::Result<(), String> {
+    let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+    let number = |otherwise: Option<u64>| {
+        let given = value.map_or(otherwise, |v| v.parse().ok().filter(|n| *n > 0));
+        given.ok_or_else(|| format!("{option}: expected a number"))
+    };
+    match name {
+        "--search" => SEARCH.store(number(Some(4))? as usize, Ordering::Relaxed),
+        "--milliseconds" => LONG.store(number(None)?, Ordering::Relaxed),
+        "--check" => CHECK.store(true, Ordering::Relaxed),
+        _ => return Err(format!("there is no option {option}; see frit --help")),
+    }
+    Ok(())
+}
+
 /// Run the benchmarks whose names contain one of `names`, or list them.
 pub fn run(names: &[&str]) -> std::result::Result<(), String> {
     if let ["--open", path] = names {
@@ -84,14 +101,7 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
         return Ok(());
     }
     let (options, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|n| n.starts_with("--"));
-    for option in options {
-        let width = match option.strip_prefix("--search").map(|w| w.strip_prefix('=').unwrap_or(w)) {
-            Some("") => Some(4),
-            Some(width) => width.parse().ok().filter(|w| *w > 0),
-            None => return Err(format!("there is no option {option}; see frit --help")),
-        };
-        SEARCH.store(width.ok_or(format!("{option}: expected a number of states"))?, Ordering::Relaxed);
-    }
+    options.into_iter().try_for_each(choose)?;
     let device = frit::engine::default_device().map_err(|e| e.to_string())?;
     let exact = |b: &&Bench| names.iter().any(|n| b.name == *n);
     let near = |b: &&Bench| names.is_empty() || names.iter().any(|n| b.name.contains(n));
@@ -115,31 +125,41 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} benchmarks failed")) }
 }
 
+fn wrong(e: frit::engine::Error) -> Error {
+    Error::new("bench", e.to_string())
+}
+
 /// Run `step` once from nothing cached, then until times are stable; the median and the first time.
 ///
-/// Where the device runs apart from the host, steps are timed by the batch, long enough that launches hide.
+/// Where the device runs apart from the host, steps are timed by its clock and by the batch, long enough that launches hide.
 fn time(mut step: impl FnMut() -> Result<()>) -> Result<Line> {
-    let wrong = |e: frit::engine::Error| Error::new("bench", e.to_string());
+    use frit::engine::devices;
     let device = frit::engine::default_device().map_err(wrong)?;
     let mut steps = |n: u32| {
-        let start = Instant::now();
-        (0..n).try_for_each(|_| step())?;
-        frit::engine::devices::synchronize(&device).map_err(wrong)?;
-        Ok::<_, Error>(start.elapsed() / n)
+        let batch = || (0..n).try_for_each(|_| step());
+        devices::time(&device, batch, wrong).map(|t| t / n)
     };
-    let first = steps(1)?;
+    let first = Instant::now();
+    steps(1)?;
+    let first = first.elapsed();
     steps(2)?;
-    let batch = match frit::engine::devices::runs_apart(&device).map_err(wrong)? {
+    let batch = match devices::runs_apart(&device).map_err(wrong)? {
         false => 1,
         true => (Duration::from_millis(20).div_duration_f64(steps(3)?) as u32).clamp(1, 1000),
     };
     let (mut times, begun) = (vec![], Instant::now());
-    while times.len() < 5 || (begun.elapsed() < Duration::from_secs(3) && times.len() < 200) {
+    let long = Duration::from_millis(LONG.load(Ordering::Relaxed));
+    while times.len() < 5 || (begun.elapsed() < long && times.len() < 200) {
         times.push(steps(batch)?);
     }
     times.sort();
     Ok(Line::new(times[times.len() / 2].as_secs_f64() * 1e3).with("first_s", first.as_secs_f64()))
 }
+
+/// For how many milliseconds something is timed, where that takes less than 200 runs.
+static LONG: AtomicU64 = AtomicU64::new(3000);
+/// Whether results are compared with the CPU's instead of being timed.
+static CHECK: AtomicBool = AtomicBool::new(false);
 
 /// How wide to search for the kernels of a benchmark; 0: not at all.
 static SEARCH: AtomicUsize = AtomicUsize::new(0);
@@ -161,6 +181,9 @@ where
     I: Bundle + Clone,
     O: Bundle,
 {
+    if CHECK.load(Ordering::Relaxed) {
+        return check::compared(inputs, f);
+    }
     let (step, line) = recorded(inputs.clone(), f)?;
     searched(&step, inputs, line)
 }
@@ -183,8 +206,7 @@ fn searched<I: Bundle, O: Bundle>(step: &Jit<I, O>, inputs: I, line: Line) -> Re
 
 /// Peak megabytes the device's allocator handed out while `f` ran.
 fn peak_mb(before: usize) -> Result<f64> {
-    let device = frit::engine::default_device().map_err(|e| Error::new("bench", e.to_string()))?;
-    let stats =
-        frit::engine::devices::memory_stats(&device).map_err(|e| Error::new("bench", e.to_string()))?;
+    let device = frit::engine::default_device().map_err(wrong)?;
+    let stats = frit::engine::devices::memory_stats(&device).map_err(wrong)?;
     Ok(stats.peak.saturating_sub(before) as f64 / 1e6)
 }

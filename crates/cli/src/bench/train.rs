@@ -1,9 +1,11 @@
 //! Whole models: inference and training steps.
 
 use super::models::{GPT2, Mnist, Resnet50, Transformer};
-use super::{Bench, captured, peak_mb, searched, time};
+use super::{Bench, CHECK, captured, check, peak_mb, searched, time};
+use frit::engine::devices::HOST;
 use frit::nn::*;
 use frit::*;
+use std::sync::atomic::Ordering;
 
 /// Images and their digits.
 type Batch = (Tensor, Tensor);
@@ -26,6 +28,16 @@ fn mnist_step() -> Result<(Jit<Batch, Tensor>, Batch)> {
     Ok((step, (x, y)))
 }
 
+/// Losses of a few training steps from the same random numbers.
+fn losses() -> Result<Tensor> {
+    manual_seed(42);
+    let (step, inputs) = mnist_step()?;
+    let losses = (0..4).map(|_| step.call(inputs.clone())?.to(HOST).item::<f32>());
+    let losses = losses.collect::<Result<Vec<f32>>>()?;
+    // the optimiser divides gradients by their size, roundings too: compared as coarser numbers
+    Device::scope(HOST, || Tensor::new(losses).cast(DType::F16))
+}
+
 fn forward(model: impl Fn(&Tensor) -> Tensor + Send + 'static, dims: &[usize]) -> Result<super::Line> {
     let x = Tensor::randn(dims);
     x.realize()?;
@@ -36,6 +48,9 @@ fn forward(model: impl Fn(&Tensor) -> Tensor + Send + 'static, dims: &[usize]) -
 pub fn benches() -> Vec<Bench> {
     vec![
         Bench::new("mnist_train_bs512", || {
+            if CHECK.load(Ordering::Relaxed) {
+                return check::verdict(check::difference(&losses()?, &Device::scope(HOST, losses)??, 1)?);
+            }
             // from nothing: initial weights, their optimiser's state, and the first step
             let start = std::time::Instant::now();
             let (step, inputs) = mnist_step()?;
