@@ -134,3 +134,15 @@ def test_a_search_runs_in_a_process_of_its_own(tmp_path):
     """, FRIT_BEAM="1", FRIT_BEAM_SECONDS="1", FRIT_MOCK_L2="1048576", FRIT_CACHE=str(tmp_path))  # fmt: skip
     assert said == ""
     assert any((tmp_path / "tuned").iterdir())
+
+
+# not those that are about the host: memory shared with numpy, forks, files
+FILES = ["jit", "function", "forms", "symbolic", "gradients", "optim", "nn", "state", "programs"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_tested_on_the_cpu_holds(name):
+    env = {**os.environ, "FRIT_CUDA_DRIVER": str(DRIVER), "FRIT_DEVICE": "CUDA"}
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__).with_name(f"test_{name}.py"))]
+    done = subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
