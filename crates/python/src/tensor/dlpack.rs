@@ -370,6 +370,10 @@ fn of_capsule<C: Capsule>(capsule: &Bound<'_, PyAny>, share: bool) -> PyResult<T
             "DLPack: elements of a CUDA device that are not in row-major order; make it contiguous first";
         return Err(PyBufferError::new_err(text));
     }
+    if is_there {
+        // what cannot be used is not taken
+        devices::queue_handle(&name_of((device[0], device[1]))).map_err(refused)?;
+    }
     // SAFETY: the name is static; renaming it makes us the owner of the struct.
     if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), C::USED.as_ptr()) } != 0 {
         return Err(PyErr::fetch(py));
