@@ -257,7 +257,7 @@ fn a_search_runs_in_a_process_of_its_own() {
 }
 #[test]
 fn a_candidate_that_hangs_or_faults_ends_only_the_process_that_tries_it() {
-    for trouble in ["hang:64", "fault:64"] {
+    for trouble in ["hang:256", "fault:256"] {
         let said = searched(trouble);
         assert!(said.contains("search 1 of 1") && said.contains("ways tried"), "{trouble}: {said}");
     }
