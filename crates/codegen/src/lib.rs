@@ -55,6 +55,7 @@ pub const PASSES: &[Pass] = {
     use Run::*;
     &[
         //  name          function                                       legal afterwards  targets
+        row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
@@ -181,7 +182,8 @@ fn run<'a>(
 /// program where it is cut.
 pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
     let before = PASSES.iter().position(|p| p.name == "choose").unwrap_or(0);
-    let (cut, opts) = opts.split_at(opts.iter().take_while(|o| matches!(o, Opt::SplitReduce { .. })).count());
+    let (cut, opts) =
+        opts.split_at(opts.iter().take_while(|o| matches!(o, Opt::Fold | Opt::SplitReduce { .. })).count());
     let ctx = Ctx::new(ast, target, Opts::List(cut));
     let mut programs = run(&PASSES[..before], ast, ctx, false, &mut |_, _, _| {})?.into_iter();
     let Some((Program::Graph(sink), _)) = programs.next() else {
@@ -194,5 +196,8 @@ pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>,
 
 /// At most `count` legal opts, one after the other, chosen by a seed: for tests and as a start for search.
 pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Result<Vec<Opt>, Error> {
-    choose::random::random_opts(plan(ast, target, &[])?, seed, count)
+    // a fold every other time that there is one
+    let first: &[Opt] = if seed % 2 == 1 && prepare::carry::applies(ast) { &[Opt::Fold] } else { &[] };
+    let opts = choose::random::random_opts(plan(ast, target, first)?, seed, count)?;
+    Ok(first.iter().cloned().chain(opts).collect())
 }

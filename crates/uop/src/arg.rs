@@ -1,5 +1,6 @@
 //! What a node carries besides its sources. No arg holds a node.
 
+use crate::fold::Fold;
 use crate::op::Op;
 use frit_abi::{Alu, Scalar};
 use smallvec::SmallVec;
@@ -125,6 +126,8 @@ pub enum Arg {
     ReduceAxes(Alu, Axes),
     /// `Reduce`, `Scan`: the combining operation.
     Alu(Alu),
+    /// `Reduce`: values that are carried together.
+    Fold(Fold),
     /// `Scan` of what comes before each iteration, without its own.
     Exclusive(Alu),
     /// `Range`.
@@ -219,6 +222,7 @@ impl Arg {
             Arg::LoopIn { .. } => 18,
             Arg::Tile { .. } => 19,
             Arg::Exclusive(_) => 20,
+            Arg::Fold(_) => 21,
         }
     }
     /// The op named by a combining arg, if it has one.
@@ -240,6 +244,7 @@ impl PartialEq for Arg {
             (Arg::Axes(a), Arg::Axes(b)) => a == b,
             (Arg::ReduceAxes(a, x), Arg::ReduceAxes(b, y)) => a == b && x == y,
             (Arg::Alu(a), Arg::Alu(b)) | (Arg::Exclusive(a), Arg::Exclusive(b)) => a == b,
+            (Arg::Fold(a), Arg::Fold(b)) => a == b,
             (Arg::Range(a), Arg::Range(b)) => a == b,
             (Arg::Param { slot: a, len: x }, Arg::Param { slot: b, len: y }) => a == b && x == y,
             (Arg::Var { name: a, min: l, max: h }, Arg::Var { name: b, min: m, max: i }) => {
@@ -275,6 +280,7 @@ impl Hash for Arg {
             Arg::Axes(a) => a.hash(h),
             Arg::ReduceAxes(o, a) => (o, a).hash(h),
             Arg::Alu(o) | Arg::Exclusive(o) => o.hash(h),
+            Arg::Fold(f) => f.hash(h),
             Arg::Range(r) => r.hash(h),
             Arg::Param { slot, len } => (slot, len).hash(h),
             Arg::Var { name, min, max } => (name, min, max).hash(h),
@@ -300,6 +306,7 @@ impl std::fmt::Debug for Arg {
             Arg::ReduceAxes(o, a) => write!(f, "{o:?}{a:?}"),
             Arg::Alu(o) => write!(f, "{o:?}"),
             Arg::Exclusive(o) => write!(f, "{o:?} exclusive"),
+            Arg::Fold(x) => write!(f, "{:?} {}", x.merge, x.value),
             Arg::Range(r) => write!(f, "{:?}{}", r.kind, r.id),
             Arg::Param { slot, len } => write!(f, "#{slot}[{len}]"),
             Arg::Var { name, min, max } => write!(f, "{name} in {min}..={max}"),

@@ -1,6 +1,7 @@
 //! Making nodes: short names for what passes build all the time.
 
 use crate::arg::{Arg, Axes, AxisKind, RangeArg, ScatterMode, Space, Storage};
+use crate::fold::{Fold, Merge};
 use crate::node::UOp;
 use crate::op::Op;
 use frit_abi::{Alu, DType, Scalar};
@@ -204,6 +205,17 @@ impl UOp {
         let mut src: SmallVec<[UOp; 4]> = smallvec![self.clone()];
         src.extend(ranges);
         if src.len() == 1 { self.clone() } else { UOp::new(Op::Reduce, self.dtype, src, Arg::Alu(op)) }
+    }
+    /// Values carried together over ranges.
+    pub fn fold(merge: Merge, values: &[UOp], ranges: &[UOp]) -> Vec<UOp> {
+        if ranges.is_empty() {
+            return values.to_vec();
+        }
+        let src: SmallVec<[UOp; 4]> = values.iter().chain(ranges).cloned().collect();
+        let one = |(i, x): (usize, &UOp)| {
+            UOp::new(Op::Reduce, x.dtype, src.clone(), Arg::Fold(Fold { merge, value: i as u8 }))
+        };
+        values.iter().enumerate().map(one).collect()
     }
     /// A vector of scalars.
     pub fn stack(lanes: impl IntoIterator<Item = UOp>) -> UOp {

@@ -24,6 +24,7 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         | Op::LaneShuffle => {
             // kernel values are scalars until they are expanded
             match op {
+                Op::Reduce if matches!(arg, Arg::Fold(_)) => broadcast(src)?,
                 Op::Reduce | Op::Scan | Op::LaneShuffle => of(0)?.clone(),
                 _ => Shape::new(),
             }

@@ -14,6 +14,7 @@ pub mod infer;
 pub mod build;
 pub mod sources;
 pub mod loops;
+pub mod fold;
 pub mod promote;
 pub mod site;
 // what is legal, and what is safe
@@ -30,6 +31,7 @@ pub mod text;
 pub mod eval;
 
 pub use arg::{Arg, Axes, AxisKind, LoopArg, RangeArg, ScatterMode, Space, Storage};
+pub use fold::{Fold, Merge};
 pub use frit_abi::{Alu, DType, Scalar};
 pub use linear::{Linear, Step};
 pub use loops::Loop;

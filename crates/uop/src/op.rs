@@ -49,6 +49,7 @@
 //! | `Load` | address [, alt, gate] | `None`/`Site` | the element(s) there; alt where the gate is false. With a site, a miss sets the status word |
 //! | *kernel* | | | |
 //! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order; once expanded there may be several x, taken in turn |
+//! | `Reduce` | x…, ranges… | `Fold` | one of several values that are carried together over the ranges ([`fold`](crate::fold)) |
 //! | `Scan` | x, range | `Alu` | x combined over the iterations of the ordered range up to this one |
 //! | `Stage` | x, ranges… | `Stage` | x put in a buffer over the ranges, in some address space; read through `Index` with one index per range; in a staged graph it fills the global `Define` of its number, read by one flat index |
 //! | *shaped values in a program* | | | |

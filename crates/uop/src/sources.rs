@@ -111,20 +111,21 @@ impl Node {
         debug_assert!(self.op == Op::After, "a {} has no deps", self.op.name());
         &self.src[1..]
     }
-    /// `Reduce`: the values that are combined in turn, one until a kernel is expanded.
+    /// `Reduce`: the values that are combined in turn, one until a kernel is expanded; those that a fold carries.
     #[track_caller]
     pub fn bodies(&self) -> &[UOp] {
         debug_assert!(self.op == Op::Reduce, "a {} has no bodies", self.op.name());
         let ranges = self.src.iter().rev().take_while(|s| matches!(s.op, Op::Range | Op::Special)).count();
         &self.src[..(self.src.len() - ranges).max(1)]
     }
-    /// `Reduce` with one body, `Stage`, `End`: the ranges that are closed there ([`Node::ranges`] are those still open).
+    /// `Reduce`, `Stage`, `End`: the ranges that are closed there ([`Node::ranges`] are those still open).
     #[inline]
     #[track_caller]
     pub fn closed_ranges(&self) -> &[UOp] {
         let ops = const { of(&[Op::Reduce, Op::Stage, Op::End]) };
         debug_assert!(ops.has(self.op), "a {} closes no range", self.op.name());
-        &self.src[1..]
+        let values = if self.op == Op::Reduce { self.bodies().len() } else { 1 };
+        &self.src[values..]
     }
     /// `Index`, and `Load` and `Store` through one: the memory, with the `After` that orders the access.
     #[inline]

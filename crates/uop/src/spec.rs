@@ -100,6 +100,7 @@ const TABLE: &[Row] = {
         row(&[Load],                 S | K | E | P, |n| matches!(&n.src[..], [at, alt, gate] if is_target(at) && alt.dtype == n.dtype && is_bool(gate)) && keeps_dtype(n)),
         // kernel level
         row(&[Reduce],               S | K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
+        row(&[Reduce],                   K | E,     |n| n.src.len() >= 2 && matches!(n.arg, Arg::Fold(f) if n.bodies().get(f.value as usize).is_some_and(|x| x.dtype == n.dtype) && n.bodies().len() < n.src.len()) && has_shape(n)),
         row(&[Scan],                 S | K | E,     |n| matches!((&n.src[..], &n.arg), ([_, ranges @ ..], Arg::Alu(_)) if !ranges.is_empty() && ranges.iter().all(|r| matches!(r.op, Range | Special))) && keeps_dtype(n)),
         row(&[Scan],                     E,         |n| matches!((&n.src[..], &n.arg), ([_, _, ..], Arg::Exclusive(_))) && keeps_dtype(n)),
         row(&[Stage],                    S,         |n| matches!((&n.src[..], &n.arg), ([_, ranges @ ..], Arg::Stage { space: Space::Global, .. }) if ranges.iter().all(|r| r.op == Range)) && keeps_dtype(n)),

@@ -12,6 +12,7 @@
 //! `4:int32` and `true` say their type. Buffers print but do not parse: memory has no text.
 
 use crate::arg::{Arg, AxisKind, LoopArg, RangeArg, ScatterMode, Space};
+use crate::fold::{Fold, Merge};
 use crate::node::UOp;
 use crate::op::Op;
 use frit_abi::{Alu, DType, Scalar};
@@ -99,6 +100,7 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::ReduceAxes(o, a) => format!("{o:?} {}", list(a)),
         Arg::Alu(o) => format!("{o:?}"),
         Arg::Exclusive(o) => format!("{o:?} exclusive"),
+        Arg::Fold(f) => print_fold(f),
         Arg::Range(r) => format!("{:?} {}", r.kind, r.id),
         Arg::Param { slot, len } => format!("{slot} {len}"),
         Arg::Var { name, min, max } => format!("{name} {min} {max}"),
@@ -112,6 +114,15 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Loop(l) => format!("{} {} {}", l.carries, l.level, l.name).trim_end().into(),
         Arg::LoopIn { level, slot } => format!("{level} {slot}"),
         Arg::Tile { rows, lanes, stride } => format!("{rows} {lanes} {stride}"),
+    }
+}
+
+fn print_fold(fold: &Fold) -> String {
+    match fold.merge {
+        Merge::Select { best, op, nan } => {
+            format!("fold {} Select {best:?} {op:?}{}", fold.value, if nan { " nan" } else { "" })
+        }
+        merge => format!("fold {} {merge:?}", fold.value),
     }
 }
 
@@ -201,6 +212,18 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
         Op::Permute | Op::Flip | Op::Shuffle => Arg::Axes(axes(text)?),
         Op::ReduceAxis | Op::ScanAxis => Arg::ReduceAxes(alu(word(0)?)?, axes(w.get(1).unwrap_or(&""))?),
         Op::Scan if w.get(1) == Some(&"exclusive") => Arg::Exclusive(alu(word(0)?)?),
+        Op::Reduce if w.first() == Some(&"fold") => {
+            let merge = match word(2)? {
+                "Select" => {
+                    let nan = w.get(5) == Some(&"nan");
+                    Merge::Select { best: alu(word(3)?)?, op: alu(word(4)?)?, nan }
+                }
+                "Rescale" => Merge::Rescale,
+                "Moments" => Merge::Moments,
+                other => return Err(format!("there is no fold {other}")),
+            };
+            Arg::Fold(Fold { merge, value: parse_num(word(1)?)? })
+        }
         Op::Reduce | Op::Scan => Arg::Alu(alu(word(0)?)?),
         Op::Range => {
             let kind =

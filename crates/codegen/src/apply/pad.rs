@@ -85,14 +85,22 @@ impl Padded {
             (Op::Store, Some(_)) => gated(new, all(&old.ranges)),
             (Op::Reduce, _) => {
                 let ids = closed(old);
-                let (Some(gate), Arg::Alu(op)) = (all(&ids), &old.arg) else { return new };
+                let Some(gate) = all(&ids) else { return new };
                 let mut masked = ids.iter().filter(|id| self.gates.contains_key(id));
-                if *op == Alu::Add && masked.all(|id| is_zero_outside(&old.src[0], *id)) {
+                let is_sum = old.arg == Arg::Alu(Alu::Add);
+                if is_sum && masked.all(|id| is_zero_outside(old.body(), *id)) {
                     return new;
                 }
-                let Some(identity) = Scalar::identity(*op, new.dtype) else { return new };
+                let identity = |i: usize, dtype| match old.arg {
+                    Arg::Alu(op) => Scalar::identity(op, dtype),
+                    Arg::Fold(fold) => fold.merge.identity(i, dtype),
+                    _ => None,
+                };
                 let mut src = new.src.clone();
-                src[0] = gate.select(&src[0], &UOp::constant(identity, new.dtype));
+                for (i, x) in src.iter_mut().enumerate().take(old.bodies().len()) {
+                    let Some(none) = identity(i, x.dtype) else { return new };
+                    *x = gate.select(x, &UOp::constant(none, x.dtype));
+                }
                 new.with_src(src)
             }
             _ => new,

@@ -11,7 +11,7 @@
 //!                          ->  Reduce(x[r*2], r) + Reduce(x[r*2+1], r)  (upcast)
 //! ```
 
-use super::combine;
+use super::{carried, merged, place_of};
 use crate::error::Error;
 use crate::kernel::access::fold_with;
 use crate::pass::Ctx;
@@ -38,7 +38,7 @@ pub fn expand(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     let graph = Numbered::of(sink);
     let order = &graph.nodes;
     let kind = |n: &UOp| n.range_arg().map(|a| a.kind);
-    let is_group = |n: &UOp| n.op == Op::Reduce && n.src[1..].iter().any(|r| r.op != Op::Range);
+    let is_group = |n: &UOp| n.op == Op::Reduce && n.closed_ranges().iter().any(|r| r.op != Op::Range);
     if !order.iter().any(|n| is_group(n) || kind(n).is_some_and(AxisKind::is_in_registers)) {
         return Ok(sink.clone());
     }
@@ -105,7 +105,8 @@ impl Expander {
     /// The ranges a node closes, apart: expanded, and the others with what became of them.
     fn closed<'n>(&self, n: &'n UOp, src: &[u32]) -> (SmallVec<[u32; 6]>, Vec<(&'n UOp, UOp)>) {
         let (mut mine, mut others) = (SmallVec::new(), vec![]);
-        for (r, &i) in n.src.iter().zip(src).skip(1) {
+        let values = if n.op == Op::Reduce { n.bodies().len() } else { 1 };
+        for (r, &i) in n.src.iter().zip(src).skip(values) {
             match r.range_arg().filter(|a| self.extents.contains_key(&a.id)) {
                 Some(a) => mine.push(a.id),
                 None => others.push((r, self.copies[i as usize].nodes[0].clone())),
@@ -156,12 +157,10 @@ impl Expander {
     }
 
     fn reduce(&self, n: &UOp, src: &[u32], axes: SmallVec<[u32; 6]>) -> Result<Copies, Error> {
-        let Arg::Alu(alu) = n.arg else { return Err(Error::Kernel(format!("{n:?} combines nothing"))) };
         let (mine, others) = self.closed(n, src);
         let is_unroll = |id: &u32| {
-            n.src[1..]
-                .iter()
-                .any(|r| r.range_arg().is_some_and(|a| a.id == *id && a.kind == AxisKind::Unroll))
+            let is_it = |r: &UOp| r.range_arg().is_some_and(|a| a.id == *id && a.kind == AxisKind::Unroll);
+            n.closed_ranges().iter().any(is_it)
         };
         let (unroll, upcast): (SmallVec<[u32; 6]>, SmallVec<[u32; 6]>) =
             mine.iter().copied().partition(is_unroll);
@@ -173,22 +172,32 @@ impl Expander {
                 None => group.push(new),
             }
         }
-        let x = &self.copies[src[0] as usize];
         let all: SmallVec<[u32; 6]> = axes.iter().chain(&upcast).chain(&unroll).copied().collect();
-        let places = self.places(&all, &x.axes);
+        let values = src[..n.bodies().len()].iter().map(|&s| &self.copies[s as usize]);
+        let values: Vec<(&[UOp], Vec<usize>)> =
+            values.map(|c| (&c.nodes[..], self.places(&all, &c.axes))).collect();
         let (u, c) = (self.count(&unroll), self.count(&upcast));
-        let nodes = places.chunks(u * c).map(|of_copy| {
-            let sides: Vec<UOp> = of_copy
-                .chunks(u)
-                .map(|chain| {
-                    let mut src: SmallVec<[UOp; 4]> = chain.iter().map(|&p| x.nodes[p].clone()).collect();
-                    src.extend(loops.iter().cloned());
-                    if src.len() == 1 { src.remove(0) } else { n.with_src(src) }
-                })
-                .collect();
-            combine(alu, sides).reduce(alu, across.iter().cloned()).reduce(alu, group.iter().cloned())
-        });
-        let nodes = nodes.collect();
+        let element = |at: usize| values.iter().map(|(nodes, places)| nodes[places[at]].clone()).collect();
+        let mut nodes = Vec::with_capacity(self.count(&axes));
+        for first in (0..self.count(&axes)).map(|i| i * u * c) {
+            let mut sides: Vec<Vec<UOp>> = vec![];
+            for side in (first..first + u * c).step_by(u) {
+                let chain: Vec<Vec<UOp>> = (side..side + u).map(element).collect();
+                sides.push(match n.arg {
+                    Arg::Fold(_) => carried(n, merged(n, chain)?, &loops),
+                    _ => vec![in_turn(n, chain, &loops)],
+                });
+            }
+            let all = carried(n, carried(n, merged(n, sides)?, &across), &group);
+            nodes.push(all[place_of(n)].clone());
+        }
         Ok(Copies { axes, nodes })
     }
+}
+
+/// A reduce that takes these values one after the other in every round of its loops.
+fn in_turn(n: &UOp, values: Vec<Vec<UOp>>, loops: &[UOp]) -> UOp {
+    let mut src: SmallVec<[UOp; 4]> = values.into_iter().flatten().collect();
+    src.extend(loops.iter().cloned());
+    if src.len() == 1 { src.remove(0) } else { n.with_src(src) }
 }

@@ -11,7 +11,7 @@
 //! Where there are many lanes, each combines the parts of a few neighbours first, and then what those few came to. Every lane
 //! ends up with the result. Reduces over the same lanes that do not need each other share the barriers.
 
-use super::{barrier, linear_lane};
+use super::{barrier, carried, linear_lane, merged, place_of};
 use crate::error::Error;
 use crate::kernel::ranges;
 use crate::pass::Ctx;
@@ -23,7 +23,7 @@ const RADIX: i64 = 16;
 
 /// The pass. Leaves no reduce over hardware ids behind.
 pub fn group(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
-    let is_group = |n: &&UOp| n.op == Op::Reduce && n.src[1..].iter().any(|r| r.op == Op::Special);
+    let is_group = |n: &&UOp| n.op == Op::Reduce && n.closed_ranges().iter().any(|r| r.op == Op::Special);
     let mut sink = sink.clone();
     loop {
         let order = sink.toposort();
@@ -34,16 +34,22 @@ pub fn group(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             above.insert(n, below);
         }
         let Some(first) = order.iter().find(|n| is_group(n) && !above[n]) else { return Ok(sink) };
-        let same =
-            |n: &&UOp| is_group(n) && !above[n] && n.src[1..] == first.src[1..] && n.ranges == first.ranges;
+        let same = |n: &&UOp| {
+            let is_free = is_group(n) && !above[n];
+            is_free && n.closed_ranges() == first.closed_ranges() && n.ranges == first.ranges
+        };
         let together: Vec<&UOp> = order.iter().filter(same).collect();
-        let map = through_local_memory(&together, &order, ctx);
+        let map = through_local_memory(&together, &order, ctx)?;
         sink = sink.substitute(&map);
     }
 }
 
-fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHashMap<UOp, UOp> {
-    let ids = &reduces[0].src[1..];
+fn through_local_memory(
+    reduces: &[&UOp],
+    order: &[UOp],
+    ctx: &mut Ctx,
+) -> Result<FxHashMap<UOp, UOp>, Error> {
+    let ids = reduces[0].closed_ranges();
     let all = ranges::all(order);
     let id_of = |r: &UOp| r.range_arg().map_or(0, |a| a.id);
     let outer: Vec<UOp> = all.iter().filter(|r| reduces[0].ranges.contains(&id_of(r))).cloned().collect();
@@ -55,10 +61,26 @@ fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHas
         next_id += 1;
         UOp::range(&UOp::index(n), next_id - 1, AxisKind::Reduce)
     };
+    // one of the nodes that carry the same values stands for all
+    let mut kinds: Vec<&UOp> = vec![];
+    let is_of = |a: &UOp, b: &UOp| match (&a.arg, &b.arg) {
+        (Arg::Fold(f), Arg::Fold(g)) => f.merge == g.merge && a.src == b.src,
+        _ => a == b,
+    };
+    for n in reduces {
+        if !kinds.iter().any(|k| is_of(k, n)) {
+            kinds.push(n);
+        }
+    }
+    let results = |all: Vec<Vec<UOp>>| -> FxHashMap<UOp, UOp> {
+        let of =
+            |n: &UOp| kinds.iter().zip(&all).find(|(k, _)| is_of(k, n)).map(|(_, v)| v[place_of(n)].clone());
+        reduces.iter().filter_map(|n| Some(((*n).clone(), of(n)?))).collect()
+    };
     let warp = neighbours(reduces, ids, n, rows, ctx);
-    let parts: Vec<UOp> = reduces.iter().map(|x| exchanged(x, warp)).collect();
+    let parts: Vec<Vec<UOp>> = kinds.iter().map(|x| exchanged(x, warp)).collect::<Result<_, _>>()?;
     if warp == n {
-        return reduces.iter().map(|x| (*x).clone()).zip(parts).collect();
+        return Ok(results(parts));
     }
     // one lane of those that have exchanged theirs brings a part
     let (width, part) = (UOp::index(warp), n / warp);
@@ -67,22 +89,21 @@ fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHas
     let speaks = (warp > 1).then(|| mine.modulo(&width).eq_(&UOp::index(0)));
     let before = if outer.is_empty() { vec![] } else { vec![barrier(outer)] };
     // what each lane brings, in memory: the tiles once all lanes have
-    let mut shared = |parts: Vec<UOp>, before: &[UOp]| {
-        let tiles: Vec<UOp> = parts
-            .iter()
-            .map(|x| UOp::define(Space::Local, ctx.fresh(), (part * rows) as usize, x.dtype))
-            .collect();
-        let stores = tiles.iter().zip(&parts).map(|(t, x)| {
+    let mut shared = |parts: Vec<Vec<UOp>>, before: &[UOp]| {
+        let mut tile = |x: &UOp| UOp::define(Space::Local, ctx.fresh(), (part * rows) as usize, x.dtype);
+        let tiles: Vec<Vec<UOp>> = parts.iter().map(|p| p.iter().map(&mut tile).collect()).collect();
+        let stores = tiles.iter().flatten().zip(parts.iter().flatten()).map(|(t, x)| {
             let place = t.after(before.iter().cloned()).at(&my_place);
             let src = [place, x.clone()].into_iter().chain(speaks.clone());
             UOp::new(Op::Store, DType::Void, src.collect::<Vec<_>>(), Arg::None)
         });
         let ready = barrier(stores.collect());
-        tiles.into_iter().map(|t| t.after([ready.clone()])).collect::<Vec<UOp>>()
+        let after = |p: &Vec<UOp>| p.iter().map(|t| t.after([ready.clone()])).collect();
+        tiles.iter().map(after).collect::<Vec<Vec<UOp>>>()
     };
-    let combine = |tile: &UOp, x: &UOp, at: &UOp, r: &UOp| match x.arg {
-        Arg::Alu(alu) => tile.at(at).load().reduce(alu, [r.clone()]),
-        _ => x.clone(),
+    let combine = |tiles: Vec<Vec<UOp>>, at: &UOp, r: &UOp| -> Vec<Vec<UOp>> {
+        let loads = tiles.iter().map(|t| t.iter().map(|t| t.at(at).load()).collect());
+        loads.zip(&kinds).map(|(v, n)| carried(n, v, std::slice::from_ref(r))).collect()
     };
     let mut tiles = shared(parts, &before);
     let mut step = 1;
@@ -90,12 +111,12 @@ fn through_local_memory(reduces: &[&UOp], order: &[UOp], ctx: &mut Ctx) -> FxHas
         let r = range(RADIX);
         let neighbours = mine.bin(Alu::Idiv, &UOp::index(RADIX)).fold_mul(&UOp::index(RADIX));
         let at = base.fold_add(&neighbours).fold_add(&r);
-        tiles = shared(tiles.iter().zip(reduces).map(|(t, x)| combine(t, x, &at, &r)).collect(), &[]);
+        tiles = shared(combine(tiles, &at, &r), &[]);
         step = RADIX;
     }
     let r = range(part / step);
     let at = base.fold_add(&r.fold_mul(&UOp::index(step)));
-    tiles.iter().zip(reduces).map(|(t, x)| ((*x).clone(), combine(t, x, &at, &r))).collect()
+    Ok(results(combine(tiles, &at, &r)))
 }
 
 /// How many lanes of these reduces exchange their values: neighbours in a warp, all of them there; 1 where none do.
@@ -103,7 +124,7 @@ fn neighbours(reduces: &[&UOp], ids: &[UOp], n: i64, rows: i64, ctx: &Ctx) -> i6
     let warp = ctx.target.grid.as_ref().map_or(1, |g| g.warp as i64);
     let is_fastest = |id: &UOp| matches!(&id.arg, Arg::Name(s) if **s == *"lidx0");
     let whole = n.count_ones() == 1 && (n * rows) % warp == 0;
-    let words = reduces.iter().all(|x| x.dtype.size() == 4);
+    let words = reduces.iter().flat_map(|x| x.bodies()).all(|x| x.dtype.size() == 4);
     match ids {
         [id] if is_fastest(id) && whole && words && warp == 32 => n.min(warp),
         _ => 1,
@@ -111,11 +132,12 @@ fn neighbours(reduces: &[&UOp], ids: &[UOp], n: i64, rows: i64, ctx: &Ctx) -> i6
 }
 
 /// What so many neighbours come to, in each of them.
-fn exchanged(reduce: &UOp, lanes: i64) -> UOp {
-    let (mut x, mut distance) = (reduce.src[0].clone(), lanes / 2);
-    while let (Arg::Alu(alu), 1..) = (&reduce.arg, distance) {
-        let other = UOp::new(Op::LaneShuffle, x.dtype, [x.clone()], Arg::Lanes(distance as u32));
-        (x, distance) = (x.bin(*alu, &other), distance / 2);
+fn exchanged(reduce: &UOp, lanes: i64) -> Result<Vec<UOp>, Error> {
+    let (mut values, mut distance) = (reduce.bodies().to_vec(), lanes / 2);
+    while distance > 0 {
+        let shuffle = |x: &UOp| UOp::new(Op::LaneShuffle, x.dtype, [x.clone()], Arg::Lanes(distance as u32));
+        let others = values.iter().map(shuffle).collect();
+        (values, distance) = (merged(reduce, vec![values, others])?, distance / 2);
     }
-    x
+    Ok(values)
 }

@@ -15,6 +15,8 @@ pub mod reduce;
 pub mod coalesce;
 pub mod widths;
 
+use crate::error::Error;
+use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, DType, Op, UOp};
 
 /// Values combined pairwise, in a tree: the shortest chain.
@@ -26,6 +28,30 @@ fn combine(alu: Alu, mut values: Vec<UOp>) -> UOp {
             .collect();
     }
     values.swap_remove(0)
+}
+
+/// Partial results of a reduce combined, each with the values that it carries.
+fn merged(reduce: &UOp, parts: Vec<Vec<UOp>>) -> Result<Vec<UOp>, Error> {
+    match reduce.arg {
+        Arg::Alu(alu) => Ok(vec![combine(alu, parts.into_iter().flatten().collect())]),
+        Arg::Fold(_) if parts.len() == 1 => Ok(parts.into_iter().flatten().collect()),
+        Arg::Fold(fold) => Ok(fold.merge.merge(&parts).iter().map(simplify).collect()),
+        _ => Err(Error::Kernel(format!("{reduce:?} combines nothing"))),
+    }
+}
+
+/// A reduce of these values over ranges: all that it carries.
+fn carried(reduce: &UOp, values: Vec<UOp>, ranges: &[UOp]) -> Vec<UOp> {
+    match reduce.arg {
+        Arg::Fold(fold) => UOp::fold(fold.merge, &values, ranges),
+        Arg::Alu(alu) => values.iter().map(|x| x.reduce(alu, ranges.iter().cloned())).collect(),
+        _ => values,
+    }
+}
+
+/// Which of the values that it carries is the node's.
+fn place_of(reduce: &UOp) -> usize {
+    if let Arg::Fold(fold) = reduce.arg { fold.value as usize } else { 0 }
 }
 
 /// Where all lanes of a block meet, after these.

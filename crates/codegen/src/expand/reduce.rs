@@ -3,15 +3,18 @@
 //! ```text
 //! Reduce(x, r)   ->   acc = identity;  for r { acc = acc (+) x };  acc
 //! Scan(x, r)     ->   acc = identity;  for r { acc = acc (+) x;  … acc … }
+//! Reduce(x, y, r) of a fold   ->   a, b = identity;  for r { a, b = merge((a, b), (x, y)) };  a or b
 //! ```
 //! A product meets its sum in one fused multiply-add.
 
+use super::place_of;
 use crate::error::Error;
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_abi::Target;
 use frit_uop::graph::Numbered;
-use frit_uop::{Alu, Arg, Op, Scalar, Space, UOp};
+use frit_uop::symbolic::simplify;
+use frit_uop::{Alu, Arg, DType, Merge, Op, Scalar, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -38,44 +41,102 @@ pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     for (id, others) in ranges::around_scans(order) {
         around.entry(id).or_default().extend(others);
     }
-    let done = graph.map(|n, src| match n.op {
-        Op::Reduce | Op::Scan => to_accumulator(n, &src, &all, &around, ctx),
+    let mut folds: FxHashMap<(Merge, SmallVec<[UOp; 4]>), Vec<UOp>> = FxHashMap::default();
+    let done = graph.map(|n, src| match (n.op, &n.arg) {
+        (Op::Reduce, Arg::Fold(fold)) => {
+            let key = (fold.merge, src.clone());
+            if !folds.contains_key(&key) {
+                let all = Carried::of(n, &src, &all, &around).fold(fold.merge, ctx)?;
+                folds.insert(key.clone(), all);
+            }
+            Ok(folds[&key][place_of(n)].clone())
+        }
+        (Op::Reduce | Op::Scan, Arg::Alu(alu)) => {
+            Carried::of(n, &src, &all, &around).accumulate(*alu, n.op == Op::Scan, ctx)
+        }
         _ => Ok(n.with_src(src)),
     })?;
     Ok(done.last().unwrap_or(sink).clone())
 }
 
-fn to_accumulator(
-    n: &UOp,
-    src: &[UOp],
-    all: &FxHashMap<u32, UOp>,
-    around: &FxHashMap<u32, SmallVec<[u32; 6]>>,
-    ctx: &mut Ctx,
-) -> Result<UOp, Error> {
-    let Arg::Alu(alu) = n.arg else { return Err(Error::Kernel(format!("{n:?} combines nothing"))) };
-    let identity = Scalar::identity(alu, n.dtype)
-        .ok_or_else(|| Error::Kernel(format!("{alu:?} of {} has no identity", n.dtype)))?;
-    let (loops, parts): (Vec<UOp>, Vec<UOp>) = src.iter().cloned().partition(|s| s.op == Op::Range);
-    if loops.is_empty() {
-        return Ok(accumulate(alu, &parts[0], &parts[1..], ctx.target));
+/// What is carried over loops.
+struct Carried {
+    values: Vec<UOp>,
+    loops: Vec<UOp>,
+    /// The loops that it begins anew in.
+    outer: Vec<UOp>,
+    /// Lanes of its register variables.
+    lanes: usize,
+}
+
+impl Carried {
+    fn of(
+        n: &UOp,
+        src: &[UOp],
+        all: &FxHashMap<u32, UOp>,
+        around: &FxHashMap<u32, SmallVec<[u32; 6]>>,
+    ) -> Carried {
+        let (loops, values): (Vec<UOp>, Vec<UOp>) = src.iter().cloned().partition(|s| s.op == Op::Range);
+        let closed: Vec<u32> = loops.iter().filter_map(|r| Some(r.range_arg()?.id)).collect();
+        let mut outer: SmallVec<[u32; 6]> =
+            n.ranges.iter().copied().filter(|id| !closed.contains(id)).collect();
+        outer.extend(closed.iter().filter_map(|id| around.get(id)).flatten().copied());
+        outer.sort_unstable();
+        outer.dedup();
+        let outer = outer.iter().filter_map(|id| all.get(id).cloned()).collect();
+        let lanes = values.iter().map(|x| x.lanes()).max().unwrap_or(1);
+        Carried { values, loops, outer, lanes }
     }
-    let is_mine = |id: &u32| loops.iter().any(|r| r.range_arg().is_some_and(|a| a.id == *id));
-    let closed: Vec<u32> = loops.iter().filter_map(|r| Some(r.range_arg()?.id)).collect();
-    let mut outer: SmallVec<[u32; 6]> = n.ranges.iter().copied().filter(|id| !is_mine(id)).collect();
-    outer.extend(closed.iter().filter_map(|id| around.get(id)).flatten().copied());
-    outer.sort_unstable();
-    outer.dedup();
-    let outer = outer.iter().filter_map(|id| all.get(id).cloned());
-    let w = parts.iter().map(|x| x.lanes()).max().unwrap_or(1);
-    let acc = UOp::define(Space::Reg, ctx.fresh(), w, n.dtype);
-    let zero = UOp::constant(identity, n.dtype);
-    let zero = if w > 1 { UOp::stack((0..w).map(|_| zero.clone())) } else { zero };
-    let init = acc.after(outer).store(&zero);
-    let inside = acc.after([init].into_iter().chain(loops.iter().cloned()));
-    let before = UOp::new(Op::Load, n.dtype, [inside.clone()], Arg::None);
-    let update = inside.store(&accumulate(alu, &before, &parts, ctx.target));
-    let done = if n.op == Op::Scan { update } else { update.end(loops.iter().cloned()) };
-    Ok(UOp::new(Op::Load, n.dtype, [acc.after([done])], Arg::None))
+
+    /// A register variable that begins as `identity`; what it is inside the loops.
+    fn variable(&self, identity: Scalar, dtype: DType, ctx: &mut Ctx) -> (UOp, UOp) {
+        let acc = UOp::define(Space::Reg, ctx.fresh(), self.lanes, dtype);
+        let init = acc.after(self.outer.iter().cloned()).store(&self.wide(&UOp::constant(identity, dtype)));
+        let inside = acc.after([init].into_iter().chain(self.loops.iter().cloned()));
+        (acc, inside)
+    }
+
+    /// In every lane.
+    fn wide(&self, x: &UOp) -> UOp {
+        match (self.lanes, x.lanes()) {
+            (2.., 1) => UOp::stack((0..self.lanes).map(|_| x.clone())),
+            _ => x.clone(),
+        }
+    }
+
+    fn accumulate(&self, alu: Alu, is_scan: bool, ctx: &mut Ctx) -> Result<UOp, Error> {
+        let dtype = self.values[0].dtype;
+        let identity = Scalar::identity(alu, dtype)
+            .ok_or_else(|| Error::Kernel(format!("{alu:?} of {dtype} has no identity")))?;
+        if self.loops.is_empty() {
+            return Ok(accumulate(alu, &self.values[0], &self.values[1..], ctx.target));
+        }
+        let (acc, inside) = self.variable(identity, dtype, ctx);
+        let update = inside.store(&accumulate(alu, &read(&inside), &self.values, ctx.target));
+        let done = if is_scan { update } else { update.end(self.loops.iter().cloned()) };
+        Ok(read(&acc.after([done])))
+    }
+
+    /// All that a fold carries, once its loops are done.
+    fn fold(&self, merge: Merge, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
+        let mut variables = vec![];
+        for (i, x) in self.values.iter().enumerate() {
+            let identity = merge.identity(i, x.dtype);
+            let identity = identity.ok_or_else(|| Error::Kernel(format!("{merge:?} of {}", x.dtype)))?;
+            variables.push(self.variable(identity, x.dtype, ctx));
+        }
+        let before = variables.iter().map(|(_, inside)| read(inside)).collect();
+        let after = merge.merge(&[before, self.values.clone()]);
+        // all at once: each is computed from what the others were
+        let stores = variables.iter().zip(&after).map(|((_, v), new)| v.store(&self.wide(&simplify(new))));
+        let done = UOp::sink(stores.collect::<Vec<_>>()).end(self.loops.iter().cloned());
+        Ok(variables.iter().map(|(acc, _)| read(&acc.after([done.clone()]))).collect())
+    }
+}
+
+/// What a register variable holds.
+fn read(variable: &UOp) -> UOp {
+    UOp::new(Op::Load, variable.dtype, [variable.clone()], Arg::None)
 }
 
 /// `acc (+) x0 (+) x1 …`, in this order.

@@ -14,14 +14,14 @@
 //! those are moved, and transposed in registers (`transpose`). Loads of stride 2 to 4 become contiguous
 //! loads and a deinterleave.
 
-use super::combine;
 use super::shuffle;
 use super::transpose::{self, TransposedAccesses};
+use super::{carried, merged, place_of};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open};
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
+use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -105,21 +105,23 @@ impl Vectoriser {
                 None => self.access(n, id, w),
             },
             (Op::Reduce, _) => {
-                let (mine, others): (Vec<&UOp>, Vec<&UOp>) = n.src[1..]
+                let (mine, others): (Vec<&UOp>, Vec<&UOp>) = n
+                    .closed_ranges()
                     .iter()
                     .partition(|r| r.range_arg().is_some_and(|a| self.widths.contains_key(&a.id)));
-                let mut src: SmallVec<[UOp; 4]> = smallvec![self.done[&n.src[0]].clone()];
+                let values: Vec<UOp> = n.bodies().iter().map(|x| self.done[x].clone()).collect();
+                let others: Vec<UOp> = others.iter().map(|r| self.done[*r].clone()).collect();
                 let Some(r) = mine.first() else {
-                    src.extend(others.iter().map(|r| self.done[*r].clone()));
+                    let mut src: SmallVec<[UOp; 4]> = values.into_iter().chain(others).collect();
                     // the first value gives the shape, and one that a gate made constant has none
-                    src.sort_by_key(|s| (s.op == Op::Range, std::cmp::Reverse(s.lanes())));
+                    if let Arg::Alu(_) = n.arg {
+                        src.sort_by_key(|s| (s.op == Op::Range, std::cmp::Reverse(s.lanes())));
+                    }
                     return Ok(n.with_src(src));
                 };
-                let Arg::Alu(alu) = n.arg else {
-                    return Err(Error::Kernel(format!("{n:?} combines nothing")));
-                };
                 let w = self.widths[&r.range_arg().map_or(0, |a| a.id)];
-                Ok(across(alu, &src[0], w).reduce(alu, others.iter().map(|r| self.done[*r].clone())))
+                let all = carried(n, across(n, values, w)?, &others);
+                Ok(all[place_of(n)].clone())
             }
             (Op::End | Op::After, _) => {
                 // lane ranges end with the vector
@@ -208,12 +210,19 @@ impl Vectoriser {
     }
 }
 
-/// All `w` lanes combined: the halves of the vector, as long as there are halves.
-fn across(alu: Alu, x: &UOp, w: u32) -> UOp {
-    if x.lanes() > 2 && x.lanes().is_multiple_of(2) && x.dtype != DType::Bool {
+/// All `w` lanes combined: the halves of the vectors, as long as there are halves.
+fn across(n: &UOp, values: Vec<UOp>, w: u32) -> Result<Vec<UOp>, Error> {
+    let widest = values.iter().map(|x| x.lanes()).max().unwrap_or(1);
+    let bools = values.iter().any(|x| x.dtype == DType::Bool);
+    if widest > 2 && widest.is_multiple_of(2) && !bools {
         let half = (w / 2) as u8;
-        let [low, high] = [0, half].map(|from| x.shuffle(x, &(from..from + half).collect::<Vec<u8>>()));
-        return across(alu, &low.bin(alu, &high), w / 2);
+        let part = |x: &UOp, from: u8| match x.lanes() {
+            1 => x.clone(),
+            _ => x.shuffle(x, &(from..from + half).collect::<Vec<u8>>()),
+        };
+        let halves = [0, half].map(|from| values.iter().map(|x| part(x, from)).collect());
+        return across(n, merged(n, halves.into())?, w / 2);
     }
-    combine(alu, (0..w).map(|i| if x.lanes() > 1 { x.lane(i) } else { x.clone() }).collect())
+    let lane = |x: &UOp, i: u32| if x.lanes() > 1 { x.lane(i) } else { x.clone() };
+    merged(n, (0..w).map(|i| values.iter().map(|x| lane(x, i)).collect()).collect())
 }

@@ -32,7 +32,8 @@ impl Plan<'_> {
         let bytes = order.iter().filter(|n| n.op == Op::Reduce).filter(across).map(|r| {
             let upcast = |a: &&Axis| a.kind.is_side_by_side() && r.ranges.contains(&a.origin);
             let copies: usize = self.axes.iter().filter(upcast).filter_map(|a| a.size()).product();
-            copies * (lanes * r.dtype.size()).next_multiple_of(64)
+            let sizes = r.bodies().iter().map(|x| (lanes * x.dtype.size()).next_multiple_of(64));
+            copies * sizes.sum::<usize>()
         });
         match bytes.sum::<usize>() {
             n if n > allowed => Err(format!("{n} bytes of local memory, {allowed} allowed")),

@@ -22,7 +22,9 @@ impl Plan<'_> {
             Opt::Swap { a, b } => self.swap(*a, *b),
             Opt::Pad { axis, n } => self.pad(*axis, *n),
             Opt::Stage { operand, at, space, layout } => self.stage(*operand, *at, *space, *layout),
-            Opt::SplitReduce { .. } => Err("a kernel is cut before anything else".into()),
+            Opt::Fold | Opt::SplitReduce { .. } => {
+                Err("a kernel is folded and cut before anything else".into())
+            }
             Opt::Matrix { unit, axes } => self.give_to_unit(unit, *axes),
         }
     }

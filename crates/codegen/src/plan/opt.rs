@@ -66,7 +66,9 @@ pub enum Opt {
         /// The axes that its m, n and k are parts of.
         axes: [usize; 3],
     },
-    /// Cut the kernel's sum of products into `n` slices, whose sums a second program adds up. Before all others: those are
+    /// Reduces that need each other become one that carries several values. Before all others.
+    Fold,
+    /// Cut the kernel's sum of products into `n` slices, whose sums a second program adds up. Before all but `Fold`: those are
     /// about the program of the slices.
     SplitReduce {
         /// How many.
@@ -96,6 +98,7 @@ impl std::fmt::Display for Opt {
                 write!(f, "stage {operand} {at} {space:?} {layout:?}")
             }
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
+            Opt::Fold => f.write_str("fold"),
             Opt::SplitReduce { n } => write!(f, "split-reduce {n}"),
             Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
             Opt::Matrix { unit, axes: [m, n, k] } => write!(f, "matrix {unit} {m} {n} {k}"),
@@ -129,6 +132,7 @@ impl std::str::FromStr for Opt {
                 Opt::Stage { operand: number(1)?, at: number(2)?, space, layout }
             }
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
+            "fold" if words.len() == 1 => Opt::Fold,
             "split-reduce" => Opt::SplitReduce { n: number(1)? },
             "swap" => Opt::Swap { a: number(1)?, b: number(2)? },
             "matrix" => Opt::Matrix { unit: word(1).into(), axes: [number(2)?, number(3)?, number(4)?] },

@@ -36,7 +36,7 @@ fn find(sink: &UOp, near: usize) -> Option<FxHashMap<UOp, UOp>> {
     let all = ranges::all(&order);
     let there: FxHashSet<&UOp> = order.iter().collect();
     for reduce in reduces {
-        let (id, range) = (closed(reduce)[0], &reduce.src[1]);
+        let (id, range) = (closed(reduce)[0], &reduce.closed_ranges()[0]);
         let Some(n) = range.extent().as_int().filter(|n| *n >= SHORTEST) else { continue };
         let others: Vec<&UOp> = all.iter().filter(|r| *r != range && r.src[0] == range.src[0]).collect();
         // the whole body first, then what it is made of

@@ -2,4 +2,5 @@
 
 pub mod ranges;
 pub mod materialise;
+pub mod carry;
 pub mod split_reduce;

@@ -94,9 +94,10 @@ fn share_loops(sink: &UOp) -> UOp {
             if !pending(n) || below_pending.get(n).copied().unwrap_or(false) {
                 continue;
             }
-            let extents: SmallVec<[UOp; 4]> = n.src[1..].iter().map(|r| r.extent().clone()).collect();
+            let closes = n.closed_ranges();
+            let extents: SmallVec<[UOp; 4]> = closes.iter().map(|r| r.extent().clone()).collect();
             let new = loops.entry((level[n], n.ranges.clone(), extents)).or_insert_with(|| {
-                n.src[1..]
+                closes
                     .iter()
                     .map(|r| {
                         next += 1;
@@ -106,7 +107,8 @@ fn share_loops(sink: &UOp) -> UOp {
                     .collect()
             });
             let names: FxHashMap<u32, UOp> = closed(n).into_iter().zip(new.iter().cloned()).collect();
-            let mut src: SmallVec<[UOp; 4]> = smallvec![substitute_open(&n.src[0], &names)];
+            let values = n.bodies().iter().map(|x| substitute_open(x, &names));
+            let mut src: SmallVec<[UOp; 4]> = values.collect();
             src.extend(new.iter().cloned());
             map.insert(n.clone(), n.with_src(src));
         }

@@ -1,5 +1,6 @@
 //! Kernels through codegen on INTERP, as a CPU and as a GPU, against a slow evaluation.
 
+mod carry;
 mod evaluate;
 mod files;
 mod kernels;
