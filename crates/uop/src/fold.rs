@@ -119,7 +119,85 @@ fn moments(a: &[UOp], b: &[UOp]) -> Vec<UOp> {
     // of nothing there is no share
     let share = all.eq_(&zero).select(&zero, &m.bin(Alu::Fdiv, &all));
     let distance = other.bin(Alu::Sub, mean);
-    let squares = distance.bin(Alu::Mul, &distance).bin(Alu::Mul, &n.bin(Alu::Mul, &share));
+    // in this order: the square of a large number from nothing would be infinite, and that times 0 no number
+    let squares = distance.bin(Alu::Mul, &distance.bin(Alu::Mul, &n.bin(Alu::Mul, &share)));
     let mean = mean.bin(Alu::Add, &distance.bin(Alu::Mul, &share));
     vec![all, mean, s.bin(Alu::Add, t).bin(Alu::Add, &squares)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbolic::simplify;
+
+    const INF: f64 = f64::INFINITY;
+    const MAX: Merge = Merge::Select { best: Alu::Max, op: Alu::Min, nan: true };
+
+    fn f(v: f64) -> UOp {
+        UOp::float(v, DType::F64)
+    }
+
+    /// An element as a partial result.
+    fn element(merge: Merge, x: f64, i: i64) -> Vec<UOp> {
+        match merge {
+            Merge::Select { .. } => vec![f(x), UOp::int(i, DType::I32)],
+            Merge::Rescale => vec![f(x), f(1.0)],
+            Merge::Moments => vec![f(1.0), f(x), f(0.0)],
+        }
+    }
+
+    fn nothing(merge: Merge) -> Vec<UOp> {
+        let of = |(i, x): (usize, &UOp)| UOp::constant(merge.identity(i, x.dtype).unwrap(), x.dtype);
+        element(merge, 0.0, 0).iter().enumerate().map(of).collect()
+    }
+
+    fn numbers(parts: &[Vec<UOp>], merge: Merge) -> Vec<f64> {
+        let all = merge.merge(parts);
+        all.iter().map(|x| simplify(x).as_scalar().unwrap().as_f64()).collect()
+    }
+
+    /// What is merged in other groups comes to the same, with nothing among it too.
+    #[test]
+    fn how_parts_are_grouped_does_not_matter() {
+        let rows: [&[f64]; 7] = [
+            &[1.0, 3.0, -2.0, 3.0, 0.5],
+            &[7.0],
+            &[-INF, 2.0, -INF],
+            &[1e150, 3.0, 4.0],
+            &[-INF, -INF],
+            &[1.0, INF, 2.0, INF],
+            &[1.0, f64::NAN, 3.0, f64::NAN],
+        ];
+        for (merge, row) in [MAX, Merge::Rescale, Merge::Moments].iter().flat_map(|m| rows.map(|r| (*m, r))) {
+            let parts: Vec<Vec<UOp>> =
+                row.iter().enumerate().map(|(i, x)| element(merge, *x, i as i64)).collect();
+            let want = numbers(&parts, merge);
+            let one_by_one = parts.iter().fold(nothing(merge), |a, b| merge.merge(&[a, b.clone()]));
+            let (left, right) = parts.split_at(row.len() / 2);
+            let halves = [merge.merge(left), nothing(merge), merge.merge(right)];
+            let halves: Vec<Vec<UOp>> = halves.into_iter().filter(|p| !p.is_empty()).collect();
+            for got in [numbers(&[one_by_one], merge), numbers(&halves, merge)] {
+                let near = |(a, b): (&f64, &f64)| {
+                    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-14 * b.abs()
+                };
+                assert!(got.iter().zip(&want).all(near), "{merge:?} of {row:?}: {got:?}, not {want:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn they_come_to_what_the_table_says() {
+        let of = |merge: Merge, row: &[f64]| {
+            let parts: Vec<Vec<UOp>> =
+                row.iter().enumerate().map(|(i, x)| element(merge, *x, i as i64)).collect();
+            numbers(&parts, merge)
+        };
+        assert_eq!(of(MAX, &[1.0, 3.0, 3.0, 2.0]), [3.0, 1.0]);
+        let row = of(MAX, &[1.0, f64::NAN, 3.0, f64::NAN]);
+        assert!(row[0].is_nan() && row[1] == 1.0);
+        let [m, s] = of(Merge::Rescale, &[0.0, 2.0f64.ln(), 3.0f64.ln()])[..] else { panic!() };
+        assert!(m == 3.0f64.ln() && (s - 2.0).abs() < 1e-15);
+        assert_eq!(of(Merge::Rescale, &[-INF, -INF, -INF]), [-INF, 3.0]);
+        assert_eq!(of(Merge::Moments, &[1.0, 2.0, 3.0, 6.0]), [4.0, 3.0, 14.0]);
+    }
 }
