@@ -7,8 +7,8 @@ use crate::kernel::contraction::Product;
 use crate::plan::opt::Opt;
 use frit_uop::{AxisKind, UOp};
 
-/// Lanes along each side of the rectangle.
-const LANES: usize = 16;
+/// Lanes along each side of the rectangle, at most: where one side is short, its lanes go to the other.
+const LANES: [[usize; 2]; 5] = [[16, 16], [8, 32], [32, 8], [4, 64], [64, 4]];
 /// Rows and columns of a lane, the most first.
 const COPIES: [[usize; 2]; 4] = [[8, 8], [8, 4], [4, 8], [4, 4]];
 /// Results of a lane, and loads of a kernel from which it has half of them.
@@ -25,8 +25,16 @@ const UNROLLED_WIDE: usize = 8;
 /// Lanes of a block and results of a lane below which tiles are not worth their barriers.
 const FEWEST_LANES: usize = 64;
 const FEWEST_RESULTS: usize = 16;
+/// Lanes of a block below which each has half of the results.
+const MANY_LANES: usize = 128;
 /// Blocks for each multiprocessor, so that one computes while another waits.
 const BLOCKS: f64 = 2.0;
+
+/// A block: lanes along each side, and the rows and columns of one, at most.
+struct Shape {
+    lanes: [usize; 2],
+    copies: [usize; 2],
+}
 
 impl Chooser<'_, '_> {
     /// Both factors in tiles, if each is used along axes that the other does not move with.
@@ -38,8 +46,20 @@ impl Chooser<'_, '_> {
         }
         // what is done with results needs registers as well
         let most = if self.plan.operands.len() > MANY_LOADS { MOST_RESULTS / 2 } else { MOST_RESULTS };
-        let mut copies = COPIES.into_iter().filter(|[x, y]| x * y <= most);
-        copies.any(|copies| self.attempt(|c| c.tiled(&product, &sides, copies)))
+        let copies = || COPIES.into_iter().filter(|[x, y]| x * y <= most);
+        let shapes = LANES.into_iter().flat_map(|lanes| copies().map(move |copies| Shape { lanes, copies }));
+        let mut best: Option<(f64, Shape)> = None;
+        for shape in shapes {
+            let mut uses = None;
+            self.attempt(|c| {
+                uses = c.tiled(&product, &sides, &shape);
+                false
+            });
+            if let Some(uses) = uses.filter(|u| best.as_ref().is_none_or(|(most, _)| u > most)) {
+                best = Some((uses, shape));
+            }
+        }
+        best.is_some_and(|(_, shape)| self.tiled(&product, &sides, &shape).is_some())
     }
 
     /// The axes of the results that one factor moves with and the other does not, those that it walks closest first.
@@ -55,7 +75,8 @@ impl Chooser<'_, '_> {
         axes
     }
 
-    fn tiled(&mut self, product: &Product, sides: &[Vec<u32>; 2], copies: [usize; 2]) -> bool {
+    /// How often a lane uses what it loads, on average, if blocks can have this shape.
+    fn tiled(&mut self, product: &Product, sides: &[Vec<u32>; 2], shape: &Shape) -> Option<f64> {
         let all = |c: &Self| -> f64 {
             let left = c.origins(&[AxisKind::Global]);
             left.iter().map(|(o, k)| c.size(*o, *k).unwrap_or(1) as f64).product()
@@ -64,26 +85,34 @@ impl Chooser<'_, '_> {
         let mut order = [0, 1];
         let near = |side: usize| sides[side].iter().map(|o| self.nearness(*o)).fold(0.0, f64::max);
         order.sort_by(|a, b| near(*a).total_cmp(&near(*b)));
-        let (mut lanes, mut results) = (1, 1);
+        let (mut lanes, mut rows) = (1, [1, 1]);
         for side in order {
-            let (l, r) = self.side(&product.loads[side], &sides[side], copies[side]);
-            (lanes, results) = (lanes * l, results * r);
+            let (l, r) = self.side(&product.loads[side], &sides[side], shape.lanes[side], shape.copies[side]);
+            (lanes, rows[side]) = (lanes * l, r);
         }
+        let results = rows[0] * rows[1];
         let count = self.plan.target.grid.as_ref().map_or(1, |g| g.processors.count);
-        if lanes < FEWEST_LANES || results < FEWEST_RESULTS || all(self) < BLOCKS * count as f64 {
-            return false;
+        // few lanes have much to load each, which needs registers as well
+        let most = if lanes < MANY_LANES { MOST_RESULTS / 2 } else { MOST_RESULTS };
+        if lanes < FEWEST_LANES
+            || results > most
+            || results < FEWEST_RESULTS
+            || all(self) < BLOCKS * count as f64
+        {
+            return None;
         }
-        let Some(at) = self.depth(product) else { return false };
-        product.loads.iter().all(|load| self.stage(load, at))
+        let at = self.depth(product)?;
+        let staged = product.loads.iter().all(|load| self.stage(load, at));
+        staged.then(|| results as f64 / (rows[0] + rows[1]) as f64)
     }
 
     /// Lanes along a side and the rows of each, how many of both: some rows next to each other where they are in memory, so
     /// that they are loaded at once, then lanes, then other rows.
-    fn side(&mut self, load: &UOp, axes: &[u32], copies: usize) -> (usize, usize) {
+    fn side(&mut self, load: &UOp, axes: &[u32], most_lanes: usize, copies: usize) -> (usize, usize) {
         let (mut lanes, mut rows) = (1, 1);
         for &origin in axes {
             let wide = if coefficient(load.index(), origin) == Some(1) { WIDE } else { 1 };
-            let parts = [(AxisKind::Upcast, wide), (AxisKind::Local, LANES), (AxisKind::Upcast, copies)];
+            let parts = [(AxisKind::Upcast, wide), (AxisKind::Local, most_lanes), (AxisKind::Upcast, copies)];
             for (kind, most) in parts {
                 let taken = if kind == AxisKind::Local { &mut lanes } else { &mut rows };
                 let (Some(n), Some(axis)) =
@@ -126,7 +155,8 @@ impl Chooser<'_, '_> {
         let at = self.plan.axes.iter().rposition(mine)?;
         let inner = self.plan.axes.iter().rposition(|a| a.kind == AxisKind::Reduce)?;
         let (n, origin) = (self.plan.axes[inner].size()?, self.plan.axes[inner].origin);
-        let is_wide = product.loads.iter().any(|l| coefficient(l.index(), origin) == Some(1));
+        let is_wide =
+            product.loads.iter().any(|l| coefficient(l.index(), origin).is_some_and(|c| c.abs() == 1));
         let most = if is_wide { UNROLLED_WIDE } else { UNROLLED };
         if let Some(f) = (2..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)) {
             self.split(inner, f, AxisKind::Unroll);
