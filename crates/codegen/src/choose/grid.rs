@@ -5,12 +5,15 @@ use crate::kernel::access::{coefficient, factor, substitute_open};
 use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::plan::opt::Opt;
 use frit_uop::symbolic::sum::gcd;
-use frit_uop::{AxisKind, DType, Op, UOp};
+use frit_uop::{AxisKind, Op, UOp};
+use std::cmp::Ordering;
 
 /// Elements of a reduce from which the lanes of a block may share it.
 const LONG_REDUCE: usize = 32;
 /// Registers of a lane that a tile of results may take.
 const TILE_REGISTERS: usize = 40;
+/// Results that a lane has of a tile, at least.
+const TILE_RESULTS: f64 = 8.0;
 /// Lanes that share a reduce, at least.
 const FEWEST_LANES: usize = 8;
 /// Lanes without which an axis is rounded up to have them.
@@ -38,12 +41,17 @@ impl Chooser<'_, '_> {
             .product();
         let reduces = self.origins(&[AxisKind::Reduce]);
         let longest = reduces.iter().filter_map(|(o, k)| self.size(*o, *k)).max().unwrap_or(1);
-        let is_few = outputs <= FEW_RESULTS as f64 || self.walks_along_reduces() && !self.has_reuse();
-        if is_few && longest >= LONG_REDUCE && self.group(&reduces, longest) {
-            return;
-        }
-        if longest >= LONG_REDUCE && !self.has_reuse() && self.columns(&reduces, outputs) {
-            return;
+        let (along, reuse) = (self.walks_along_reduces(), self.has_reuse());
+        let is_few = outputs <= FEW_RESULTS as f64;
+        // results that tiles of lanes would leave most of the machine without
+        let is_idle = outputs * TILE_RESULTS < self.busy();
+        if longest >= LONG_REDUCE {
+            if !along && (!reuse || is_few) && self.columns(&reduces, outputs) {
+                return;
+            }
+            if (is_few || along && (!reuse || is_idle)) && self.group(&reduces, longest) {
+                return;
+            }
         }
         if self.reduces.is_empty() && (self.scan() || self.transpose()) {
             return;
@@ -51,16 +59,25 @@ impl Chooser<'_, '_> {
         if self.block() {
             return;
         }
+        let nearest = self.origins(&[AxisKind::Global]).into_iter().map(|(o, _)| o);
+        let nearest = nearest.max_by(|a, b| self.nearness(*a).total_cmp(&self.nearness(*b)));
+        self.unroll_shared_work(nearest.as_slice());
         self.tile(self.plan.target.registers.min(TILE_REGISTERS), &[]);
         self.unroll();
         self.lanes();
+    }
+
+    /// Lanes that the machine runs at once.
+    fn busy(&self) -> f64 {
+        let grid = self.plan.target.grid.as_ref();
+        grid.map_or(1.0, |g| g.processors.count as f64 * g.processors.lanes as f64)
     }
 
     /// Results that are walked closest but too few for all lanes of the machine: a warp along them, and several warps that
     /// share the reduce.
     fn columns(&mut self, reduces: &[(u32, AxisKind)], outputs: f64) -> bool {
         let Some(grid) = &self.plan.target.grid else { return false };
-        let busy = (grid.processors.count * grid.processors.lanes) as f64;
+        let busy = self.busy();
         let (block, warp) = (grid.max_block as usize, grid.warp as usize);
         let ([(reduce, kind)], true) = (reduces, outputs * 2.0 < busy) else { return false };
         let Some(n) = self.size(*reduce, *kind) else { return false };
@@ -228,14 +245,19 @@ impl Chooser<'_, '_> {
         is_multiple || self.take(Opt::Pad { axis, n })
     }
 
-    /// Elements that make a wide access of the type that is moved most.
+    /// Elements that make a wide access of the memory that most is moved of.
     fn wide(&self) -> usize {
         let size = |a: &Access| match &a.node {
-            n if n.op == Op::Store => n.src.get(1).map_or(DType::F32, |v| v.dtype),
-            n => n.dtype,
+            n if n.op == Op::Store => n.value().dtype.size(),
+            n => n.dtype.size(),
         };
-        let widest = self.accesses.iter().map(|a| size(a).size()).max().unwrap_or(4);
-        (WIDE_BYTES / widest.max(1)).max(1)
+        let extent = |id: &u32| {
+            let axes = self.plan.axes.iter().filter(|a| a.origin == *id);
+            axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>()
+        };
+        let bytes = |a: &Access| (a.idx.ranges.iter().map(extent).product::<f64>() * size(a) as f64, size(a));
+        let most = self.accesses.iter().map(bytes).max_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        (WIDE_BYTES / most.map_or(4, |(_, size)| size.max(1))).max(1)
     }
 
     /// Elements that make a wide access along these, as far as all that walk them by one start at a multiple of that.
