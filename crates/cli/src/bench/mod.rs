@@ -6,6 +6,7 @@ mod interning;
 mod files;
 pub mod models;
 mod large;
+mod llama;
 mod ops;
 mod train;
 
@@ -20,11 +21,13 @@ type Run = Box<dyn Fn() -> Result<Line>>;
 pub struct Bench {
     name: String,
     run: Run,
+    /// Left out where all are run: it takes more memory than most machines have.
+    only_by_name: bool,
 }
 
 impl Bench {
     fn new(name: impl Into<String>, run: impl Fn() -> Result<Line> + 'static) -> Bench {
-        Bench { name: name.into(), run: Box::new(run) }
+        Bench { name: name.into(), run: Box::new(run), only_by_name: false }
     }
 }
 
@@ -65,6 +68,7 @@ fn short(v: f64) -> String {
 fn all() -> Vec<Bench> {
     let mut all = ops::benches();
     all.extend(large::benches());
+    all.extend(llama::benches());
     all.extend(train::benches());
     all.extend(compile::benches());
     all.extend(files::benches());
@@ -104,7 +108,7 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
     options.into_iter().try_for_each(choose)?;
     let device = frit::engine::default_device().map_err(|e| e.to_string())?;
     let exact = |b: &&Bench| names.iter().any(|n| b.name == *n);
-    let near = |b: &&Bench| names.is_empty() || names.iter().any(|n| b.name.contains(n));
+    let near = |b: &&Bench| names.is_empty() && !b.only_by_name || names.iter().any(|n| b.name.contains(n));
     let mut chosen: Vec<&Bench> = all.iter().filter(exact).collect();
     if chosen.is_empty() {
         chosen = all.iter().filter(near).collect();
