@@ -4,7 +4,8 @@ use super::Line;
 use frit::engine::devices::HOST;
 use frit::*;
 
-/// Compute on the default device and, with the same inputs, on the CPU: an error where they differ by more than roundings.
+/// Compute on the default device and, with the same inputs, on the CPU, there in float64 too: an error where the device is
+/// further from that than the CPU and roundings account for.
 pub fn compared<I, O>(inputs: I, mut f: impl FnMut(I) -> Result<O>) -> Result<Line>
 where
     I: Bundle + Clone,
@@ -16,14 +17,18 @@ where
     f(inputs)?.take_apart(&mut ours);
     let ours: Vec<Tensor> = ours.iter().map(|t| t.to(HOST)).collect();
     Tensor::realize_all(&ours.iter().collect::<Vec<_>>())?;
-    let copies: Vec<Tensor> = given.iter().map(|t| t.to(HOST)).collect();
-    Tensor::realize_all(&copies.iter().collect::<Vec<_>>())?;
-    let mut theirs = vec![];
-    Device::scope(HOST, || f(I::put_together(&form, &mut copies.into_iter())))??.take_apart(&mut theirs);
-    let taken: usize = given.iter().map(|t| t.numel()).sum::<Result<usize>>()?;
+    let mut on_the_host = |of: fn(Tensor) -> Tensor| -> Result<Vec<Tensor>> {
+        let copies: Vec<Tensor> = given.iter().map(|t| of(t.to(HOST))).collect();
+        Tensor::realize_all(&copies.iter().collect::<Vec<_>>())?;
+        let mut results = vec![];
+        Device::scope(HOST, || f(I::put_together(&form, &mut copies.into_iter())))??.take_apart(&mut results);
+        Ok(results)
+    };
+    let theirs = on_the_host(|t| t)?;
+    let exact = on_the_host(|t| if t.dtype().is_float() { t.cast(DType::F64) } else { t })?;
     let mut worst = 0.0f64;
-    for (a, b) in ours.iter().zip(&theirs) {
-        worst = worst.max(difference(a, b, taken)?);
+    for ((a, b), exact) in ours.iter().zip(&theirs).zip(&exact) {
+        worst = worst.max(difference(a, b, exact)?);
     }
     verdict(worst)
 }
@@ -38,27 +43,32 @@ pub fn verdict(worst: f64) -> Result<Line> {
     }
 }
 
-/// The largest difference of two results made of so many elements, in parts of what rounding allows.
-pub fn difference(a: &Tensor, b: &Tensor, taken: usize) -> Result<f64> {
+/// How many times as far from the exact result as the CPU a device may be: it adds up in another order.
+const OTHER_ORDER: f64 = 4.0;
+
+/// How far a result is from the exact one, in parts of what is allowed: a few roundings, and some of the CPU's largest error.
+pub fn difference(a: &Tensor, b: &Tensor, exact: &Tensor) -> Result<f64> {
     let unit = match a.dtype() {
-        DType::F64 => 1e-10,
-        DType::F32 => 1e-4,
-        DType::F16 => 4e-3,
-        DType::BF16 => 2e-2,
-        d if d.is_float() => 0.3,
+        DType::F64 => 1e-14,
+        DType::F32 => 1e-6,
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        d if d.is_float() => 0.25,
         _ => 0.0,
     };
     if (a.dims()?, a.dtype()) != (b.dims()?, b.dtype()) {
         return Ok(f64::INFINITY);
     }
-    // a long sum of both signs may come out small, and its roundings do not
-    let spread = (taken as f64 / a.numel()?.max(1) as f64).sqrt();
     let values = |t: &Tensor| t.to(HOST).cast(DType::F64).to_vec::<f64>();
-    let one = |(a, b): (&f64, &f64)| match (a.is_nan(), b.is_nan()) {
+    // where there is no number to compare with, both have to have none
+    let error = |(x, exact): (&f64, &f64)| match (x.is_nan(), exact.is_nan()) {
         (true, true) => 0.0,
-        (false, false) if a == b => 0.0,
-        (false, false) => (a - b).abs() / (unit * (1.0 + spread + a.abs().max(b.abs()))),
+        (false, false) if x == exact => 0.0,
+        (false, false) => (x - exact).abs() / (1.0 + exact.abs()),
         _ => f64::INFINITY,
     };
-    Ok(values(a)?.iter().zip(&values(b)?).map(one).fold(0.0, f64::max))
+    let exact = if unit == 0.0 { values(b)? } else { values(exact)? };
+    let worst = |t: &Tensor| Ok(values(t)?.iter().zip(&exact).map(error).fold(0.0, f64::max));
+    let (ours, theirs): (f64, f64) = (worst(a)?, worst(b)?);
+    Ok(if ours == 0.0 { 0.0 } else { ours / (unit + OTHER_ORDER * theirs) })
 }
