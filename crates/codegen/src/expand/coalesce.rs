@@ -16,8 +16,8 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 /// What accesses must have in common to become one: memory, the index without its constant, alternative and gate (or
-/// the lack of them).
-type Key = (UOp, UOp, SmallVec<[UOp; 2]>);
+/// the lack of them), whom a miss is told to.
+type Key = (UOp, UOp, SmallVec<[UOp; 2]>, Arg);
 
 /// Accesses to consecutive places, the first one aligned.
 struct Run {
@@ -35,7 +35,7 @@ pub fn coalesce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         return Ok(sink.clone());
     }
     let order = sink.toposort();
-    let found = runs(order.iter().filter(|n| n.op == Op::Load && n.arg == Arg::None), bytes);
+    let found = runs(order.iter().filter(|n| n.op == Op::Load), bytes);
     let place: FxHashMap<&UOp, (usize, u32)> = found
         .iter()
         .enumerate()
@@ -52,7 +52,7 @@ pub fn coalesce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
                 if let (Some(alt), Some(gate)) = (n.src.get(1), n.src.get(2)) {
                     src.extend([UOp::stack((0..w).map(|_| done[alt].clone())), done[gate].clone()]);
                 }
-                UOp::new(Op::Load, n.dtype, src, Arg::None).lane(*lane)
+                UOp::new(Op::Load, n.dtype, src, n.arg.clone()).lane(*lane)
             }
             None => {
                 let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
@@ -102,7 +102,7 @@ fn runs<'n>(accesses: impl Iterator<Item = &'n UOp>, bytes: usize) -> Vec<Run> {
             _ => (idx.clone(), 0),
         };
         let common = n.src.iter().skip(if n.op == Op::Store { 2 } else { 1 }).cloned().collect();
-        let key = (buf.clone(), rest, common);
+        let key = (buf.clone(), rest, common, n.arg.clone());
         let group = groups.entry(key.clone()).or_insert_with(|| {
             keys.push(key);
             vec![]
@@ -117,7 +117,7 @@ fn runs<'n>(accesses: impl Iterator<Item = &'n UOp>, bytes: usize) -> Vec<Run> {
         if group.windows(2).any(|w| w[0].0 == w[1].0) {
             continue;
         }
-        let (buf, rest, _) = key;
+        let (buf, rest, ..) = key;
         let (align, most) = (factor(&rest), bytes / buf.dtype.size().max(1));
         let mut at = 0;
         while at < group.len() {

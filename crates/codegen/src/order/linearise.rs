@@ -16,6 +16,9 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 const ROOT: usize = 0;
+/// On a grid: stores whose loads come before another store. A lane waits for what it stores, and an assembler does not know
+/// that what it loads next is elsewhere.
+const LOADS_AHEAD: usize = 3;
 
 /// A loop body; the root is the body of the kernel.
 #[derive(Default)]
@@ -71,7 +74,9 @@ pub fn linearise(sink: &UOp, ctx: &mut Ctx) -> Result<Linear, Error> {
         state: vec![0; count],
         steps: vec![],
     };
-    order.connect();
+    // what loops leave needs the registers that loads ahead would take
+    let is_straight = ctx.target.grid.is_some() && order.blocks.len() == 1;
+    order.connect(if is_straight { LOADS_AHEAD } else { 0 });
     order.emit(ROOT)?;
     let steps = std::mem::take(&mut order.steps);
     describe(sink, nodes, steps, ctx)
@@ -135,7 +140,7 @@ impl Order<'_> {
         (item_a, item_b)
     }
 
-    fn connect(&mut self) {
+    fn connect(&mut self, ahead: usize) {
         for (i, node) in self.graph.nodes.iter().enumerate() {
             self.blocks[self.home[i]].items.push(i);
             if node.op == Op::Shuffle {
@@ -178,11 +183,40 @@ impl Order<'_> {
             }
         }
         soft_deps.extend(self.interleave_accumulators());
+        soft_deps.extend(self.loads_ahead(ahead));
         for (from, to) in soft_deps {
             if from != to {
                 self.soft_deps[to].push(from);
             }
         }
+    }
+
+    /// What stores of a block need from memory, before so many stores ahead of them.
+    fn loads_ahead(&self, ahead: usize) -> Vec<(usize, usize)> {
+        let (nodes, mut seen) = (&self.graph.nodes, vec![false; self.graph.nodes.len()]);
+        let mut blocks: FxHashMap<usize, Vec<(usize, Vec<usize>)>> = FxHashMap::default();
+        let is_store = |(_, n): &(usize, &UOp)| n.op == Op::Store && slot(n).is_some();
+        for (i, _) in nodes.iter().enumerate().filter(is_store).filter(|_| ahead > 0) {
+            let (mut loads, mut stack) = (vec![], vec![i]);
+            while let Some(n) = stack.pop() {
+                if std::mem::replace(&mut seen[n], true) || self.home[n] != self.home[i] {
+                    continue;
+                }
+                if nodes[n].op == Op::Load && slot(&nodes[n]).is_some() {
+                    loads.push(n);
+                }
+                stack.extend(self.graph.src(n).iter().map(|s| *s as usize));
+            }
+            blocks.entry(self.home[i]).or_default().push((i, loads));
+        }
+        let mut pairs = vec![];
+        for stores in blocks.values() {
+            for (k, (store, _)) in stores.iter().enumerate() {
+                let later = stores[k + 1..].iter().take(ahead).flat_map(|(_, loads)| loads);
+                pairs.extend(later.map(|load| (*load, *store)));
+            }
+        }
+        pairs
     }
 
     /// Put accumulators in such an order that one of the factors of their updates is done with before the next one is
