@@ -4,6 +4,7 @@ use crate::arg::{Arg, Axes, AxisKind, RangeArg, ScatterMode, Space, Storage};
 use crate::fold::{Fold, Merge};
 use crate::node::UOp;
 use crate::op::Op;
+use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, DType, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -33,7 +34,11 @@ impl UOp {
     }
     /// A constant of type `Index`.
     pub fn index(v: i64) -> UOp {
-        UOp::new(Op::Const, DType::Index, [], Arg::Scalar(Scalar::Int(v)))
+        // a third of all nodes that scheduling asks for: these are held
+        static SMALL: LazyLock<Vec<UOp>> =
+            LazyLock::new(|| (-1..=16).map(|v| UOp::int(v, DType::Index)).collect());
+        let small = usize::try_from(v.wrapping_add(1)).ok().and_then(|at| SMALL.get(at));
+        small.cloned().unwrap_or_else(|| UOp::int(v, DType::Index))
     }
     /// A bool constant.
     pub fn boolean(v: bool) -> UOp {
