@@ -10,9 +10,8 @@ use crate::error::Error;
 use crate::index::{broadcast, max_numel};
 use crate::plan::Plan;
 use frit_abi::{Alu, Scalar, Target};
-use frit_uop::graph::rebuild;
+use frit_uop::graph::{NodeMap, rebuild};
 use frit_uop::{Arg, Op, UOp};
-use rustc_hash::FxHashMap;
 
 /// Reductions shorter than this are left alone.
 const LONG_REDUCE: u64 = 32768;
@@ -30,7 +29,7 @@ pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
     if plan.sink.toposort().iter().all(|n| split(n).is_none()) {
         return Ok(());
     }
-    let mut done = FxHashMap::default();
+    let mut done = NodeMap::default();
     rebuild(&plan.sink, &mut done, |n| split(&n).unwrap_or(n));
     plan.sink = done[&plan.sink].clone();
     Ok(())

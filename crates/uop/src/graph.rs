@@ -3,8 +3,11 @@
 use crate::arg::Arg;
 use crate::node::UOp;
 use crate::op::Op;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use std::cell::RefCell;
 
 impl UOp {
     /// Every node below and including this one, sources before users.
@@ -56,17 +59,19 @@ impl UOp {
 
 /// Whether any node below the roots (or one of them) satisfies `f`: what they share is looked at once.
 pub fn any(roots: &[UOp], mut f: impl FnMut(&UOp) -> bool) -> bool {
-    let (mut stack, mut seen): (Vec<&UOp>, _) = (roots.iter().rev().collect(), FxHashSet::default());
-    while let Some(n) = stack.pop() {
-        if !seen.insert(n) {
-            continue;
+    let mut stack: Vec<&UOp> = roots.iter().rev().collect();
+    with_marks(|seen| {
+        while let Some(n) = stack.pop() {
+            if n.ref_count() > 1 && seen.set(n, 0).is_some() {
+                continue;
+            }
+            if f(n) {
+                return true;
+            }
+            stack.extend(n.src.iter());
         }
-        if f(n) {
-            return true;
-        }
-        stack.extend(n.src.iter());
-    }
-    false
+        false
+    })
 }
 
 /// [`UOp::substitute`] in several graphs: what they share is rebuilt once.
@@ -74,13 +79,56 @@ pub fn substitute_all(roots: &[UOp], map: &FxHashMap<UOp, UOp>) -> Vec<UOp> {
     if map.is_empty() {
         return roots.to_vec();
     }
-    let mut done: FxHashMap<UOp, UOp> = map.clone();
+    let mut done: NodeMap<UOp> = map.iter().map(|(n, by)| (n.clone(), by.clone())).collect();
     roots.iter().for_each(|r| rebuild(r, &mut done, |n| n));
     roots.iter().map(|r| done[r].clone()).collect()
 }
 
 /// Nodes of a small graph: room that is made at once.
 const FEW: usize = 128;
+
+/// A number for some nodes, one after another: a place for every slot there is, so a walk hashes nothing, and nodes that
+/// were made together are found together. What is left of the walk before is told by its round.
+#[derive(Default)]
+struct Marks {
+    round: u32,
+    /// The round in which a slot got its number, and that.
+    numbers: Vec<(u32, u32)>,
+}
+
+thread_local! {
+    static MARKS: RefCell<Marks> = RefCell::default();
+}
+
+/// Does `f` with no node marked. Inside of itself it makes marks of its own.
+fn with_marks<T>(f: impl FnOnce(&mut Marks) -> T) -> T {
+    let mut marks = MARKS.try_with(|m| m.take()).unwrap_or_default();
+    marks.round = marks.round.checked_add(1).unwrap_or_else(|| {
+        marks.numbers.clear();
+        1
+    });
+    let result = f(&mut marks);
+    let _ = MARKS.try_with(|m| m.replace(marks));
+    result
+}
+
+impl Marks {
+    #[inline]
+    fn get(&self, n: &UOp) -> Option<u32> {
+        let (round, number) = *self.numbers.get(n.slot_number() as usize)?;
+        (round == self.round).then_some(number)
+    }
+    /// The number it had, if it had one; now it is this.
+    #[inline]
+    fn set(&mut self, n: &UOp, number: u32) -> Option<u32> {
+        let (slot, before) = (n.slot_number() as usize, self.get(n));
+        if slot >= self.numbers.len() {
+            self.numbers.resize((slot + 1).next_power_of_two(), (0, 0));
+        }
+        self.numbers[slot] = (self.round, number);
+        before
+    }
+}
 
 /// Every node below the roots, sources before users, in a deterministic order.
 pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
@@ -139,23 +187,29 @@ impl Numbered {
 
     /// Sources are only numbered where that is asked for.
     fn by<const NUMBERED: bool>(roots: &[UOp], below: impl Fn(&UOp) -> &[UOp]) -> Numbered {
+        with_marks(|numbers| Numbered::marking::<NUMBERED>(roots, below, numbers))
+    }
+    fn marking<const NUMBERED: bool>(
+        roots: &[UOp],
+        below: impl Fn(&UOp) -> &[UOp],
+        numbers: &mut Marks,
+    ) -> Numbered {
         let mut list = Numbered { nodes: Vec::with_capacity(FEW), src: vec![], ends: vec![], roots: vec![] };
-        // by address: a table that grows need not look at its nodes again. What only one handle leads to is met once
-        let mut numbers: FxHashMap<usize, u32> = FxHashMap::with_capacity_and_hasher(FEW, Default::default());
         // nodes that wait for their sources, with how many of them are there; numbers of sources whose users wait
         let (mut stack, mut there): (Vec<(&UOp, usize)>, Vec<u32>) = (Vec::with_capacity(FEW), vec![]);
         for root in roots {
-            match numbers.get(&root.address()) {
-                Some(&number) => list.roots.push(number),
+            match numbers.get(root) {
+                Some(number) => list.roots.push(number),
                 None => stack.push((root, 0)),
             }
             let is_known = stack.is_empty();
             while let Some((n, met)) = stack.last_mut() {
                 if let Some(s) = below(n).get(*met) {
                     *met += 1;
-                    let known = if s.ref_count() > 1 { numbers.get(&s.address()) } else { None };
+                    // what only one handle leads to is met once
+                    let known = if s.ref_count() > 1 { numbers.get(s) } else { None };
                     match known {
-                        Some(&number) if NUMBERED => there.push(number),
+                        Some(number) if NUMBERED => there.push(number),
                         Some(_) => {}
                         None => stack.push((s, 0)),
                     }
@@ -165,7 +219,7 @@ impl Numbered {
                 stack.pop();
                 let number = list.nodes.len() as u32;
                 if n.ref_count() > 1 {
-                    numbers.insert(n.address(), number);
+                    numbers.set(n, number);
                 }
                 list.nodes.push(n.clone());
                 if NUMBERED {
@@ -183,11 +237,71 @@ impl Numbered {
     }
 }
 
+/// What is known of some nodes. They are found by their slots: where a table grows, no node has to be fetched for its hash,
+/// and nodes that were made together are found together. It has no order.
+pub struct NodeMap<V>(HashTable<(UOp, V)>);
+
+impl<V> Default for NodeMap<V> {
+    fn default() -> Self {
+        NodeMap(HashTable::new())
+    }
+}
+
+/// The slot's number where the table takes the position from, the same mixed where it takes the tag from.
+#[inline]
+fn slot_hash(n: &UOp) -> u64 {
+    let number = n.slot_number() as u64;
+    number | number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 << 32
+}
+
+impl<V> NodeMap<V> {
+    /// What is known of a node.
+    #[inline]
+    pub fn get(&self, n: &UOp) -> Option<&V> {
+        self.0.find(slot_hash(n), |e| e.0 == *n).map(|e| &e.1)
+    }
+    /// Whether anything is.
+    #[inline]
+    pub fn contains(&self, n: &UOp) -> bool {
+        self.get(n).is_some()
+    }
+    /// From now on this; what it was before.
+    pub fn insert(&mut self, n: UOp, v: V) -> Option<V> {
+        match self.0.entry(slot_hash(&n), |e| e.0 == n, |e| slot_hash(&e.0)) {
+            Entry::Occupied(mut e) => Some(std::mem::replace(&mut e.get_mut().1, v)),
+            Entry::Vacant(e) => {
+                e.insert((n, v));
+                None
+            }
+        }
+    }
+    /// What is known of a node, or else this, to be changed.
+    pub fn get_or_insert_with(&mut self, n: &UOp, make: impl FnOnce() -> V) -> &mut V {
+        let entry = self.0.entry(slot_hash(n), |e| e.0 == *n, |e| slot_hash(&e.0));
+        &mut entry.or_insert_with(|| (n.clone(), make())).into_mut().1
+    }
+}
+
+impl<V> FromIterator<(UOp, V)> for NodeMap<V> {
+    fn from_iter<I: IntoIterator<Item = (UOp, V)>>(all: I) -> Self {
+        let mut map = NodeMap::default();
+        all.into_iter().for_each(|(n, v)| _ = map.insert(n, v));
+        map
+    }
+}
+
+impl<V> std::ops::Index<&UOp> for NodeMap<V> {
+    type Output = V;
+    fn index(&self, n: &UOp) -> &V {
+        self.get(n).expect("a node that is known")
+    }
+}
+
 /// Rebuild everything below `root` bottom-up through `f`, remembering in `done` (which may come with answers).
-pub fn rebuild(root: &UOp, done: &mut FxHashMap<UOp, UOp>, mut f: impl FnMut(UOp) -> UOp) {
+pub fn rebuild(root: &UOp, done: &mut NodeMap<UOp>, mut f: impl FnMut(UOp) -> UOp) {
     let mut stack = vec![(root, false)];
     while let Some((n, expanded)) = stack.pop() {
-        if done.contains_key(n) {
+        if done.contains(n) {
             continue;
         }
         if expanded {
@@ -196,7 +310,7 @@ pub fn rebuild(root: &UOp, done: &mut FxHashMap<UOp, UOp>, mut f: impl FnMut(UOp
             done.insert(n.clone(), new);
         } else {
             stack.push((n, true));
-            stack.extend(n.src.iter().rev().filter(|s| !done.contains_key(*s)).map(|s| (s, false)));
+            stack.extend(n.src.iter().rev().filter(|s| !done.contains(s)).map(|s| (s, false)));
         }
     }
 }

@@ -164,6 +164,11 @@ impl UOp {
     pub fn address(&self) -> usize {
         std::ptr::from_ref(self.0.slot()) as usize
     }
+    /// A small one that does.
+    #[inline]
+    pub(crate) fn slot_number(&self) -> u32 {
+        self.0.slot().number()
+    }
 }
 
 /// How many nodes are alive: for leak tests and reports.

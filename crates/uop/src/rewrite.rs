@@ -8,9 +8,9 @@
 //! Rules that feed each other for ever are stopped: the call gives its input back and [`take_error`] says which rule
 //! was last.
 
+use crate::graph::NodeMap;
 use crate::node::UOp;
 use crate::rules::Matcher;
-use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 
 /// Replacements made of replacements before a rule is said to loop. Taking a source of the node does not count: that
@@ -110,7 +110,7 @@ impl Frame {
 /// what rules do.
 pub struct Rewriter<'m, C: 'static> {
     matcher: &'m Matcher<C>,
-    answers: FxHashMap<UOp, UOp>,
+    answers: NodeMap<UOp>,
     stack: Vec<Frame>,
     values: Vec<UOp>,
     tracing: bool,
@@ -121,7 +121,7 @@ pub struct Rewriter<'m, C: 'static> {
 impl<'m, C> Rewriter<'m, C> {
     /// With no answers yet.
     pub fn new(matcher: &'m Matcher<C>) -> Self {
-        let (answers, stack, values) = (FxHashMap::default(), vec![], vec![]);
+        let (answers, stack, values) = (NodeMap::default(), vec![], vec![]);
         Rewriter { matcher, answers, stack, values, tracing: TRACING.get(), marks: false }
     }
     /// See [`rewrite`].

@@ -14,6 +14,8 @@ use std::cell::RefCell;
 pub(crate) struct Slot {
     /// Handles to the node; 0 where there is none.
     count: AtomicUsize,
+    /// How many slots were made before it: a list with a place for each slot needs no hashing.
+    number: u32,
     // written by whoever took the slot from the free ones, before it counts a handle; dropped by whoever let go of the
     // last handle; in between there are only shared references to it
     node: Cell<Node>,
@@ -31,6 +33,10 @@ impl Slot {
             }
         }
         None
+    }
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
     /// The node that is here.
     ///
@@ -133,7 +139,7 @@ struct ThreadSlab {
 
 impl Drop for ThreadSlab {
     fn drop(&mut self) {
-        free_slots().push(std::mem::take(&mut self.free));
+        free_slots().lists.push(std::mem::take(&mut self.free));
     }
 }
 
@@ -142,15 +148,32 @@ thread_local! {
 }
 
 /// Slots that are allocated at once.
-const BATCH: usize = 64;
+const BATCH: u32 = 64;
 /// Free slots from which a thread shares them with others.
 const MANY: usize = 8192;
 
-/// Free slots of no thread.
-static FREE_SLOTS: Mutex<Vec<Vec<&'static Slot>>> = Mutex::new(Vec::new());
+/// Free slots of no thread, and how many slots there are in all.
+struct FreeSlots {
+    lists: Vec<Vec<&'static Slot>>,
+    made: u32,
+}
 
-fn free_slots() -> MutexGuard<'static, Vec<Vec<&'static Slot>>> {
+static FREE_SLOTS: Mutex<FreeSlots> = Mutex::new(FreeSlots { lists: Vec::new(), made: 0 });
+
+fn free_slots() -> MutexGuard<'static, FreeSlots> {
     FREE_SLOTS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl FreeSlots {
+    fn take(&mut self) -> Vec<&'static Slot> {
+        self.lists.pop().filter(|v| !v.is_empty()).unwrap_or_else(|| {
+            let first = self.made;
+            self.made += BATCH;
+            let empty = |number| Slot { count: AtomicUsize::new(0), number, node: Cell::empty() };
+            let slots: &'static [Slot] = Vec::leak((first..self.made).map(empty).collect());
+            slots.iter().collect()
+        })
+    }
 }
 
 /// A free slot.
@@ -159,15 +182,11 @@ fn allocate() -> &'static Slot {
     if let Ok(Some(slot)) = SLAB.try_with(own) {
         return slot;
     }
-    let mut more = free_slots().pop().filter(|v| !v.is_empty()).unwrap_or_else(|| {
-        let empty = || Slot { count: AtomicUsize::new(0), node: Cell::empty() };
-        let slots: &'static [Slot] = Vec::leak((0..BATCH).map(|_| empty()).collect());
-        slots.iter().collect()
-    });
+    let mut more = free_slots().take();
     let slot = more.swap_remove(0);
     // at thread exit there may be no slab any more
     if SLAB.try_with(|s| s.borrow_mut().free.append(&mut more)).is_err() {
-        free_slots().push(more);
+        free_slots().lists.push(more);
     }
     slot
 }
@@ -214,12 +233,12 @@ fn free(slot: &'static Slot) {
         let free = &mut s.borrow_mut().free;
         free.push(slot);
         if free.len() > MANY {
-            free_slots().push(free.split_off(MANY / 2));
+            free_slots().lists.push(free.split_off(MANY / 2));
         }
     });
     // at thread exit there may be no slab any more
     if kept.is_err() {
-        free_slots().push(vec![slot]);
+        free_slots().lists.push(vec![slot]);
     }
 }
 

@@ -9,9 +9,8 @@
 
 use crate::Error;
 use crate::memory::bindings::{Bindings, binding};
-use frit_uop::graph::{rebuild, toposort};
+use frit_uop::graph::{NodeMap, rebuild, toposort};
 use frit_uop::{Arg, Op, UOp};
-use rustc_hash::FxHashMap;
 
 /// A graph and what was taken out of it.
 pub struct Normal {
@@ -42,7 +41,7 @@ pub fn normalise(sink: &UOp) -> Result<Normal, Error> {
 
 /// The same for the body of a loop.
 pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut done = NodeMap::default();
     let (mut buffers, mut bindings) = (vec![], Bindings::default());
     for n in toposort(std::slice::from_ref(sink)) {
         match (n.op, &n.arg) {
