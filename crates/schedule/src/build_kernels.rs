@@ -13,13 +13,14 @@ use crate::error::Error;
 use crate::kernels::{self, Kernel};
 use crate::plan::Plan;
 use crate::{BufRef, KernelCall, Temp};
+use frit_uop::graph::NodeMap;
 use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
 /// Fills [`crate::Schedule::kernels`] and, without their places, [`crate::Schedule::temps`].
 pub fn build_kernels(plan: &mut Plan) -> Result<(), Error> {
     let mut build = Build::default();
-    plan.schedule.kernels = plan.sink.src.iter().map(|k| build.call(&Kernel::of(&k.src))).collect();
+    plan.schedule.kernels = plan.sink().src.iter().map(|k| build.call(&Kernel::of(&k.src))).collect();
     plan.schedule.temps = build.temps;
     Ok(())
 }
@@ -27,7 +28,7 @@ pub fn build_kernels(plan: &mut Plan) -> Result<(), Error> {
 #[derive(Default)]
 struct Build {
     /// Stages that have memory, numbered by first use.
-    number: FxHashMap<UOp, u32>,
+    number: NodeMap<u32>,
     temps: Vec<Temp>,
     /// Kernels as they were numbered, what became of them, and which arguments they still have: layers of one kind make
     /// the same kernel many times.
@@ -39,7 +40,7 @@ impl Build {
         if let Arg::Param { slot, .. } = place.arg {
             return BufRef::Param(slot);
         }
-        BufRef::Temp(*self.number.entry(place.clone()).or_insert_with(|| {
+        BufRef::Temp(*self.number.get_or_insert_with(place, || {
             self.temps.push(Temp { dtype: place.dtype, len: kernels::len(place), offset: 0 });
             self.temps.len() as u32 - 1
         }))

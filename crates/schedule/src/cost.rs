@@ -1,6 +1,7 @@
 //! What each node of the tensor graph costs to compute again, known before any decision is made.
 
 use crate::index::max_numel;
+use frit_uop::graph::Numbered;
 use frit_uop::{Op, UOp};
 
 /// Facts about a node's cone: what is computed for one element if nothing below is stored.
@@ -39,15 +40,13 @@ pub fn repeats(n: &UOp, s: &UOp) -> bool {
     n.op.is_elementwise() && s.shape().is_empty() && !n.shape().is_empty()
 }
 
-/// The facts of every node, in the order of `nodes` (sources first). An expensive node that is certain to be stored,
+/// The facts of every node, in the order of the list. An expensive node that is certain to be stored,
 /// because it is wanted at different indices, is only a read for its users.
-pub fn costs(
-    nodes: &[UOp],
-    src: &[smallvec::SmallVec<[u32; 4]>],
-    surely_staged: impl Fn(usize) -> bool,
-) -> Vec<Cost> {
+pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost> {
+    let nodes = &list.nodes;
     let mut all: Vec<Cost> = Vec::with_capacity(nodes.len());
-    for (n, src) in nodes.iter().zip(src) {
+    for (i, n) in nodes.iter().enumerate() {
+        let src = list.src(i);
         let of = |k: usize| {
             let c = all[src[k] as usize];
             let stored =

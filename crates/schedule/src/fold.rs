@@ -36,10 +36,10 @@ rules! { FOLD;
 pub fn fold_loops(plan: &mut Plan) -> Result<(), Error> {
     static RULES: LazyLock<Matcher<()>> = LazyLock::new(|| Matcher::new(&[&FOLD], &[]));
     let folds = |n: &UOp| n.op == Op::Reduce && RULES.apply(n, &mut ()).is_some();
-    if plan.sink.toposort().iter().any(folds) {
-        plan.sink = rewrite(&plan.sink, &RULES, &mut ());
+    if plan.list().nodes.iter().any(folds) {
+        plan.set_sink(rewrite(plan.sink(), &RULES, &mut ()));
     }
-    plan.sink = frit_uop::symbolic::simplify(&plan.sink);
+    plan.set_sink(frit_uop::symbolic::simplify(plan.sink()));
     Ok(())
 }
 

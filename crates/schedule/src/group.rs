@@ -13,6 +13,7 @@
 use crate::error::Error;
 use crate::kernels::{self, Kernel, Output, Rebuilt};
 use crate::plan::Plan;
+use frit_uop::graph::NodeMap;
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -46,7 +47,7 @@ struct Group {
 
 /// Leaves a `Sink` of kernels, each a `Sink` of what it stores.
 pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
-    let mut kernels = Kernel::each(&plan.sink);
+    let mut kernels = Kernel::each(plan.sink());
     let mut nodes: Vec<Vec<UOp>> = kernels.iter().map(|k| k.nodes()).collect();
     let reads: Vec<Vec<UOp>> = nodes.iter().map(|n| kernels::memories(n)).collect();
     let deps = kernels::dependencies(&kernels, &reads);
@@ -59,7 +60,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
         new.rank = k;
         group_of[k] = groups.add(new);
     }
-    plan.sink = sink_of(&groups.in_order()?);
+    plan.set_sink(sink_of(&groups.in_order()?));
     Ok(())
 }
 
@@ -67,7 +68,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
 struct Groups {
     all: Vec<Group>,
     before: Before,
-    by_memory: FxHashMap<UOp, Vec<u32>>,
+    by_memory: NodeMap<Vec<u32>>,
     by_dep: FxHashMap<u32, Vec<u32>>,
 }
 
@@ -91,7 +92,7 @@ impl Groups {
         group.deps.iter().for_each(|d| known(self.by_dep.entry(*d).or_default()));
         let stored = group.kernel.outputs.iter().map(|o| o.name());
         let touched: FxHashSet<&UOp> = group.loads.iter().map(|l| &l.0).chain(stored).collect();
-        touched.into_iter().for_each(|m| known(self.by_memory.entry(m.clone()).or_default()));
+        touched.into_iter().for_each(|m| known(self.by_memory.get_or_insert_with(m, Vec::new)));
         g
     }
     /// The group that the kernel has become a part of.

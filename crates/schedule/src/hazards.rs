@@ -15,26 +15,27 @@ use crate::index;
 use crate::index::open_ranges;
 use crate::kernels::{self, Kernel, Output, Rebuilt, Writers};
 use crate::plan::Plan;
+use frit_uop::graph::NodeMap;
 use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Afterwards any order that respects [`kernels::dependencies`] is right, and there is one.
 pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
-    let nodes = plan.sink.toposort();
-    if !is_read_and_overwritten(&nodes) {
+    let nodes = &plan.list().nodes;
+    if !is_read_and_overwritten(nodes) {
         return Ok(());
     }
-    let only_effects = !kernels::loads(&nodes).any(|(memory, ..)| memory.op == Op::After);
-    let kernels = Kernel::each(&plan.sink);
+    let only_effects = !kernels::loads(nodes).any(|(memory, ..)| memory.op == Op::After);
+    let kernels = Kernel::each(plan.sink());
     let overwrites: FxHashSet<u32> =
         (0..kernels.len() as u32).filter(|&k| overwrites_its_input(&kernels[k as usize])).collect();
     if !overwrites.is_empty() {
-        plan.sink = store_through_stages(&plan.sink, &kernels, &overwrites);
+        plan.set_sink(store_through_stages(plan.sink(), &kernels, &overwrites));
     }
-    let kernels = if overwrites.is_empty() { kernels } else { Kernel::each(&plan.sink) };
+    let kernels = if overwrites.is_empty() { kernels } else { Kernel::each(plan.sink()) };
     let copies = late_readers(&kernels, only_effects);
     if !copies.is_empty() {
-        plan.sink = read_from_copies(&plan.sink, &kernels, &copies);
+        plan.set_sink(read_from_copies(plan.sink(), &kernels, &copies));
     }
     Ok(())
 }
@@ -42,7 +43,7 @@ pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
 /// Whether any memory is both.
 fn is_read_and_overwritten(nodes: &[UOp]) -> bool {
     let stores = nodes.iter().filter(|n| n.op == Op::Store);
-    let overwritten: FxHashSet<&UOp> = stores.map(|n| n.buffer()).collect();
+    let overwritten: NodeMap<()> = stores.map(|n| (n.buffer().clone(), ())).collect();
     kernels::loads(nodes).any(|(memory, ..)| overwritten.contains(memory))
 }
 

@@ -10,7 +10,7 @@
 
 use crate::error::Error;
 use crate::index;
-use frit_uop::graph::{Numbered, toposort_to};
+use frit_uop::graph::{NodeMap, Numbered, toposort_to};
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -161,20 +161,20 @@ pub fn memories(nodes: &[UOp]) -> Vec<UOp> {
 }
 
 /// Who stores what, and who overwrites it.
-pub struct Writers<'a> {
-    made_by: FxHashMap<&'a UOp, u32>,
-    next: FxHashMap<&'a UOp, u32>,
+pub struct Writers {
+    made_by: NodeMap<u32>,
+    next: NodeMap<u32>,
 }
 
-impl<'a> Writers<'a> {
+impl Writers {
     /// Of these kernels, by position.
-    pub fn new(kernels: impl Iterator<Item = &'a Kernel>) -> Writers<'a> {
-        let (mut made_by, mut next) = (FxHashMap::default(), FxHashMap::default());
+    pub fn new<'a>(kernels: impl Iterator<Item = &'a Kernel>) -> Writers {
+        let (mut made_by, mut next) = (NodeMap::default(), NodeMap::default());
         for (k, kernel) in kernels.enumerate() {
             for o in &kernel.outputs {
-                made_by.insert(o.name(), k as u32);
+                made_by.insert(o.name().clone(), k as u32);
                 if !o.is_stage() {
-                    next.insert(&o.memory, k as u32);
+                    next.insert(o.memory.clone(), k as u32);
                 }
             }
         }

@@ -131,7 +131,7 @@ pub fn schedule_and_watch(
     for pass in PASSES {
         let start = Instant::now();
         (pass.run)(&mut plan)?;
-        after(pass.name, &plan.sink, start.elapsed());
+        after(pass.name, plan.sink(), start.elapsed());
     }
     Ok(plan.schedule)
 }
@@ -144,5 +144,5 @@ pub fn run_passes(names: &[&str], sink: &UOp, target: &Target) -> Result<(UOp, S
         let pass = PASSES.iter().find(|p| p.name == *name);
         (pass.ok_or_else(|| Error::Malformed(format!("there is no pass {name}")))?.run)(&mut plan)?;
     }
-    Ok((plan.sink, plan.schedule))
+    Ok((plan.sink().clone(), plan.schedule))
 }

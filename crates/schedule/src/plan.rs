@@ -3,16 +3,33 @@
 use crate::Schedule;
 use frit_abi::Target;
 use frit_uop::UOp;
+use frit_uop::graph::Numbered;
+use std::rc::Rc;
 
 /// The state of a schedule in the making.
 pub struct Plan<'a> {
     pub target: &'a Target,
-    pub sink: UOp,
+    sink: UOp,
+    /// The nodes of the graph, once a pass has asked for them: most passes leave most graphs as they are.
+    list: Option<Rc<Numbered>>,
     pub schedule: Schedule,
 }
 
 impl<'a> Plan<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Plan<'a> {
-        Plan { target, sink, schedule: Schedule::default() }
+        Plan { target, sink, list: None, schedule: Schedule::default() }
+    }
+    pub fn sink(&self) -> &UOp {
+        &self.sink
+    }
+    /// Another graph from here on.
+    pub fn set_sink(&mut self, sink: UOp) {
+        if sink != self.sink {
+            (self.sink, self.list) = (sink, None);
+        }
+    }
+    /// The nodes of the graph, sources first.
+    pub fn list(&mut self) -> Rc<Numbered> {
+        self.list.get_or_insert_with(|| Rc::new(Numbered::of(&self.sink))).clone()
     }
 }

@@ -26,12 +26,13 @@ pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
         Op::ScanAxis => split_scan(n, target),
         _ => None,
     };
-    if plan.sink.toposort().iter().all(|n| split(n).is_none()) {
+    if plan.list().nodes.iter().all(|n| split(n).is_none()) {
         return Ok(());
     }
     let mut done = NodeMap::default();
-    rebuild(&plan.sink, &mut done, |n| split(&n).unwrap_or(n));
-    plan.sink = done[&plan.sink].clone();
+    rebuild(plan.sink(), &mut done, |n| split(&n).unwrap_or(n));
+    let sink = done[plan.sink()].clone();
+    plan.set_sink(sink);
     Ok(())
 }
 

@@ -22,15 +22,15 @@ struct Version {
 
 /// Leaves `After` only as `After(Param, Store)`, and every store with the memory before it as its target.
 pub fn chain_versions(plan: &mut Plan) -> Result<(), Error> {
-    let nodes = plan.sink.toposort();
-    if is_in_order(&nodes) {
+    let list = plan.list();
+    if is_in_order(&list.nodes) {
         return Ok(());
     }
     let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
     let mut seen: FxHashMap<&UOp, Version> = FxHashMap::default();
     // memory of each parameter, after none, one, … of its stores
     let mut memory: FxHashMap<UOp, Vec<UOp>> = FxHashMap::default();
-    for n in &nodes {
+    for n in &list.nodes {
         let now = |done: &FxHashMap<&UOp, UOp>| n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
         let new = match n.op {
             Op::Param => {
@@ -71,7 +71,8 @@ pub fn chain_versions(plan: &mut Plan) -> Result<(), Error> {
         };
         done.insert(n, new);
     }
-    plan.sink = done[&plan.sink].clone();
+    let sink = done[plan.sink()].clone();
+    plan.set_sink(sink);
     Ok(())
 }
 

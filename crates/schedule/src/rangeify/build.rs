@@ -16,13 +16,13 @@ pub fn build(cut: &Cut) -> UOp {
     let draft_of: FxHashMap<u32, u32> = cut.stores.iter().copied().collect();
     let mut b = Build {
         cut,
-        values: cut.nodes.iter().map(|_| vec![]).collect(),
+        values: cut.list.nodes.iter().map(|_| vec![]).collect(),
         memory: FxHashMap::default(),
         effects: vec![None; cut.drafts.len()],
         list: vec![],
         from_data: FxHashMap::default(),
     };
-    for (i, n) in cut.nodes.iter().enumerate() {
+    for (i, n) in cut.list.nodes.iter().enumerate() {
         match (&cut.placements[i], n.op) {
             (Placement::Inline(recipes), _) => {
                 b.values[i] = recipes.iter().map(|r| combine(n, r, &b.values)).collect();
@@ -46,7 +46,7 @@ pub fn build(cut: &Cut) -> UOp {
                 }
             }
             (_, Op::After) => {
-                let store = draft_of.get(&cut.src[i][1]);
+                let store = draft_of.get(&cut.list.src(i)[1]);
                 let effect = store.and_then(|&d| b.effects[d as usize].clone());
                 b.load_from(i, n.input().after(effect));
             }
@@ -80,7 +80,7 @@ impl Build<'_> {
             return kernels::filled_by(&self.list[self.list.len() - 1]);
         };
         // a parameter may come later in the list than what is stored to it
-        let base = &self.cut.nodes[*target as usize];
+        let base = &self.cut.list.nodes[*target as usize];
         let memory = if base.op == Op::Param { base } else { &self.memory[target] }.clone();
         let (at, value) = match d.gathers {
             true => (self.resolve(at), self.resolve(&value)),
@@ -123,7 +123,7 @@ impl Build<'_> {
     }
     /// Every request of node `i` loads from memory.
     fn load_from(&mut self, i: usize, memory: UOp) {
-        let n = &self.cut.nodes[i];
+        let n = &self.cut.list.nodes[i];
         let requests = self.cut.requests[i].iter();
         self.values[i] =
             requests.map(|r| r.load(&memory, &position(n.shape(), r), &self.cut.may_be_empty)).collect();

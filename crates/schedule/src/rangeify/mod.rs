@@ -15,7 +15,7 @@ use crate::plan::Plan;
 
 /// Leaves no movement op and no axis behind: values that live in memory are `Stage`s, all others are inside kernels.
 pub fn rangeify(plan: &mut Plan) -> Result<(), Error> {
-    let cut = walk::walk(&plan.sink, plan.target)?;
-    plan.sink = build::build(&cut);
+    let cut = walk::walk(plan.list(), plan.target)?;
+    plan.set_sink(build::build(&cut));
     Ok(())
 }

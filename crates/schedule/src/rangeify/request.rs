@@ -3,15 +3,14 @@
 use crate::index::{self, Idx};
 use crate::kernels;
 use frit_abi::Alu;
+use frit_uop::graph::Numbered;
 use frit_uop::{Arg, Op, UOp};
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// The tensor graph and what was decided about it.
 pub struct Cut {
-    /// Sources first.
-    pub nodes: Vec<UOp>,
-    /// Numbers of the sources.
-    pub src: Vec<SmallVec<[u32; 4]>>,
+    pub list: Rc<Numbered>,
     /// For each node the elements that are wanted of it.
     pub requests: Vec<Vec<Request>>,
     pub placements: Vec<Placement>,

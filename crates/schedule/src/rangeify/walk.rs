@@ -20,7 +20,7 @@ use crate::index::{self, Idx, max_numel, numel, open_ranges, same_size};
 use frit_abi::{Alu, DType, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
-use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// The state of the walk.
 struct Walk<'a> {
@@ -34,9 +34,9 @@ struct Walk<'a> {
 }
 
 /// Decides for every node of a tensor graph whether it is stored, and by which kernel.
-pub fn walk(sink: &UOp, target: &Target) -> Result<Cut, Error> {
-    let mut walk = Walk::new(sink, target);
-    for i in (0..walk.cut.nodes.len()).rev() {
+pub fn walk(list: Rc<Numbered>, target: &Target) -> Result<Cut, Error> {
+    let mut walk = Walk::new(list, target);
+    for i in (0..walk.cut.list.nodes.len()).rev() {
         walk.visit(i)?;
     }
     walk.cut.stores.reverse();
@@ -44,11 +44,8 @@ pub fn walk(sink: &UOp, target: &Target) -> Result<Cut, Error> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(sink: &UOp, target: &'a Target) -> Walk<'a> {
-        let numbered = Numbered::of(sink);
-        let src: Vec<SmallVec<[u32; 4]>> =
-            (0..numbered.nodes.len()).map(|i| SmallVec::from_slice(numbered.src(i))).collect();
-        let nodes = numbered.nodes;
+    fn new(list: Rc<Numbered>, target: &'a Target) -> Walk<'a> {
+        let nodes = &list.nodes;
         let mut users = vec![0; nodes.len()];
         let mut at_other_indices = vec![false; nodes.len()];
         let mut is_read = vec![false; nodes.len()];
@@ -60,19 +57,18 @@ impl<'a> Walk<'a> {
                 o if o.is_movement() || o == Op::Iota => 0..1,
                 _ => 0..n.src.len(),
             };
-            for &s in &src[i][sources] {
+            for &s in &list.src(i)[sources] {
                 is_read[s as usize] = true;
                 users[s as usize] += 1;
                 at_other_indices[s as usize] |= !(n.op.is_elementwise() || n.op == Op::Store);
             }
         }
         let surely_staged = |i: usize| users[i] > 1 && at_other_indices[i];
-        let costs = cost::costs(&nodes, &src, surely_staged);
+        let costs = cost::costs(&list, surely_staged);
         let cut = Cut {
             requests: nodes.iter().map(|_| vec![]).collect(),
             placements: nodes.iter().map(|_| Placement::Unused).collect(),
-            nodes,
-            src,
+            list,
             drafts: vec![],
             stores: vec![],
             from_data: vec![],
@@ -86,7 +82,7 @@ impl<'a> Walk<'a> {
     }
 
     fn visit(&mut self, i: usize) -> Result<(), Error> {
-        let n = self.cut.nodes[i].clone();
+        let n = self.cut.list.nodes[i].clone();
         if n.op == Op::Store {
             return self.store(i, &n);
         }
@@ -151,9 +147,9 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let (ranges, idx) = self.open(dims);
-        let mut memory = self.cut.src[i][0];
-        while self.cut.nodes[memory as usize].op.is_movement() {
-            memory = self.cut.src[memory as usize][0];
+        let mut memory = self.cut.list.src(i)[0];
+        while self.cut.list.nodes[memory as usize].op.is_movement() {
+            memory = self.cut.list.src(memory as usize)[0];
         }
         let mut gate = None;
         let at = place(view, &idx, &mut gate)?;
@@ -165,18 +161,18 @@ impl<'a> Walk<'a> {
         let k = self.draft(i, ranges, Some((memory, at)));
         self.cut.stores.push((i as u32, k));
         let idx = if value.shape().is_empty() { Idx::new() } else { idx };
-        let link = self.ask(self.cut.src[i][1], Request::plain(k, idx))?;
+        let link = self.ask(self.cut.list.src(i)[1], Request::plain(k, idx))?;
         // the first store to its place: what reads its value must never come before an earlier one
-        let base = &self.cut.nodes[memory as usize];
+        let base = &self.cut.list.nodes[memory as usize];
         let whole = numel(dims).as_int() == Some(param_len(base) as i64)
             && base.op == Op::Param
             && !self.is_read[memory as usize];
         let draft = &mut self.cut.drafts[k as usize];
         draft.root = Some(link);
         if whole {
-            let mut v = self.cut.src[i][1];
-            while matches!(self.cut.nodes[v as usize].op, Op::Reshape) {
-                v = self.cut.src[v as usize][0];
+            let mut v = self.cut.list.src(i)[1];
+            while matches!(self.cut.list.nodes[v as usize].op, Op::Reshape) {
+                v = self.cut.list.src(v as usize)[0];
             }
             draft.stores_whole = Some(v);
         }
@@ -185,7 +181,7 @@ impl<'a> Walk<'a> {
 
     /// The kernel that already stores all of node `i` to a parameter, if there is one, with its request.
     fn stored_anyway(&self, i: usize) -> Option<(u32, Request)> {
-        let dims = self.cut.nodes[i].shape();
+        let dims = self.cut.list.nodes[i].shape();
         self.cut.requests[i].iter().find_map(|r| {
             let d = &self.cut.drafts[r.kernel as usize];
             let same = d.stores_whole == Some(i as u32)
@@ -238,7 +234,7 @@ impl<'a> Walk<'a> {
             }
         };
         self.cut.drafts[copy as usize].stores_whole = None;
-        let link = self.ask(self.cut.src[i][0], request)?;
+        let link = self.ask(self.cut.list.src(i)[0], request)?;
         self.cut.drafts[copy as usize].root = Some(link);
         let mut rows = None;
         let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
@@ -247,9 +243,10 @@ impl<'a> Walk<'a> {
             let m = self.range(&count, AxisKind::Ordered);
             ranges.push(m.clone());
             let k = self.draft(i, ranges, None);
-            let idx = self.ask(self.cut.src[i][1], Request::plain(k, [m.clone()].into_iter().collect()))?;
+            let idx =
+                self.ask(self.cut.list.src(i)[1], Request::plain(k, [m.clone()].into_iter().collect()))?;
             let at: Idx = [m.clone()].into_iter().chain(rest.iter().cloned()).collect();
-            let val = self.ask(self.cut.src[i][2], Request::plain(k, at))?;
+            let val = self.ask(self.cut.list.src(i)[2], Request::plain(k, at))?;
             let d = &mut self.cut.drafts[k as usize];
             d.ordered = Some(m);
             d.has_full_reduce = true; // nothing else moves in
@@ -291,7 +288,7 @@ impl<'a> Walk<'a> {
     /// Whether the node is the very value of a tensor-level store.
     fn is_store_value(&self, i: usize) -> bool {
         let rank = self.cut.drafts[self.cut.requests[i][0].kernel as usize].rank;
-        self.cut.nodes[rank].op == Op::Store && self.cut.src[rank][1] == i as u32
+        self.cut.list.nodes[rank].op == Op::Store && self.cut.list.src(rank)[1] == i as u32
     }
 
     /// A cheap node is computed again for every request unless that adds up.
@@ -300,7 +297,7 @@ impl<'a> Walk<'a> {
         if asked.iter().any(|r| r.check.is_some()) && !c.reads {
             return true; // an index from data is checked where memory is read
         }
-        let elements = max_numel(self.cut.nodes[i].shape()).max(1);
+        let elements = max_numel(self.cut.list.nodes[i].shape()).max(1);
         let (mut evaluations, mut space) = (0u64, 0u64);
         for r in asked {
             let extents: Vec<UOp> =
@@ -409,7 +406,7 @@ impl<'a> Walk<'a> {
 
     /// Ask node `s` for an element; leaves answer at once.
     fn ask(&mut self, s: u32, r: Request) -> Result<Link, Error> {
-        let n = self.cut.nodes[s as usize].clone();
+        let n = self.cut.list.nodes[s as usize].clone();
         Ok(match n.op {
             Op::Const | Op::Variable => Link::Value(n),
             Op::Iota => Link::Value(r.idx[0].cast(n.dtype)),
@@ -431,7 +428,7 @@ impl<'a> Walk<'a> {
     /// Hand a request on to the sources.
     fn ask_sources(&mut self, i: usize, n: &UOp, r: &Request) -> Result<Recipe, Error> {
         let mut recipe = Recipe::default();
-        let x = self.cut.src[i].first().copied().unwrap_or(0);
+        let x = self.cut.list.src(i).first().copied().unwrap_or(0);
         match n.op {
             Op::Contiguous | Op::Detach => recipe.links.push(self.ask(x, r.clone())?),
             Op::ReduceAxis => {
@@ -481,7 +478,7 @@ impl<'a> Walk<'a> {
                     if cost::repeats(n, s) {
                         down.repeat = down.repeat.saturating_mul(max_numel(n.shape()));
                     }
-                    recipe.links.push(self.ask(self.cut.src[i][k], down)?);
+                    recipe.links.push(self.ask(self.cut.list.src(i)[k], down)?);
                 }
             }
             _ => return Err(Error::malformed(n, "not a tensor-level value")),
@@ -491,12 +488,12 @@ impl<'a> Walk<'a> {
 
     /// The index of the first dim of `x` is a value: until that is built, a variable stands for it.
     fn gather(&mut self, i: usize, n: &UOp, r: &Request) -> Result<Link, Error> {
-        let (x, table) = (&n.src[0], self.cut.src[i][0]);
+        let (x, table) = (&n.src[0], self.cut.list.src(i)[0]);
         let (Arg::Site(site), Some(rows)) = (&n.arg, x.shape().first()) else {
             return Err(Error::malformed(n, "no site or no rows"));
         };
         let rank = n.src[1].shape().len();
-        let at = self.ask(self.cut.src[i][1], r.at(r.idx[..rank].iter().cloned().collect()))?;
+        let at = self.ask(self.cut.list.src(i)[1], r.at(r.idx[..rank].iter().cloned().collect()))?;
         let row = match &at {
             Link::Value(v) => v.cast(DType::Index),
             Link::Request(..) => {

@@ -8,18 +8,19 @@ use crate::index::{self, broadcast};
 use crate::plan::Plan;
 use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, Scalar};
+use frit_uop::graph::NodeMap;
 use frit_uop::rewrite::rewrite;
 use frit_uop::rules::Matcher;
 use frit_uop::{Arg, Op, UOp, rules};
-use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 rules! { MOVEMENT;
     Detach(x)                       => x;
     Contiguous(Contiguous(..) as x) => x;
     Reshape(Reshape(x, ..), ..) as n => x.reshape(n.shape());
-    Reshape(x, ..) as n             => x.reshape(n.shape());
+    Reshape(x, ..) as n             if x.shape() == n.shape() => x;
     Expand(Expand(x, ..), ..) as n  => x.expand(n.shape());
-    Expand(x, ..) as n              => x.expand(n.shape());
+    Expand(x, ..) as n              if x.shape() == n.shape() => x;
     Permute(Permute(x) as m) as n   => x.permute(&compose(m, n));
     Flip(Flip(x) as m) as n         => x.flip(&flipped_once(m, n));
     Shrink(Shrink(..) as m, ..) as n => merge_shrinks(m, n);
@@ -50,22 +51,23 @@ pub fn prepare(plan: &mut Plan) -> Result<(), Error> {
         LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[]));
     static MERGE: LazyLock<Matcher<Shared>> =
         LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[&MERGES]));
-    plan.sink = rewrite(&plan.sink, &RULES, &mut ());
-    plan.sink = rewrite(&plan.sink, &MERGE, &mut Shared::of(&plan.sink));
+    plan.set_sink(rewrite(plan.sink(), &RULES, &mut ()));
+    let mut shared = Shared::of(&plan.list().nodes);
+    plan.set_sink(rewrite(plan.sink(), &MERGE, &mut shared));
     Ok(())
 }
 
 /// Nodes with several users. A reduce that someone else needs, too, is not merged into one around it: its operand would
 /// be wanted twice, at the largest size of all.
-struct Shared(FxHashSet<UOp>);
+struct Shared(NodeMap<()>);
 
 impl Shared {
-    fn of(sink: &UOp) -> Shared {
-        let (mut used, mut shared) = (FxHashSet::default(), FxHashSet::default());
-        for n in sink.toposort() {
+    fn of(nodes: &[UOp]) -> Shared {
+        let (mut used, mut shared) = (NodeMap::default(), NodeMap::default());
+        for n in nodes {
             for s in n.src.iter().filter(|s| matches!(s.op, Op::ReduceAxis | Op::Reshape)) {
-                if !used.insert(s.clone()) {
-                    shared.insert(s.clone());
+                if used.insert(s.clone(), ()).is_some() {
+                    shared.insert(s.clone(), ());
                 }
             }
         }
@@ -77,7 +79,7 @@ impl Shared {
     /// The users of a node become those of another.
     fn instead(&mut self, old: &UOp, new: UOp) -> Option<UOp> {
         if self.0.contains(old) {
-            self.0.insert(new.clone());
+            self.0.insert(new.clone(), ());
         }
         Some(new)
     }
@@ -126,9 +128,13 @@ fn merge_pads(inner: &UOp, outer: &UOp) -> UOp {
 fn drop_unit_axes(n: &UOp) -> Option<UOp> {
     let Arg::ReduceAxes(op, _) = n.arg else { return None };
     let x = &n.src[0];
-    let all = axes(n);
-    let kept: Vec<usize> = all.iter().copied().filter(|&a| !x.shape().get(a).is_some_and(is_one)).collect();
-    (kept.len() < all.len()).then(|| x.reduce_axes(op, &kept))
+    let is_unit = |a: &usize| x.shape().get(*a).is_some_and(is_one);
+    let mut all = axes(n);
+    if !all.iter().any(is_unit) {
+        return None;
+    }
+    all.retain(|a| !is_unit(a));
+    Some(x.reduce_axes(op, &all))
 }
 fn merge_reduces(inner: &UOp, outer: &UOp) -> Option<UOp> {
     let (Arg::ReduceAxes(a, _), Arg::ReduceAxes(b, _)) = (&inner.arg, &outer.arg) else { return None };
@@ -163,7 +169,7 @@ fn scan_of_constant(n: &UOp) -> Option<UOp> {
     let (axis, dims) = (axes(n)[0], n.shape());
     let mut line: Vec<UOp> = dims.iter().map(|_| UOp::index(1)).collect();
     line[axis] = dims[axis].clone();
-    let counted = (UOp::iota(&dims[axis], n.dtype) + 1) * &c;
+    let counted = (UOp::iota(&dims[axis], n.dtype) + 1) * c;
     Some(counted.reshape(&line).expand(dims))
 }
 
@@ -177,11 +183,11 @@ fn of_nothing(n: &UOp) -> Option<UOp> {
 }
 
 /// The one constant that every element is.
-pub fn uniform(n: &UOp) -> Option<UOp> {
+fn uniform(n: &UOp) -> Option<&UOp> {
     let mut n = n;
     loop {
         match n.op {
-            Op::Const => return Some(n.clone()),
+            Op::Const => return Some(n),
             Op::Reshape | Op::Permute | Op::Expand | Op::Shrink | Op::Flip | Op::Contiguous => n = &n.src[0],
             _ => return None,
         }
@@ -193,7 +199,10 @@ fn fold_uniform(n: &UOp) -> Option<UOp> {
     if n.dtype == frit_abi::DType::Index && n.shape().is_empty() {
         return None; // dims keep their form: equality of shapes is by node
     }
-    let values: Vec<Option<UOp>> = n.src.iter().map(uniform).collect();
+    let values: SmallVec<[Option<&UOp>; 3]> = n.src.iter().map(uniform).collect();
+    if values.iter().all(|v| v.is_none()) {
+        return None;
+    }
     if values.iter().all(|v| v.is_some()) {
         let of: Vec<Scalar> = values.iter().flatten().filter_map(|v| v.as_scalar()).collect();
         let folded = match (n.op, n.op.alu()) {
@@ -213,7 +222,7 @@ fn fold_uniform(n: &UOp) -> Option<UOp> {
         if let Some(c) = v
             && keeps_shape(k)
         {
-            src[k] = c.clone();
+            src[k] = (*c).clone();
         }
     }
     Some(n.with_src(src))
