@@ -5,8 +5,8 @@
 //! row puts them side by side.
 
 use crate::plan::stage::MOST_ADDED;
-use frit_uop::{Arg, Op, Scalar, UOp};
-use rustc_hash::FxHashMap;
+use frit_uop::symbolic::fold::evaluate;
+use frit_uop::{Scalar, UOp};
 
 /// Banks, and the bytes of a word of one.
 const BANKS: i64 = 32;
@@ -60,26 +60,17 @@ pub fn lanes(indices: &[UOp], ids: &[UOp]) -> Access {
 }
 
 fn value(index: &UOp, ids: &[UOp], lane: i64) -> i64 {
-    let (mut done, mut rest): (FxHashMap<UOp, Scalar>, i64) = (FxHashMap::default(), lane);
-    for id in ids {
-        let n = id.src[0].as_int().unwrap_or(1).max(1);
-        done.insert(id.clone(), Scalar::Int(rest % n));
-        rest /= n;
-    }
-    for n in index.toposort() {
-        let value = match (&n.arg, n.op.alu()) {
-            _ if done.contains_key(&n) => continue,
-            (Arg::Scalar(s), _) => *s,
-            (_, Some(alu)) => {
-                let args: Vec<Scalar> = n.src.iter().map(|s| done[s]).collect();
-                Scalar::alu(alu, n.src.last().map_or(n.dtype, |s| s.dtype), &args)
-            }
-            _ if n.op == Op::Cast => done[&n.src[0]].cast(n.dtype),
-            _ => Scalar::Int(0),
+    let leaf = |n: &UOp| {
+        let mut rest = lane;
+        let of = |id: &UOp| {
+            let extent = id.src[0].as_int().unwrap_or(1).max(1);
+            let at = rest % extent;
+            rest /= extent;
+            (id == n).then_some(at)
         };
-        done.insert(n, value);
-    }
-    done.get(index).and_then(|v| v.as_i64()).unwrap_or(0)
+        Ok::<_, std::convert::Infallible>(Scalar::Int(ids.iter().find_map(of).unwrap_or(0)))
+    };
+    evaluate(index, leaf).ok().and_then(|v| v.as_i64()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Constants: an elementwise op on constants is a constant, a vector of them a vector.
 
+use crate::graph::NodeMap;
 use crate::node::UOp;
 use crate::op::Op;
 use crate::rules;
@@ -45,6 +46,20 @@ pub fn value(n: &UOp, operand: impl Fn(&UOp) -> Option<Scalar>) -> Option<Scalar
             Some(Scalar::alu(alu, dtype, &operands))
         }
     }
+}
+
+/// The value of an expression of elementwise ops on scalars; `leaf` says what everything else in it is.
+pub fn evaluate<E>(expr: &UOp, mut leaf: impl FnMut(&UOp) -> Result<Scalar, E>) -> Result<Scalar, E> {
+    if let Some(v) = expr.as_scalar() {
+        return Ok(v);
+    }
+    let mut known: NodeMap<Scalar> = NodeMap::default();
+    for n in expr.toposort() {
+        let v = n.as_scalar().or_else(|| value(&n, |s| known.get(s).copied()));
+        let v = v.map_or_else(|| leaf(&n), Ok)?;
+        known.insert(n, v);
+    }
+    Ok(known[expr])
 }
 
 /// Zero of the node's type and shape; `None` where the shape is not one of a program's values.
