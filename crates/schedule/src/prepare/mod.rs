@@ -227,3 +227,6 @@ fn fold_uniform(n: &UOp) -> Option<UOp> {
     }
     Some(n.with_src(src))
 }
+
+#[cfg(test)]
+mod tests;
