@@ -4,6 +4,8 @@ use crate::build::*;
 use frit_abi::{Alu, DType};
 use frit_schedule::{Schedule, schedule, schedule_and_watch};
 use frit_uop::UOp;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 
 const F: DType = DType::F32;
 
@@ -129,7 +131,7 @@ fn residual(layers: usize, b: i64, d: i64) -> UOp {
         dw.push(matmul(&h[i].permute(&[1, 0]), &pass));
         g = &g + matmul(&pass, &ws[i].permute(&[1, 0]));
     }
-    UOp::sink(dw.iter().enumerate().map(|(i, g)| input(1000 + i as u32, &[d, d], F).store(g)))
+    UOp::sink(dw.iter().enumerate().map(|(i, g)| input((1 + layers + i) as u32, &[d, d], F).store(g)))
 }
 
 /// Milliseconds of processor time this thread has had, so that a busy machine does not count.
@@ -174,11 +176,41 @@ fn a_deep_training_step() {
     assert!(cfg!(debug_assertions) || ms < 300.0, "{ms} ms");
     check_on(&training(3, 4, 8), &cpu());
 }
+/// Counts what a thread allocates: what grows with depth is seen there on a busy machine too, and caches are not.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+// SAFETY: the system's allocator does the work
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATED.try_with(|a| a.set((a.get().0 + 1, a.get().1 + layout.size())));
+        // SAFETY: by the caller's word
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: by the caller's word
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
 #[test]
 fn scheduling_is_linear_in_depth() {
     check_on(&residual(3, 4, 8), &cpu());
-    let per_layer = |n: usize| timed("residual", || residual(n, 32, 64)).1 / n as f64;
-    let (few, many) = (per_layer(32), per_layer(512));
-    // caches see more nodes; what grows with depth itself would be ten times as much
-    assert!(many < 2.0 * few, "{few:.3} ms a layer at 32 layers, {many:.3} at 512");
+    let per_layer = |n: usize| {
+        timed("residual", || residual(n, 32, 64));
+        let sink = residual(n, 32, 64);
+        let before = ALLOCATED.get();
+        schedule(&sink, &cpu()).unwrap();
+        let after = ALLOCATED.get();
+        ((after.0 - before.0) as f64 / n as f64, (after.1 - before.1) as f64 / n as f64)
+    };
+    let (few, many) = (per_layer(32), per_layer(2000));
+    println!("allocations and bytes a layer: {few:?} at 32 layers, {many:?} at 2000");
+    assert!(many.0 < 1.1 * few.0 && many.1 < 1.15 * few.1, "{few:?} at 32 layers, {many:?} at 2000");
 }
