@@ -17,7 +17,7 @@ use frit_uop::graph::NodeMap;
 use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
-/// Fills [`crate::Schedule::kernels`] and, without their places, [`crate::Schedule::temps`].
+/// Makes [`crate::Schedule::kernels`] and [`crate::Schedule::temps`].
 pub fn build_kernels(plan: &mut Plan) -> Result<(), Error> {
     let mut build = Build::default();
     plan.schedule.kernels = plan.sink().src.iter().map(|k| build.call(&Kernel::of(&k.src))).collect();
@@ -41,7 +41,7 @@ impl Build {
             return BufRef::Param(slot);
         }
         BufRef::Temp(*self.number.get_or_insert_with(place, || {
-            self.temps.push(Temp { dtype: place.dtype, len: kernels::len(place), offset: 0 });
+            self.temps.push(Temp { dtype: place.dtype, len: kernels::len(place) });
             self.temps.len() as u32 - 1
         }))
     }

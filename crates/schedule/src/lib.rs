@@ -47,6 +47,8 @@ pub struct Schedule {
     pub kernels: Vec<KernelCall>,
     /// Buffers that live only inside the schedule.
     pub temps: Vec<Temp>,
+    /// The place of each of them in the arena in bytes, 64-byte aligned.
+    pub offsets: Vec<usize>,
     /// Bytes of the arena that holds all temporaries.
     pub arena_bytes: usize,
 }
@@ -83,8 +85,6 @@ pub struct Temp {
     pub dtype: DType,
     /// Elements, by the greatest values of symbolic dims.
     pub len: usize,
-    /// Place in the arena in bytes, 64-byte aligned.
-    pub offset: usize,
 }
 
 /// One step of the pipeline.

@@ -132,7 +132,7 @@ fn tightest(bytes: usize, taken: &[(usize, usize)]) -> usize {
     best.map_or(end, |(_, offset)| offset)
 }
 
-/// Fills the places of [`crate::Schedule::temps`], and `arena_bytes`.
+/// Makes [`crate::Schedule::offsets`] and [`crate::Schedule::arena_bytes`].
 pub fn plan_memory(plan: &mut Plan) -> Result<(), Error> {
     let schedule = &mut plan.schedule;
     let life = |t: &Temp| Life { bytes: t.len * t.dtype.size(), first: usize::MAX, last: 0 };
@@ -144,11 +144,7 @@ pub fn plan_memory(plan: &mut Plan) -> Result<(), Error> {
             (life.first, life.last) = (life.first.min(k), k);
         }
     }
-    let (offsets, size) = place(&lives);
-    for (temp, offset) in schedule.temps.iter_mut().zip(offsets) {
-        temp.offset = offset;
-    }
-    schedule.arena_bytes = size;
+    (schedule.offsets, schedule.arena_bytes) = place(&lives);
     Ok(())
 }
 

@@ -46,7 +46,8 @@ impl<'a> Ready<'a> {
             return Ok(Ready { plan, dev, temps: temps.collect::<Result<_, _>>()? });
         }
         let arena = dev.alloc(plan.schedule.arena_bytes)?;
-        let temps = plan.schedule.temps.iter().map(|t| arena.view(t.offset, bytes(t)));
+        let places = plan.schedule.temps.iter().zip(&plan.schedule.offsets);
+        let temps = places.map(|(t, offset)| arena.view(*offset, bytes(t)));
         Ok(Ready { plan, dev, temps: temps.collect::<Result<Vec<Memory>, _>>()? })
     }
     /// Launch every kernel, in order; `buffers` are the plan's parameters by number. Does not wait. `begun` counts them.

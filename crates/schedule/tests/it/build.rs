@@ -187,9 +187,9 @@ pub fn well_formed(s: &Schedule) {
             }
         }
     }
-    for (i, a) in s.temps.iter().enumerate() {
-        assert_eq!(a.offset % 64, 0);
-        assert!(a.offset + a.len * a.dtype.size() <= s.arena_bytes, "temp {i}");
+    for (i, (a, offset)) in s.temps.iter().zip(&s.offsets).enumerate() {
+        assert_eq!(offset % 64, 0);
+        assert!(offset + a.len * a.dtype.size() <= s.arena_bytes, "temp {i}");
     }
 }
 pub fn show(s: &Schedule) -> String {

@@ -21,7 +21,8 @@ const DIVIDER: &str = "----\n";
 fn kernels(s: &Schedule) -> String {
     let kernels = s.kernels.iter().map(|k| format!("{:?}\n{}", k.args, text::print(&k.ast)));
     let temps = s.temps.iter().enumerate();
-    let temps = temps.map(|(i, t)| format!("Temp({i}): {} {} at {}\n", t.len, t.dtype, t.offset));
+    let offset = |i: usize| s.offsets.get(i).copied().unwrap_or(0);
+    let temps = temps.map(|(i, t)| format!("Temp({i}): {} {} at {}\n", t.len, t.dtype, offset(i)));
     kernels.chain(temps).collect()
 }
 

@@ -37,8 +37,8 @@ pub fn run(s: &Schedule, memory: &Memory, vars: &[(&str, i64)]) -> Memory {
                 }
                 BufRef::Temp(t) => {
                     let bytes = |t: u32| {
-                        let t = s.temps[t as usize];
-                        t.offset..t.offset + t.len * t.dtype.size()
+                        let (t, offset) = (s.temps[t as usize], s.offsets[t as usize]);
+                        offset..offset + t.len * t.dtype.size()
                     };
                     for o in 0..s.temps.len() as u32 {
                         let (x, y) = (bytes(o), bytes(*t));
