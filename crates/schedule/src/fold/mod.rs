@@ -266,3 +266,6 @@ impl Put<'_> {
         self.done.get(x).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests;
