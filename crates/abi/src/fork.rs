@@ -6,14 +6,15 @@
 //!
 //! ```text
 //! thread    depth += 1;  is a fork under way?  depth -= 1, wait, again
-//! fork      take the turns;  a fork is under way;  wait until all other depths are 0;  fork;  no fork is under way
+//! fork      wait for work, let none begin;  take the turns;  a fork is under way;  wait until all other depths are 0;  fork
 //! ```
 //!
 //! Both write before they read, so at least one of them sees the other. A section is begun far more often than a process is
 //! forked, so where the system can make every thread's writes seen (`membarrier`), the fork asks for that, and beginning a
 //! section takes no fence. A section inside a section
 //! goes on, so there is no order of locks to keep; what a section must not do is wait for another thread. Work that does is
-//! done in [`Turns`], which a fork takes like anyone else, first.
+//! done in [`Turns`], which a fork takes like anyone else, before it keeps others out; or as [`Work`], of which threads do
+//! several at a time and which may take turns, so a fork waits for that before it takes them.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -26,13 +27,20 @@ use std::time::{Duration, Instant};
 #[repr(align(64))]
 struct Slot {
     depth: AtomicUsize,
+    /// How deep it is in [`Work`].
+    working: AtomicUsize,
     taken: AtomicBool,
     next: AtomicPtr<Slot>,
 }
 
 impl Slot {
     const fn new() -> Slot {
-        Slot { depth: AtomicUsize::new(0), taken: AtomicBool::new(true), next: AtomicPtr::new(null_mut()) }
+        Slot {
+            depth: AtomicUsize::new(0),
+            working: AtomicUsize::new(0),
+            taken: AtomicBool::new(true),
+            next: AtomicPtr::new(null_mut()),
+        }
     }
 }
 
@@ -40,12 +48,16 @@ impl Slot {
 static STRAYS: Slot = Slot::new();
 /// All other slots: a list that only grows.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(null_mut());
-/// What a thread that begins a section must know: [`FENCED`], [`FORKING`].
+/// What a thread that begins a section or work must know: [`FENCED`], [`FORKING`], [`WAITING`].
 static STATE: AtomicUsize = AtomicUsize::new(FENCED);
 /// The system has no [`membarrier`], or was not asked yet.
 const FENCED: usize = 1;
 /// A fork is under way.
 const FORKING: usize = 2;
+/// A fork waits for work to end, or has done so: none begins.
+const WAITING: usize = 4;
+/// How long a fork waits for work at most: that may wait for a lock of whoever forks.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How many forks lie between the process that asked first and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// How many forks this process and those it comes from have made.
@@ -69,6 +81,8 @@ impl Drop for Lease {
 struct Held {
     /// How many times it said that it is about to.
     depth: usize,
+    /// Whether no one else works, and none begins.
+    has_waited: bool,
     /// Whether no one else is in a section.
     is_alone: bool,
     turns: Vec<Turn>,
@@ -184,6 +198,35 @@ fn wait(mut busy: impl FnMut() -> bool) {
     }
 }
 
+/// Long work that several threads may do at a time, until it is dropped. It may wait for other threads, but not for one that
+/// waits to begin some. A fork waits for its end, so a child does not see it half done; where that takes too long, the
+/// child is to ask for the [`generation`] of who was at it.
+pub struct Work {
+    slot: &'static Slot,
+    /// It belongs to its thread.
+    here: PhantomData<*const ()>,
+}
+
+/// Begin work; inside other work of this thread it goes on.
+pub fn work() -> Work {
+    let slot = slot();
+    let waiting = || STATE.load(Ordering::SeqCst) & WAITING != 0;
+    loop {
+        let is_nested = slot.working.fetch_add(1, Ordering::SeqCst) > 0 && !ptr::eq(slot, &STRAYS);
+        if is_nested || FORKS_HERE.get() || !waiting() {
+            return Work { slot, here: PhantomData };
+        }
+        slot.working.fetch_sub(1, Ordering::SeqCst);
+        wait(waiting);
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.slot.working.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Long work that threads do one at a time. A fork waits for its turn, so a child never sees such work half done.
 pub struct Turns {
     lock: Mutex<()>,
@@ -243,14 +286,15 @@ impl Drop for Turn {
 
 /// Wait until every other thread is outside its sections, and let none in before [`release`]. May be nested.
 ///
-/// A thread that forks inside a section of its own, as a signal handler may, waits for no one: others may wait for it.
+/// A thread that forks inside a section of its own, as a signal handler may, waits for no one: others may wait for it. One
+/// that forks inside work of its own does not wait for work.
 pub fn hold() {
     begin();
     wait(|| !keep_out(Duration::from_secs(1)));
 }
 
-/// The first half of [`hold`], for those that hold a lock which others may wait for in their turn or inside a section: take
-/// all turns, without that lock.
+/// The first half of [`hold`], for those that hold a lock which others may wait for at work, in their turn or inside a
+/// section: wait for work and take all turns, without that lock.
 pub fn begin() {
     watch();
     let me = slot();
@@ -263,6 +307,12 @@ pub fn begin() {
         FORKS_HERE.set(true);
         if me.depth.load(Ordering::Relaxed) > 0 {
             return;
+        }
+        if me.working.load(Ordering::Relaxed) == 0 {
+            wait(|| STATE.fetch_or(WAITING, Ordering::SeqCst) & WAITING != 0);
+            h.has_waited = true;
+            let end = Instant::now() + PATIENCE;
+            slots().for_each(|s| wait(|| s.working.load(Ordering::SeqCst) > 0 && Instant::now() < end));
         }
         let mut at = TURNS.load(Ordering::Acquire);
         // SAFETY: what is on the list is static
@@ -325,6 +375,9 @@ pub fn release() {
             STATE.fetch_and(!FORKING, Ordering::SeqCst);
         }
         h.turns.clear();
+        if std::mem::take(&mut h.has_waited) {
+            STATE.fetch_and(!WAITING, Ordering::SeqCst);
+        }
     });
 }
 
@@ -357,11 +410,13 @@ fn watch() {
         let me = slot();
         for slot in slots().filter(|s| !ptr::eq(*s, me)) {
             slot.depth.store(0, Ordering::SeqCst);
+            slot.working.store(0, Ordering::SeqCst);
             slot.taken.store(ptr::eq(slot, &STRAYS), Ordering::SeqCst);
         }
-        if !HELD.try_with(|h| h.borrow().is_alone).unwrap_or(false) {
-            STATE.fetch_and(!FORKING, Ordering::SeqCst);
-        }
+        let (waited, alone) =
+            HELD.try_with(|h| (h.borrow().has_waited, h.borrow().is_alone)).unwrap_or_default();
+        let theirs = if waited { 0 } else { WAITING } | if alone { 0 } else { FORKING };
+        STATE.fetch_and(!theirs, Ordering::SeqCst);
         agree();
         release();
     }
@@ -457,6 +512,38 @@ mod tests {
             hold();
             assert_eq!(done.load(SeqCst), 50);
             release();
+        });
+    }
+    #[test]
+    fn a_fork_waits_for_work_and_lets_none_begin() {
+        static STEPS: Turns = Turns::new();
+        let (done, end) = (AtomicUsize::new(0), AtomicBool::new(false));
+        thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    while !end.load(SeqCst) {
+                        let _work = work();
+                        done.fetch_add(1, SeqCst);
+                        // work inside work, turns, sections, and threads that begin sections
+                        let _more = work();
+                        drop(STEPS.take());
+                        thread::scope(|s| drop(s.spawn(|| drop(section())).join()));
+                        done.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+            for _ in 0..100 {
+                hold();
+                assert_eq!(done.load(SeqCst), 0);
+                drop(work()); // its own is no hindrance
+                release();
+                thread::yield_now();
+            }
+            // nor does one inside its own wait for that of others
+            let _work = work();
+            hold();
+            release();
+            end.store(true, SeqCst);
         });
     }
     #[test]
