@@ -8,13 +8,14 @@
 use crate::convert::type_name;
 use crate::symbolic::PyDim;
 use crate::tensor::{PyTensor, out};
+use frit::engine::sync::{Mutex, MutexGuard};
 use frit::{Dim, Jit, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 pyo3::create_exception!(
     frit,
@@ -468,7 +469,7 @@ impl PyJit {
         for r in &all {
             let results = r.results.lock().unwrap_or_else(|e| e.into_inner()).clone();
             match results {
-                Some(results) if !r.jit.kernels().is_empty() => {
+                Some(results) if !py.detach(|| r.jit.kernels()).is_empty() => {
                     let bytes = PyBytes::new(py, &saved(py, &r.jit)?);
                     if !results.sizes.is_empty() {
                         return Err(JitError::new_err("a Jit that gives sizes back cannot be pickled"));

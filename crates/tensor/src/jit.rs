@@ -140,6 +140,7 @@ use crate::random;
 use crate::realize;
 use crate::shape::{self, Dim};
 use crate::tensor::{Tensor, next_born};
+use crate::turn::{Exclusive, Had};
 use crate::view::View;
 use crate::watch::{self, Before, Outside};
 use frit_engine::jit::capture::{Link, Refusal, Seen};
@@ -152,8 +153,8 @@ use frit_uop::{Op, UOp};
 use ready::{Came, From, Kept, Known, Ready, Shared, Verdict};
 use rustc_hash::FxHashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Calls in a row that cannot be recorded before it is an error.
 const TRIES: u32 = 3;
@@ -166,7 +167,7 @@ type Function<I, O> = Box<dyn FnMut(I) -> Result<O> + Send>;
 ///
 /// Calls from several threads take turns.
 pub struct Jit<I, O> {
-    recorded: Mutex<Recorded<I, O>>,
+    recorded: Exclusive<Recorded<I, O>>,
     /// The thread that is in a call, so that a function that calls its own Jit is told so.
     caller: AtomicU64,
     recapture: bool,
@@ -202,7 +203,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     /// A Jit of a function of tensors. It must compute the same way each time it is called.
     pub fn new(function: impl FnMut(I) -> Result<O> + Send + 'static) -> Jit<I, O> {
         let recorded = Recorded { function: Some(Box::new(function)), entries: vec![] };
-        Jit { recorded: Mutex::new(recorded), caller: AtomicU64::new(0), recapture: false }
+        Jit { recorded: Exclusive::new(recorded), caller: AtomicU64::new(0), recapture: false }
     }
     /// Record again for inputs of another shape, type, device or arrangement, instead of refusing them.
     pub fn recapture(mut self) -> Jit<I, O> {
@@ -211,11 +212,14 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
     }
     /// Forget what was recorded; the next call runs plainly.
     pub fn reset(&self) {
-        self.lock().entries.clear();
+        if let Ok(mut recorded) = self.lock() {
+            recorded.entries.clear();
+        }
     }
     /// How many kernels a replay of each recorded signature launches.
     pub fn kernels(&self) -> Vec<usize> {
-        self.lock().entries.iter().filter_map(|e| e.ready.as_ref()).map(|r| r.program.kernels()).collect()
+        let Ok(recorded) = self.lock() else { return vec![] };
+        recorded.entries.iter().filter_map(|e| e.ready.as_ref()).map(|r| r.program.kernels()).collect()
     }
 
     /// Write the recording down: its kernels as graphs, and the memory it keeps (weights, constants, state) as it is now.
@@ -249,7 +253,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         &self,
         write: impl FnOnce(&Recording, &Signature, &[u64]) -> std::result::Result<T, frit_engine::Error>,
     ) -> Result<T> {
-        let recorded = self.lock();
+        let recorded = self.lock()?;
         let mut ready = recorded.entries.iter().filter_map(|e| Some((&e.key, e.ready.as_ref()?)));
         let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
             return fail!("jit", "there is not exactly one recording to save; it is made by the second call");
@@ -324,7 +328,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let key = (signature, form, Ambient::now()?);
         let entry =
             Entry { key, tries: TRIES, ready: Some(ready), entangled: false, last: Default::default() };
-        let recorded = Mutex::new(Recorded { function: None, entries: vec![entry] });
+        let recorded = Exclusive::new(Recorded { function: None, entries: vec![entry] });
         Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
     }
 
@@ -354,7 +358,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let _c = call("jit");
         // which also puts the inputs in their places
         self.call(inputs)?;
-        let mut recorded = self.lock();
+        let mut recorded = self.lock()?;
         let mut ready = recorded.entries.iter_mut().filter_map(|e| e.ready.as_mut());
         let (Some(ready), None) = (ready.next(), ready.next()) else {
             return fail!(
@@ -366,8 +370,11 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         engine(tune_recording(&mut ready.program, &effort, told))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Recorded<I, O>> {
-        self.recorded.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> Result<Had<'_, Recorded<I, O>>> {
+        match self.recorded.take() {
+            Some(recorded) => Ok(recorded),
+            None => fail!("jit", "another thread was in a call of it when this process was forked"),
+        }
     }
 
     /// Call the function, or replay what it did.
@@ -385,7 +392,8 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         if self.caller.load(Ordering::Relaxed) == me {
             return fail!("jit", "the function calls its own Jit");
         }
-        let mut recorded = self.lock();
+        let mut recorded = self.lock()?;
+        let recorded = &mut *recorded;
         struct Leave<'a>(&'a AtomicU64);
         impl Drop for Leave<'_> {
             fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! Forks while other threads work.
 
-use frit_tensor::{Tensor, manual_seed};
+use frit_tensor::{Jit, Tensor, manual_seed};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -85,4 +85,65 @@ fn children_draw_other_numbers_than_their_parent_and_each_other() {
         7
     });
     assert_eq!(all, Some(7));
+}
+
+#[test]
+fn a_child_calls_a_jit_while_threads_of_its_parent_do() {
+    let held = Tensor::from_slice(&[1.0f32, 2.0]).realize().unwrap();
+    let jit = Jit::new({
+        let held = held.clone();
+        move |x: Tensor| {
+            std::thread::sleep(Duration::from_micros(300));
+            Ok(x * &held)
+        }
+    })
+    .recapture();
+    let stop = AtomicBool::new(false);
+    let call = |n: usize| {
+        let x = Tensor::full([n % 50 + 1, 2], 3.0).contiguous();
+        jit.call(x).and_then(|y| y.sum(..).item::<f32>()).map(|v| v == 9.0 * (n % 50 + 1) as f32)
+    };
+    let failed = std::thread::scope(|s| {
+        for t in 0..2 {
+            let (stop, call) = (&stop, &call);
+            // always another signature, so that it is never replayed for long
+            s.spawn(move || (t..).step_by(7).take_while(|_| !stop.load(Relaxed)).for_each(|n| drop(call(n))));
+        }
+        let failed = (0..60).find_map(|i| {
+            let said = in_child(|| if call(i) == Ok(true) { 7 } else { 1 });
+            (said != Some(7)).then_some((i, said))
+        });
+        stop.store(true, Relaxed);
+        failed
+    });
+    assert_eq!(failed, None);
+}
+
+#[test]
+fn a_child_is_told_of_a_jit_that_a_thread_of_its_parent_is_in_for_long() {
+    let told = std::sync::Arc::new(AtomicBool::new(false));
+    let end = told.clone();
+    let jit = Jit::new(move |(x, long): (Tensor, Vec<Tensor>)| {
+        while !long.is_empty() && !end.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(x + 1.0)
+    })
+    .recapture();
+    let x = || Tensor::from_slice(&[1.0f32]);
+    std::thread::scope(|s| {
+        s.spawn(|| jit.call((x(), vec![x()])).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let said = in_child(|| match jit.call((x(), vec![])) {
+            Err(e) if e.to_string().contains("when this process was forked") => 7,
+            _ => 1,
+        });
+        told.store(true, Relaxed);
+        assert_eq!(said, Some(7));
+        assert_eq!(
+            jit.call((x(), vec![])).unwrap().item::<f32>(),
+            Ok(2.0),
+            "here it is only a matter of time"
+        );
+    });
 }
