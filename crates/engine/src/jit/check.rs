@@ -6,6 +6,7 @@
 //! - intermediates lie in the arena, and none is read that was not written before, or was overwritten since,
 //! - truth values are 0 or 1, and no other type is ever in their memory: code is made for these two,
 //! - results are views of memory that is there and written,
+//! - memory that takes the place of kept memory is as large, in order, and of truth values where that is,
 //! - variables keep to the range that their kernels were proven for, at every call.
 
 use super::recording::{Launch, Output, Parts, Place, Signature, Var};
@@ -68,6 +69,7 @@ pub(crate) fn program(parts: &Parts, signature: &Signature) -> Checked {
     for (&h, _) in truths.iter().filter(|t| *t.1) {
         truth_values(&parts.held[h]).map_err(|e| format!("kept memory {h}: {e}"))?;
     }
+    moves(parts, &truths)?;
     for (i, o) in parts.outputs.iter().enumerate() {
         memory.result(o)?;
         let is_made = match o.from {
@@ -77,6 +79,35 @@ pub(crate) fn program(parts: &Parts, signature: &Signature) -> Checked {
         };
         if !is_made && o.bytes > 0 {
             return Err(format!("result {i} is written by no kernel"));
+        }
+    }
+    Ok(())
+}
+
+/// Kept memory that is let go for a result's after each replay: kernels were proven for what it was.
+fn moves(parts: &Parts, truths: &FxHashMap<usize, bool>) -> Checked {
+    let mut known: FxHashSet<usize> = FxHashSet::default();
+    for &(h, o) in &parts.moved {
+        let (held, output) = (parts.held.get(h), parts.outputs.get(o));
+        let (held, output) =
+            held.zip(output).ok_or_else(|| format!("result {o} replaces kept memory {h}"))?;
+        let in_order = |n: &UOp| match n.op {
+            Op::Reshape => true,
+            Op::Shrink => n.shape().len() == 1 && n.src[1].as_int() == Some(0),
+            _ => false,
+        };
+        let mut n = &output.view;
+        while in_order(n) {
+            n = n.input();
+        }
+        let alike = truths.get(&h).is_none_or(|truth| *truth == (output.dtype == DType::Bool));
+        if !known.insert(h) || n.op != Op::Param || output.bytes != held.len_bytes() || !alike {
+            return Err(format!(
+                "result {o} of {} bytes of {} cannot replace kept memory {h} of {} bytes",
+                output.bytes,
+                output.dtype,
+                held.len_bytes()
+            ));
         }
     }
     Ok(())

@@ -289,6 +289,48 @@ fn places_in_memory_are_checked() {
 }
 
 #[test]
+fn memory_that_takes_the_place_of_kept_memory_is_checked() {
+    on_interpreter(|| {
+        // two that are as large, of which one is truth values, and one that is larger; their old values are held
+        let truth = Tensor::new([true, false, true]).contiguous();
+        let bytes = Tensor::from_slice(&[7u8, 8, 9]);
+        let wide = Tensor::from_slice(&[1u8, 2, 3, 4]);
+        let all = [truth, bytes, wide].map(|t| t.realize().unwrap());
+        let jit = Jit::new(move |v: Vec<Tensor>| {
+            let old = all.each_ref().map(|t| t.cast(DType::I32) + 1);
+            all[0].assign(all[0].logical_not());
+            all[1].assign(&all[1] + v[0].cast(DType::U8));
+            all[2].assign(&all[2] + v[0].cast(DType::U8).sum(..));
+            Tensor::realize_all(&[&all[0], &all[1], &all[2]])?;
+            Ok(old.to_vec())
+        });
+        let inputs: Inputs = Box::new(|i| vec![Tensor::full([3], i as f64).contiguous()]);
+        let bytes = recorded(jit, &inputs);
+        assert_eq!(outcome(&bytes, &inputs), Ok(()));
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        // a list of three pairs: kept memory, and a result behind those that are given back
+        let is_list = |at: &usize| {
+            let results: Vec<u64> = (0..3).map(|i| number(at + 16 + 16 * i)).collect();
+            number(*at) == 3 && (0..3).all(|i| number(at + 8 + 16 * i) < 16) && results == [3, 4, 5]
+        };
+        let found: Vec<usize> = (8..bytes.len() - 64).filter(is_list).collect();
+        let [at] = found[..] else { panic!("{found:?}") };
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            let (mut new, [a, b]) = (bytes.clone(), [a, b].map(|i| at + 16 + 16 * i));
+            (0..8).for_each(|i| new.swap(a + i, b + i));
+            let why = outcome(&signed(new), &inputs).unwrap_err();
+            assert!(why.contains("cannot replace kept memory"), "{why}");
+        }
+        // twice, and what is not there
+        for (which, value) in [(2, number(at + 8)), (0, 99), (1, 99)] {
+            let mut new = bytes.clone();
+            new[at + 8 + 8 * which..][..8].copy_from_slice(&u64::to_le_bytes(value));
+            assert!(outcome(&signed(new), &inputs).is_err(), "{which}");
+        }
+    });
+}
+
+#[test]
 fn a_deep_or_long_listing_is_no_stack_overflow() {
     on_interpreter(|| {
         let inputs: Inputs = Box::new(|i| vec![Tensor::full([8], i as f64).contiguous()]);
