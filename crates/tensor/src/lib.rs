@@ -64,6 +64,7 @@ mod similarity;
 mod gradient;
 mod control;
 pub mod function;
+mod history;
 pub mod realize;
 pub mod jit;
 mod bundle;

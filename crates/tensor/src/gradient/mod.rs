@@ -20,7 +20,8 @@ pub(crate) use carry::movement_back;
 
 use crate::composite::{add, one};
 use crate::error::{Result, call, fail};
-use crate::realize::{Overwritten, cut_history, now_in_memory};
+use crate::history::{Overwritten, cut_history};
+use crate::realize::now_in_memory;
 use crate::reduce::{reduce_node, zeros_like};
 use crate::shape::show_all;
 use crate::tensor::{Tensor, expand_to, filled};
