@@ -302,14 +302,17 @@ def test_small_floats_of_ml_dtypes(name):
 def test_children_compute_whatever_threads_of_their_parent_do():
     program = """
 import os, threading, time
-from frit import Tensor
+from frit import Tensor, TinyJit
 stop = False
+@TinyJit
+def twice(x): return (x * 2).realize()
 shared = Tensor([1.0, 2.0]).realize()
 def work(k):
     mine, n = Tensor([1.0, 2.0]).realize(), 0
     while not stop:
         n += 1
         mine.assign(mine + 1).realize()
+        twice(mine)
         (shared + Tensor.rand(2) + Tensor.arange(n % 50 + 2).sum()).realize()
 threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
 for t in threads: t.start()
@@ -319,6 +322,7 @@ for i in range(120):
     if pid == 0:
         x = Tensor([i]).realize()
         x += 1
+        if twice(Tensor([i, 1.0]).realize()).tolist() != [2 * i, 2]: os._exit(2)
         os._exit(7 if (Tensor.arange(i + 1).sum() + x + shared.sum()).item() == i * (i + 1) // 2 + i + 4 else 1)
     while (got := os.waitpid(pid, os.WNOHANG))[0] == 0:
         if time.time() - begin > 90: os.kill(pid, 9)
