@@ -49,6 +49,36 @@ def test_computing_in_between():
         loss.backward()
 
 
+@pytest.mark.parametrize("make", [
+    lambda: Tensor.full((2,), 3.0), lambda: Tensor.zeros(2), lambda: Tensor.ones(2), lambda: Tensor.eye(2)[0],
+    lambda: Tensor.arange(2).float(), lambda: Tensor.rand(2), lambda: Tensor.randn(2), lambda: Tensor.ones(2) + 1.0,
+])
+def test_constants_that_are_computed_in_between(make):
+    x = make()
+    y = (x * x * 3.0).sum()
+    x.realize()
+    want = pytest.approx([6.0 * v for v in x.tolist()])
+    assert y.gradient(x)[0].tolist() == want
+    y.backward()
+    assert x.grad.tolist() == want
+    # marked, and seen through a view
+    w = make()
+    w.requires_grad = True
+    y = (w[1:] * 4.0).sum() + w.sum()
+    w.realize()
+    y.backward()
+    assert w.grad.tolist() == [1.0, 5.0]
+
+
+def test_a_constant_that_was_assigned_to_in_between():
+    w = Tensor.ones(2, requires_grad=True)
+    y = (w * w).sum()
+    w.realize()
+    w.assign(w * 5).realize()
+    with pytest.raises(RuntimeError, match="was assigned to since"):
+        y.backward()
+
+
 def test_detach_stops_gradients_and_integers_have_none():
     x = Tensor([1.0, 2.0], requires_grad=True)
     (x.detach() * x).sum().backward()

@@ -1,10 +1,16 @@
-//! History: what realising cuts off, and what assignments overwrite.
+//! History: what realising cuts off, what assignments overwrite, and what memory was made of.
+//!
+//! A node remembers the memory that its value is in, so what was built of it before is known to be made of that memory.
+//! A constant belongs to no device, what is made of foreign memory is another value next time, and a view of memory is gone
+//! when it gets memory of its own: such nodes remember nothing. There the memory remembers the node, by its hash, which keeps
+//! nothing alive.
 
 use crate::error::here;
-use crate::realize::{Versions, refreshed, versions};
+use crate::realize::{Versions, kept_in, memory_below, now_in_memory, refreshed, versions};
 use frit_abi::sync::Mutex;
 use frit_uop::{Arg, Op, Storage, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 
@@ -18,47 +24,148 @@ struct Cut {
 struct Bloom([u64; 64]);
 
 impl Bloom {
-    fn bits(n: &UOp) -> [usize; 2] {
-        let h = n.structural_hash().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn bits(hash: u64) -> [usize; 2] {
+        let h = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         [(h >> 52) as usize, (h >> 40) as usize & 4095]
     }
     fn of(roots: &[UOp]) -> Bloom {
         let mut b = Bloom([0; 64]);
         for n in frit_uop::graph::toposort(roots) {
             for n in n.realized().into_iter().chain([&n]) {
-                Bloom::bits(n).into_iter().for_each(|i| b.0[i / 64] |= 1 << (i % 64));
+                Bloom::bits(n.structural_hash()).into_iter().for_each(|i| b.0[i / 64] |= 1 << (i % 64));
             }
         }
         b
     }
-    fn may_hold(&self, n: &UOp) -> bool {
-        Bloom::bits(n).into_iter().all(|i| self.0[i / 64] >> (i % 64) & 1 == 1)
+    fn may_hold(&self, hash: u64) -> bool {
+        Bloom::bits(hash).into_iter().all(|i| self.0[i / 64] >> (i % 64) & 1 == 1)
     }
 }
 
 static CUTS: Mutex<Option<FxHashMap<u64, Cut>>> = Mutex::new(None);
 
-/// Remember that these tensors' history ends here. The table holds no memory and forgets what is gone.
-pub(crate) fn remember(before: &[UOp], after: &[UOp]) {
-    let fresh: Vec<(&UOp, Arc<dyn Storage>)> = before
-        .iter()
-        .zip(after)
-        .filter(|(b, a)| b != a)
-        .filter_map(|(b, a)| Some((b, storage(a)?)))
-        .collect();
-    if fresh.is_empty() {
+/// What a version of a piece of memory was made of, where that does not know so itself.
+struct Made {
+    memory: Weak<Versions>,
+    version: u64,
+    /// The hash and the dims of the node.
+    of: (u64, SmallVec<[UOp; 4]>),
+}
+
+/// By the address of what the versions share, which no other has while an entry is there.
+static MADE: Mutex<Option<FxHashMap<usize, Made>>> = Mutex::new(None);
+
+/// The node that memory was made of, as its hash and its dims, and whether the memory holds that version still.
+fn made_of(memory: &UOp) -> Option<(u64, SmallVec<[UOp; 4]>, bool)> {
+    let versions = versions(memory)?;
+    let table = MADE.lock().unwrap_or_else(|e| e.into_inner());
+    let made = table.as_ref()?.get(&(Arc::as_ptr(versions) as usize))?;
+    Some((made.of.0, made.of.1.clone(), made.version == versions.latest()))
+}
+
+/// The name under which others know a node: of a view of memory that was made of another node, that of the view of that.
+fn name_of(node: &UOp) -> u64 {
+    let made = memory_below(node).and_then(|m| Some((m, made_of(m)?)));
+    let Some((memory, (of, dims, true))) = made else { return node.structural_hash() };
+    let (whole, mut steps) = (kept_in(memory, &dims), vec![]);
+    let mut at = node;
+    while *at != whole {
+        if !at.op.is_movement() {
+            return node.structural_hash();
+        }
+        steps.push(at);
+        at = at.input();
+    }
+    steps.iter().rev().fold(of, |below, step| step.hash_over(below))
+}
+
+/// Remember which nodes do not know the memory that their values are in.
+fn remember_made(fresh: &[(&UOp, &UOp)]) {
+    let forgets = |n: &UOp| memory_below(n).is_some() || storage(n).is_none() && n.realized().is_none();
+    let unknown = fresh.iter().filter(|(n, _)| forgets(n));
+    let unknown: Vec<_> = unknown.filter_map(|(n, m)| Some((*n, name_of(n), versions(m)?))).collect();
+    if unknown.is_empty() {
         return;
     }
+    let mut made = MADE.lock().unwrap_or_else(|e| e.into_inner());
+    let made = made.get_or_insert_default();
+    for (node, name, memory) in unknown {
+        if made.len() == made.capacity() {
+            made.retain(|_, m| m.memory.strong_count() > 0);
+            made.reserve(made.len() + 1);
+        }
+        let (version, of) = (memory.latest(), (name, node.shape().into()));
+        made.insert(Arc::as_ptr(memory) as usize, Made { memory: Arc::downgrade(memory), version, of });
+    }
+}
+
+/// Targets as the graphs that lead to them may know them: by what they are, or by what they were before they were computed.
+pub(crate) struct Targets<'a> {
+    wanted: FxHashSet<&'a UOp>,
+    /// Their memory, by what it was made of.
+    made: FxHashMap<u64, SmallVec<[UOp; 1]>>,
+}
+
+impl<'a> Targets<'a> {
+    pub(crate) fn of(targets: &'a [UOp]) -> Targets<'a> {
+        let mut made: FxHashMap<u64, SmallVec<[UOp; 1]>> = FxHashMap::default();
+        for memory in targets.iter().filter_map(memory_below) {
+            if let Some((of, _, true)) = made_of(memory) {
+                let all = made.entry(of).or_default();
+                if !all.contains(memory) {
+                    all.push(memory.clone());
+                }
+            }
+        }
+        Targets { wanted: targets.iter().collect(), made }
+    }
+    /// The targets that a node is, or was.
+    pub(crate) fn meant_by(&self, n: &UOp) -> SmallVec<[UOp; 1]> {
+        let forms = [Some(n.clone()), n.realized().cloned(), now_in_memory(n)].into_iter().flatten();
+        let mut found: SmallVec<[UOp; 1]> = SmallVec::new();
+        for t in forms.flat_map(|f| self.in_memory_since(&f).into_iter().chain([f])) {
+            if self.wanted.contains(&t) && !found.contains(&t) {
+                found.push(t);
+            }
+        }
+        found
+    }
+    /// A value, or a view of one, as memory that was made of it.
+    fn in_memory_since(&self, n: &UOp) -> SmallVec<[UOp; 1]> {
+        let mut at = n;
+        while !self.made.is_empty() {
+            if let Some(all) = self.made.get(&at.structural_hash()) {
+                let alike = all.iter().filter(|m| m.dtype == at.dtype);
+                let seen = |m: &UOp| FxHashMap::from_iter([(at.clone(), kept_in(m, at.shape()))]);
+                return alike.map(|m| n.substitute(&seen(m))).collect();
+            }
+            if !at.op.is_movement() {
+                break;
+            }
+            at = at.input();
+        }
+        SmallVec::new()
+    }
+}
+
+/// Remember that these tensors' history ends here. The table holds no memory and forgets what is gone.
+pub(crate) fn remember(before: &[UOp], after: &[UOp]) {
+    let fresh: Vec<(&UOp, &UOp)> = before.iter().zip(after).filter(|(b, a)| b != a).collect();
+    let memory: Vec<Arc<dyn Storage>> = fresh.iter().filter_map(|(_, a)| storage(a)).collect();
+    if memory.is_empty() {
+        return;
+    }
+    remember_made(&fresh);
     let from = Arc::new(Bloom::of(before));
     let at = here();
     let mut cuts = CUTS.lock().unwrap_or_else(|e| e.into_inner());
     let cuts = cuts.get_or_insert_default();
     // forget what is gone before these make the table grow, and not again until as many have come as there are
-    if cuts.len() + fresh.len() > cuts.capacity() {
+    if cuts.len() + memory.len() > cuts.capacity() {
         cuts.retain(|_, c| c.buffer.strong_count() > 0);
-        cuts.reserve(cuts.len() + fresh.len());
+        cuts.reserve(cuts.len() + memory.len());
     }
-    for (_, s) in fresh {
+    for s in memory {
         cuts.insert(s.id(), Cut { buffer: Arc::downgrade(&s), at, from: from.clone() });
     }
 }
@@ -75,25 +182,33 @@ fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
 }
 
 /// Memory that a value was made of and that has been stored to since: found once, asked for each target.
-pub(crate) struct Overwritten(FxHashSet<*const Versions>);
+pub(crate) struct Overwritten {
+    stale: FxHashSet<*const Versions>,
+    lineage: FxHashSet<u64>,
+}
 
 impl Overwritten {
     /// Of what has this lineage.
     pub(crate) fn of(lineage: &[UOp]) -> Overwritten {
         let stale = lineage.iter().filter(|n| n.op == Op::Buffer && refreshed(n).is_some());
-        Overwritten(stale.filter_map(versions).map(Arc::as_ptr).collect())
+        Overwritten {
+            stale: stale.filter_map(versions).map(Arc::as_ptr).collect(),
+            lineage: lineage.iter().map(UOp::structural_hash).collect(),
+        }
     }
     pub(crate) fn holds(&self, target: &UOp) -> bool {
-        versions(target).is_some_and(|v| self.0.contains(&Arc::as_ptr(v)))
+        versions(target).is_some_and(|v| self.stale.contains(&Arc::as_ptr(v)))
+            || made_of(target).is_some_and(|(of, _, still)| !still && self.lineage.contains(&of))
     }
 }
 
 /// Where something on the way from what has this lineage to `target` was realised, if that is why there is no way.
 pub(crate) fn cut_history(lineage: &[UOp], target: &UOp) -> Option<&'static Location<'static>> {
+    let names = [target.structural_hash(), name_of(target)];
     let cuts = CUTS.lock().unwrap_or_else(|e| e.into_inner());
     let cuts = cuts.as_ref()?;
     lineage.iter().filter(|n| n.op == Op::Buffer && *n != target).find_map(|n| {
         let cut = cuts.get(&storage(n)?.id())?;
-        cut.from.may_hold(target).then_some(cut.at)
+        names.iter().any(|name| cut.from.may_hold(*name)).then_some(cut.at)
     })
 }

@@ -84,6 +84,14 @@ pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
 pub(crate) fn versions(node: &UOp) -> Option<&Arc<Versions>> {
     frit_engine::memory::versions(node)
 }
+/// The memory that a value is seen in as it was stored, through movement alone.
+pub(crate) fn memory_below(node: &UOp) -> Option<&UOp> {
+    Some(frit_engine::memory::version_of(node)).filter(|n| n.op == Op::Buffer)
+}
+/// A value of these dims in memory of its own, as realising leaves it.
+pub(crate) fn kept_in(memory: &UOp, dims: &[UOp]) -> UOp {
+    frit_engine::memory::seen_as(memory, dims)
+}
 /// Whether a Jit records what this thread computes.
 pub(crate) fn is_recording() -> bool {
     frit_engine::run::is_recording()

@@ -50,12 +50,16 @@ pub struct Node {
 #[derive(Clone)]
 pub struct UOp(Handle);
 
+#[inline]
 fn hash_of(op: Op, dtype: DType, src: &[impl Borrow<UOp>], arg: &Arg) -> u64 {
+    hash_over(op, dtype, src.iter().map(|s| s.borrow().0.hash), arg)
+}
+
+#[inline]
+fn hash_over(op: Op, dtype: DType, src: impl Iterator<Item = u64>, arg: &Arg) -> u64 {
     let mut h = FxHasher::default();
     h.write_u64((op as u64) << 8 | dtype as u64);
-    for s in src {
-        h.write_u64(s.borrow().0.hash);
-    }
+    src.for_each(|s| h.write_u64(s));
     arg.hash(&mut h);
     h.finish()
 }
@@ -130,6 +134,11 @@ impl UOp {
     /// A hash of the structure, the same in every process (buffers count by identity).
     pub fn structural_hash(&self) -> u64 {
         self.0.hash
+    }
+    /// The hash that this node would have with a first source of that hash.
+    pub fn hash_over(&self, first: u64) -> u64 {
+        let rest = self.src.iter().skip(1).map(UOp::structural_hash);
+        hash_over(self.op, self.dtype, std::iter::once(first).chain(rest), &self.arg)
     }
     /// The dims of the value, or `None` for effects and malformed nodes.
     pub fn try_shape(&self) -> Option<&Shape> {

@@ -11,5 +11,5 @@ pub use buffer::{Buffer, Versions};
 pub use frit_runtime::Owner;
 pub use transfer::{adopt, from_blob, from_bytes};
 pub use view::{
-    base_of, contiguous_base, element_count, refreshed, settled, strip_stores, version_of, versions,
+    base_of, contiguous_base, element_count, refreshed, seen_as, settled, strip_stores, version_of, versions,
 };

@@ -109,7 +109,7 @@ pub(crate) fn most_elements(dims: &[UOp]) -> Result<usize, Error> {
 }
 
 /// The first elements of flat memory as a tensor of these dims.
-pub(crate) fn seen_as(memory: &UOp, dims: &[UOp]) -> UOp {
+pub fn seen_as(memory: &UOp, dims: &[UOp]) -> UOp {
     let count = dims.iter().fold(UOp::index(1), |n, d| n.fold_mul(d));
     memory.shrink(&[UOp::index(0)], &[count]).reshape(dims)
 }

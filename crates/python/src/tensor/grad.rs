@@ -9,7 +9,6 @@ use frit::{DType, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::collections::HashSet;
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
 
@@ -42,18 +41,13 @@ impl PyTensor {
     /// The tensors that get a gradient from this one: those marked, if it depends on any; else all floats that Python
     /// holds and did not exclude.
     fn targets(&self) -> PyResult<Vec<Tensor>> {
-        let below = self.0.lineage().map_err(raised)?;
-        // a tensor that was computed since is found by where its value is
-        let values = below.iter().filter_map(|n| n.realized());
-        let inside: HashSet<usize> = below.iter().chain(values).map(|n| n.address()).collect();
         let mut found: Vec<Tensor> = vec![];
         let live = live::all();
         let marked: Vec<Tensor> = live.iter().filter(|t| t.is_requires_grad()).cloned().collect();
         self.0.check_lineage(&marked).map_err(raised)?;
-        for t in live.iter().cloned() {
-            let seen = t.peek().is_ok_and(|n| n.dtype.is_float() && inside.contains(&n.address()));
-            if seen && !found.iter().any(|f| f.is_same(&t)) {
-                found.push(t);
+        for t in self.0.made_of(&live).map_err(raised)? {
+            if t.dtype().is_float() && !found.iter().any(|f| f.is_same(t)) {
+                found.push(t.clone());
             }
         }
         if found.iter().any(Tensor::is_requires_grad) {

@@ -20,8 +20,7 @@ pub(crate) use carry::movement_back;
 
 use crate::composite::{add, one};
 use crate::error::{Result, call, fail};
-use crate::history::{Overwritten, cut_history};
-use crate::realize::now_in_memory;
+use crate::history::{Overwritten, Targets, cut_history};
 use crate::reduce::{reduce_node, zeros_like};
 use crate::shape::show_all;
 use crate::tensor::{Tensor, expand_to, filled};
@@ -124,12 +123,10 @@ impl Way {
 /// `None` where nothing depends on one.
 pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let order = toposort_outside(&roots.iter().map(|r| r.0.clone()).collect::<Vec<_>>());
-    let wanted: FxHashSet<&UOp> = targets.iter().collect();
+    let known = Targets::of(targets);
     let mut meant: FxHashMap<UOp, SmallVec<[&UOp; 1]>> = FxHashMap::default();
     for n in &order {
-        // a target may have been computed since: then it is memory now
-        let forms = [Some(n.clone()), n.realized().cloned(), now_in_memory(n)];
-        if let Some(t) = forms.into_iter().flatten().find(|t| wanted.contains(t)) {
+        for t in known.meant_by(n) {
             meant.entry(t).or_default().push(n);
         }
     }
@@ -198,6 +195,15 @@ fn lineage(root: &UOp) -> Vec<UOp> {
         }
     }
     found
+}
+
+/// The tensors that what has this lineage is made of.
+fn reached<'a>(lineage: &[UOp], tensors: &'a [Tensor]) -> Vec<&'a Tensor> {
+    let (tensors, nodes): (Vec<&Tensor>, Vec<UOp>) =
+        tensors.iter().filter_map(|t| Some((t, t.peek().ok()?))).unzip();
+    let known = Targets::of(&nodes);
+    let found: FxHashSet<UOp> = lineage.iter().flat_map(|n| known.meant_by(n)).collect();
+    tensors.into_iter().zip(&nodes).filter(|(_, n)| found.contains(n)).map(|(t, _)| t).collect()
 }
 
 /// An error where what has this lineage was made of an earlier version of one of these.
@@ -325,9 +331,9 @@ impl Tensor {
     pub fn is_cut_off_from(&self, t: &Tensor) -> Result<bool> {
         Ok(cut_history(&lineage(&self.uop()?), &t.peek()?).is_some())
     }
-    /// The nodes that this is made of, but for what is behind a `detach`.
-    pub fn lineage(&self) -> Result<Vec<UOp>> {
-        Ok(lineage(&self.uop()?))
+    /// Those of these tensors that this is made of, other than behind a `detach`; also where they were computed since.
+    pub fn made_of<'a>(&self, of: &'a [Tensor]) -> Result<Vec<&'a Tensor>> {
+        Ok(reached(&lineage(&self.uop()?), of))
     }
     /// Add the gradients of this scalar to `.grad()` of every tensor marked with `requires_grad` that it depends on.
     ///
@@ -344,11 +350,8 @@ impl Tensor {
         let _c = call("backward");
         let root = self.uop()?;
         let lineage = lineage(&root);
-        let nodes: FxHashSet<&UOp> =
-            lineage.iter().flat_map(|n| n.realized().into_iter().chain([n])).collect();
         let marked = crate::tensor::marked();
-        let here = |t: &&Tensor| t.peek().is_ok_and(|u| nodes.contains(&u));
-        let wanted: Vec<&Tensor> = marked.iter().filter(here).collect();
+        let wanted = reached(&lineage, &marked);
         check_overwritten(&lineage, &marked)?;
         if wanted.is_empty() {
             let cut = marked.iter().find_map(|t| cut_history(&lineage, &t.peek().ok()?));

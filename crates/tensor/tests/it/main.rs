@@ -10,6 +10,7 @@ mod function;
 mod fusion;
 mod hash;
 mod jit;
+mod meanwhile;
 mod memory;
 mod state;
 mod tiny;
