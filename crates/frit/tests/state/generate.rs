@@ -404,7 +404,8 @@ impl Generator {
 
     fn gradient(&mut self) -> Option<()> {
         if self.rng.one_in(3) {
-            let op = Op::Gradient { leaves: vec![self.any()?], a: vec![self.small()], b: vec![self.small()] };
+            let (leaves, computed) = (vec![self.any()?], self.rng.one_in(2));
+            let op = Op::Gradient { leaves, a: vec![self.small()], b: vec![self.small()], computed };
             return self.push(op).map(drop);
         }
         let dims = self.rng.pick(&self.shapes.clone())?;
@@ -420,7 +421,8 @@ impl Generator {
             });
         }
         let (a, b) = ((0..2).map(|_| self.small()).collect(), (0..2).map(|_| self.small()).collect());
-        self.push(Op::Gradient { leaves, a, b }).map(drop)
+        let computed = self.rng.one_in(2);
+        self.push(Op::Gradient { leaves, a, b, computed }).map(drop)
     }
 
     /// A Jit over one or two tensors that live, its body from a template and at random.
@@ -535,7 +537,8 @@ impl Generator {
             6 => drop(body.push(Op::Mode { of: some })),
             // a step of training
             7 => {
-                let op = Op::Gradient { leaves: vec![s], a: vec![self.small()], b: vec![1] };
+                let (a, computed) = (vec![self.small()], self.rng.one_in(2));
+                let op = Op::Gradient { leaves: vec![s], a, b: vec![1], computed };
                 if let Some(g) = body.push(op) {
                     body.push(Op::InPlace { to: s, fun: Fun::Sub, by: Value::Tensor(g) });
                 }

@@ -492,7 +492,7 @@ impl Model {
                 return self.write(&w, &data);
             }
             Op::Realize { all } => return all.iter().all(|i| env.contains_key(i)).then_some(()),
-            Op::Gradient { leaves, a, b } => {
+            Op::Gradient { leaves, a, b, .. } => {
                 let grads = self.gradients(env, leaves, a, b)?;
                 let like = get(leaves.first()?)?;
                 for (i, data) in grads.into_iter().enumerate() {

@@ -148,7 +148,7 @@ fn known() -> Vec<(&'static str, Vec<Step>)> {
             steps(vec![data(f32, 4), at(0, p), at(0, q), add(10, 1), add(20, 2)])
         }),
         ("CONF 2: gradients of equal constants", {
-            let grad = Op::Gradient { leaves: vec![0, 10], a: vec![2, 3], b: vec![1, 1] };
+            let grad = Op::Gradient { leaves: vec![0, 10], a: vec![2, 3], b: vec![1, 1], computed: false };
             steps(vec![full(f32, 2), full(f32, 2), grad])
         }),
         ("CONF 3: a Jit without arguments", {

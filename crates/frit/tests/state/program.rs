@@ -220,11 +220,13 @@ pub enum Op {
     Return {
         of: Id,
     },
-    /// Of `sum(a_i * x_i + b_i * x_i * x_(i+1))` by each x; makes as many tensors.
+    /// Of `sum(a_i * x_i + b_i * x_i * x_(i+1))` by each x; makes as many tensors. Each x may be computed between the
+    /// sum and its gradients.
     Gradient {
         leaves: Vec<Id>,
         a: Vec<i64>,
         b: Vec<i64>,
+        computed: bool,
     },
     // ---- functions
     Define {
@@ -356,14 +358,15 @@ impl Step {
             Op::Drop { of } => writeln!(f, "drop({})", n(of)),
             Op::Lend { of } => writeln!(f, "{out} = {}.lend()", n(of)),
             Op::Return { of } => writeln!(f, "drop({})  # which was lent", n(of)),
-            Op::Gradient { leaves, a, b } => {
+            Op::Gradient { leaves, a, b, computed } => {
                 let outs: Vec<Id> = (0..leaves.len() as u32).map(|i| self.out + i).collect();
                 let term = |i: usize| {
                     let (x, y) = (Name(leaves[i]), Name(leaves[(i + 1) % leaves.len()]));
                     format!("{x}*{} + {x}*{y}*{}", a[i], b[i])
                 };
                 let loss = (0..leaves.len()).map(term).collect::<Vec<_>>().join(" + ");
-                writeln!(f, "{} = ({loss}).sum().gradient({})", names(&outs), names(leaves))
+                let between = if *computed { "  # computed before they are asked for" } else { "" };
+                writeln!(f, "{} = ({loss}).sum().gradient({}){between}", names(&outs), names(leaves))
             }
             Op::Define { function: g } => {
                 let ins: Vec<Id> = (0..g.inputs).map(input).collect();

@@ -128,6 +128,9 @@ fn plainer(step: &Step) -> Vec<Op> {
             }
             all
         }
+        Op::Gradient { leaves, a, b, computed: true } => {
+            vec![Op::Gradient { leaves: leaves.clone(), a: a.clone(), b: b.clone(), computed: false }]
+        }
         Op::Call { jit, inputs, training } => {
             let mut all = vec![];
             if *training {
