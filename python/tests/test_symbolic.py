@@ -61,6 +61,14 @@ CASES = {
         lambda t, k: t.masked_select(t > 3, size=3),
         lambda i: np.pad(TEN[3 : max(i, 3)], (0, 10))[:3],
     ),
+    "unfold": (
+        lambda t, k: t.cat(ALL[:3]).unfold(0, 3, 2) + 0,
+        lambda i: np.lib.stride_tricks.sliding_window_view(np.concatenate([TEN[:i], TEN[:3]]), 3)[::2],
+    ),
+    "convolution": (
+        lambda t, k: t.reshape(1, 1, -1).conv2d(ALL[:3].reshape(1, 1, 3), padding=2),
+        lambda i: np.convolve(TEN[:i], TEN[:3][::-1]).reshape(1, 1, -1) if i else np.zeros((1, 1, 2)),
+    ),
     "repeat": (lambda t, k: t.repeat(2) + 0, lambda i: np.tile(TEN[:i], 2)),
     "a choice": (lambda t, k: t.sum() if k > 3 else t.sum() + 100, lambda i: TEN[:i].sum() + (0 if i > 3 else 100)),
 }

@@ -6,7 +6,7 @@ use crate::linalg::accumulate;
 use crate::movement::{cut, fixed, pad_axis, windows};
 use crate::operand::Operand;
 use crate::pad::pad_with;
-use crate::shape::{same, show, show_all};
+use crate::shape::{holds, same, show, show_all};
 use crate::tensor::{Tensor, align, check_devices, expand_to, promoted};
 use frit_uop::{Alu, UOp};
 use smallvec::SmallVec;
@@ -216,8 +216,7 @@ impl WindowDims {
         for i in 0..n {
             let axis = first + 2 * i;
             let span = (self.dilation[i] * (self.size[i] - 1) + 1) as i64;
-            let len = fixed(op, &w.shape()[axis])?;
-            if span > len {
+            if holds(op, &w.shape()[axis].lt(&UOp::index(span)))? {
                 return fail!(
                     op,
                     "a window of {:?} (dilation {:?}) does not fit the padded shape {}",

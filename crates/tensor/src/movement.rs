@@ -802,16 +802,29 @@ pub(crate) fn windows_dilated(x: &UOp, axis: usize, size: i64, step: i64, dilati
     picked.reshape(&steps)
 }
 
-/// [`windows_dilated`], checked.
+/// [`windows_dilated`], checked. Where the size has variables: over the longest there can be, and of its windows those that
+/// are there.
 pub(crate) fn windows(x: &UOp, axis: usize, size: usize, step: usize, dilation: usize) -> Result<UOp> {
-    let n = fixed("unfold", &x.shape()[axis])?;
+    let n = &x.shape()[axis];
     if size == 0 || step == 0 || dilation == 0 {
         return fail!("unfold", "window {size}, step {step} and dilation {dilation} must be at least 1");
     }
-    let span = dilation as i128 * (size as i128 - 1) + 1;
-    if span > n as i128 {
-        return fail!("unfold", "a window of {span} does not fit size {n}");
+    let span = UOp::index(i64::try_from(dilation as i128 * (size as i128 - 1) + 1).unwrap_or(i64::MAX));
+    if holds("unfold", &n.lt(&span))? {
+        return fail!("unfold", "a window of {} does not fit size {}", show(&span), show(n));
     }
+    if n.as_int().is_some() {
+        return windows_fitted(x, axis, size, step, dilation);
+    }
+    let most = UOp::index(i64::try_from(n.bounds.1).unwrap_or(i64::MAX));
+    let whole = pad_axis(x, axis, &UOp::index(0), &most.size_sub(n));
+    let all = windows_fitted(&whole, axis, size, step, dilation)?;
+    let places = n.size_sub(&span).size_div(&size_of(step)).size_add(&UOp::index(1));
+    Ok(cut(&all, axis + 1, &UOp::index(0), &places.size_max(&UOp::index(0))))
+}
+
+fn windows_fitted(x: &UOp, axis: usize, size: usize, step: usize, dilation: usize) -> Result<UOp> {
+    let n = fixed("unfold", &x.shape()[axis])?;
     // a step beyond the end makes one window, however long it is
     let (k, s, d) =
         (size as i64, (step as i128).min(n as i128) as i64, (dilation as i128).min(n as i128) as i64);

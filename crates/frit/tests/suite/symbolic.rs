@@ -3,7 +3,7 @@
 use crate::support::{DEVICES, Random, array, on, tensor};
 use frit::engine::stats::stats;
 use frit::engine::with_random_opts;
-use frit::{DType, Dim, Jit, Result, Tensor, Variable, step};
+use frit::{DType, Dim, Jit, Result, Tensor, Variable, Window, step};
 use frit_reference::Array;
 
 const LONGEST: usize = 128;
@@ -157,7 +157,7 @@ fn rows(a: &Array, of: impl Iterator<Item = usize>) -> Array {
     Array::from_fn(&[of.len(), 3], |i| a.data[of[i[0]] * 3 + i[1]])
 }
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 29] = [
     ("a part of a part", |x, n| (x.at(..n.clone()) + 0.0).at(..2), |a, n| first(a, n.min(2))),
     ("two from a place", |x, n| x.at(n.clone()..n + 2) + 0.0, |a, n| rows(a, n..(n + 2).min(10))),
     ("the rest", |x, n| x.at(n.clone()..) + 0.0, |a, n| rows(a, n..10)),
@@ -250,7 +250,62 @@ const CASES: [Case; 25] = [
             Array::from_fn(&[3, 3], |i| row(i[0]) * row(i[1]))
         },
     ),
+    (
+        "windows",
+        |x, n| more(x, n).unfold(0, 3, 2) * 1.0,
+        |a, n| Array::from_fn(&[n / 2 + 1, 3, 3], |i| plain_more(a, n)(2 * i[0] + i[2], i[1])),
+    ),
+    (
+        "the greatest of windows",
+        |x, n| more(x, n).t().unsqueeze(0).max_pool(&[3], Window::new().stride(1)),
+        |a, n| {
+            let row = plain_more(a, n);
+            Array::from_fn(&[1, 3, n + 1], |i| (0..3).map(|k| row(i[2] + k, i[1])).fold(-99.0, f64::max))
+        },
+    ),
+    ("convolution", convolution, plain_convolution),
+    (
+        "gradient of a convolution",
+        |x, n| convolution(x, n).square().sum(..).gradient(&[x]).unwrap()[0].clone(),
+        |a, n| {
+            let y = plain_convolution(a, n);
+            let places = y.shape[2];
+            Array::from_fn(&[10, 3], |i| {
+                // the windows that a row is in, at each place of theirs
+                let of = |o: usize, k: usize| {
+                    (n > i[0] && 2 * o + k == i[0] + 2).then(|| {
+                        (0..2)
+                            .map(|c| 2.0 * y.data[c * places + o] * a.data[c * 9 + i[1] * 3 + k])
+                            .sum::<f64>()
+                    })
+                };
+                (0..places).flat_map(|o| (0..3).filter_map(move |k| of(o, k))).sum()
+            })
+        },
+    ),
 ];
+
+/// So many rows, and the first three again.
+fn more(x: &Tensor, n: &Dim) -> Tensor {
+    Tensor::cat(&[x.at(..n.clone()), x.at(..3)], 0)
+}
+fn plain_more(a: &Array, n: usize) -> impl Fn(usize, usize) -> f64 + '_ {
+    move |row, column| a.data[if row < n { row } else { row - n } * 3 + column]
+}
+
+/// Rows as the places of three channels, to two, with the first six rows for weights.
+fn convolution(x: &Tensor, n: &Dim) -> Tensor {
+    let weight = x.at(..6).reshape([2, 3, 3]).detach();
+    x.at(..n.clone()).t().unsqueeze(0).conv1d(&weight, None, Window::new().stride(2).padding(2))
+}
+fn plain_convolution(a: &Array, n: usize) -> Array {
+    let at =
+        |place: usize, c: usize| if (2..n + 2).contains(&place) { a.data[(place - 2) * 3 + c] } else { 0.0 };
+    let all = || (0..3).flat_map(|c| (0..3).map(move |k| (c, k)));
+    Array::from_fn(&[1, 2, n.div_ceil(2) + 1], |i| {
+        all().map(|(c, k)| at(2 * i[2] + k, c) * a.data[i[1] * 9 + c * 3 + k]).sum()
+    })
+}
 
 fn must_be_near(got: &Tensor, want: &Array, what: &str) {
     let got = array(got).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -298,6 +353,29 @@ fn parts_of_a_symbolic_length_are_right_with_random_opts() {
     for (seed, device) in DEVICES.into_iter().enumerate() {
         with_random_opts(seed as u64 + 3, || on(device, || every_length_is_right(device, false)));
     }
+}
+
+#[test]
+fn what_needs_a_number_says_which_op_it_is() {
+    let length = Variable::new("N", 0, 10).unwrap();
+    let part = |n: i64| Tensor::ones([10, 1]).at(..length.bind(n).unwrap());
+    let line = |n: i64| part(n).t().unsqueeze(0);
+    let weight = Tensor::ones([1, 1, 3]);
+    let refused = |t: Tensor| t.to_vec::<f32>().unwrap_err().to_string();
+    for (op, e) in [
+        ("split", refused(part(4).split(2, 0)[0].clone())),
+        ("split", refused(part(4).split_sizes(&[2, 2], 0)[0].clone())),
+        ("chunk", refused(part(4).chunk(2, 0)[0].clone())),
+        ("conv_transpose1d", refused(line(4).conv_transpose1d(&weight, None, Window::new()))),
+        ("max_pool", refused(line(4).max_pool(&[3], Window::new().ceil_mode(true)))),
+    ] {
+        assert!(e.starts_with(&format!("{op}: size N=4 must be a number here, not a variable")), "{op}: {e}");
+    }
+    // windows that do not fit what is there now
+    assert!(refused(part(2).unfold(0, 3, 1)).starts_with("unfold: a window of 3 does not fit size N=2"));
+    let e = refused(line(2).conv1d(&weight, None, Window::new()));
+    assert!(e.starts_with("conv1d: a window of [3] (dilation [1]) does not fit"), "{e}");
+    assert_eq!(part(3).unfold(0, 3, 1).to_vec::<f32>().unwrap(), [1.0; 3]);
 }
 
 #[test]
