@@ -6,7 +6,8 @@
 //! nothing alive.
 
 use crate::error::here;
-use crate::realize::{Versions, kept_in, memory_below, now_in_memory, refreshed, versions};
+use crate::realize::{Versions, kept_in, refreshed, versions};
+use crate::view::{is_step, steps};
 use frit_abi::sync::Mutex;
 use frit_uop::{Arg, Op, Storage, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -55,6 +56,16 @@ struct Made {
 /// By the address of what the versions share, which no other has while an entry is there.
 static MADE: Mutex<Option<FxHashMap<usize, Made>>> = Mutex::new(None);
 
+/// A view, what it is a view of, and so on to what is no view.
+fn down(view: &UOp) -> impl Iterator<Item = &UOp> {
+    std::iter::successors(Some(view), |n| is_step(n).then(|| n.input()))
+}
+
+/// The memory that a value is seen in as it was stored.
+fn memory_below(node: &UOp) -> Option<&UOp> {
+    down(node).last().filter(|n| n.op == Op::Buffer)
+}
+
 /// The node that memory was made of, as its hash and its dims, and whether the memory holds that version still.
 fn made_of(memory: &UOp) -> Option<(u64, SmallVec<[UOp; 4]>, bool)> {
     let versions = versions(memory)?;
@@ -67,16 +78,11 @@ fn made_of(memory: &UOp) -> Option<(u64, SmallVec<[UOp; 4]>, bool)> {
 fn name_of(node: &UOp) -> u64 {
     let made = memory_below(node).and_then(|m| Some((m, made_of(m)?)));
     let Some((memory, (of, dims, true))) = made else { return node.structural_hash() };
-    let (whole, mut steps) = (kept_in(memory, &dims), vec![]);
-    let mut at = node;
-    while *at != whole {
-        if !at.op.is_movement() {
-            return node.structural_hash();
-        }
-        steps.push(at);
-        at = at.input();
+    let whole = kept_in(memory, &dims);
+    match steps(node, &whole) {
+        Some(steps) => steps.iter().fold(of, |below, step| step.hash_over(below)),
+        None => node.structural_hash(),
     }
-    steps.iter().rev().fold(of, |below, step| step.hash_over(below))
 }
 
 /// Remember which nodes do not know the memory that their values are in.
@@ -121,7 +127,10 @@ impl<'a> Targets<'a> {
     }
     /// The targets that a node is, or was.
     pub(crate) fn meant_by(&self, n: &UOp) -> SmallVec<[UOp; 1]> {
-        let forms = [Some(n.clone()), n.realized().cloned(), now_in_memory(n)].into_iter().flatten();
+        let seen =
+            |x: &UOp, in_memory: &UOp| n.substitute(&FxHashMap::from_iter([(x.clone(), in_memory.clone())]));
+        let known = down(n).filter_map(|x| Some(seen(x, x.realized()?)));
+        let forms = std::iter::once(n.clone()).chain(known);
         let mut found: SmallVec<[UOp; 1]> = SmallVec::new();
         for t in forms.flat_map(|f| self.in_memory_since(&f).into_iter().chain([f])) {
             if self.wanted.contains(&t) && !found.contains(&t) {
@@ -132,19 +141,13 @@ impl<'a> Targets<'a> {
     }
     /// A value, or a view of one, as memory that was made of it.
     fn in_memory_since(&self, n: &UOp) -> SmallVec<[UOp; 1]> {
-        let mut at = n;
-        while !self.made.is_empty() {
-            if let Some(all) = self.made.get(&at.structural_hash()) {
-                let alike = all.iter().filter(|m| m.dtype == at.dtype);
-                let seen = |m: &UOp| FxHashMap::from_iter([(at.clone(), kept_in(m, at.shape()))]);
-                return alike.map(|m| n.substitute(&seen(m))).collect();
-            }
-            if !at.op.is_movement() {
-                break;
-            }
-            at = at.input();
+        if self.made.is_empty() {
+            return SmallVec::new();
         }
-        SmallVec::new()
+        let mut named = down(n).filter_map(|x| Some((x, self.made.get(&x.structural_hash())?)));
+        let Some((x, all)) = named.next() else { return SmallVec::new() };
+        let seen = |m: &UOp| FxHashMap::from_iter([(x.clone(), kept_in(m, x.shape()))]);
+        all.iter().filter(|m| m.dtype == x.dtype).map(|m| n.substitute(&seen(m))).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::history;
 use crate::tensor::{Tensor, is_memory};
 use frit_uop::promote;
 use frit_uop::{DType, Op, Scalar, UOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,10 +84,6 @@ pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
 pub(crate) fn versions(node: &UOp) -> Option<&Arc<Versions>> {
     frit_engine::memory::versions(node)
 }
-/// The memory that a value is seen in as it was stored, through movement alone.
-pub(crate) fn memory_below(node: &UOp) -> Option<&UOp> {
-    Some(frit_engine::memory::version_of(node)).filter(|n| n.op == Op::Buffer)
-}
 /// A value of these dims in memory of its own, as realising leaves it.
 pub(crate) fn kept_in(memory: &UOp, dims: &[UOp]) -> UOp {
     frit_engine::memory::seen_as(memory, dims)
@@ -113,12 +109,6 @@ pub(crate) fn is_made_of(node: &UOp, memory: &Arc<Versions>) -> bool {
 /// A version whose stores are done, as its memory; `None` where it is something else.
 pub(crate) fn settled(node: &UOp) -> Option<UOp> {
     frit_engine::memory::settled(node)
-}
-/// A view of something that was computed meanwhile, as a view of the memory that is in.
-pub(crate) fn now_in_memory(view: &UOp) -> Option<UOp> {
-    let version = frit_engine::memory::version_of(view);
-    let memory = version.realized()?.clone();
-    Some(view.substitute(&FxHashMap::from_iter([(version.clone(), memory)])))
 }
 /// Whether a value is in memory, in order.
 pub(crate) fn is_in_memory(node: &UOp) -> bool {

@@ -36,7 +36,7 @@ fn hole(dims: &[UOp], dtype: DType) -> UOp {
 }
 
 /// Whether what is below can be written through it. A `Bitcast` is any change of type, also to wider or narrower elements.
-fn is_step(n: &UOp) -> bool {
+pub(crate) fn is_step(n: &UOp) -> bool {
     n.op.is_movement() || matches!(n.op, Op::Detach | Op::Bitcast)
 }
 
