@@ -2,7 +2,7 @@
 
 use crate::assert_close;
 use frit_nn::{Adam, AdamW, BatchNorm, Embedding, Linear, Optimizer, Sgd, training};
-use frit_tensor::{DType, Jit, Tensor};
+use frit_tensor::{DType, Device, Jit, Tensor};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -131,6 +131,36 @@ fn after_bad_data_parameters_are_never_something_between() {
     match table.weight.to_vec::<f32>() {
         Ok(v) => assert!(v.iter().all(|v| v.is_finite()), "{v:?}"),
         Err(e) => assert!(e.to_string().contains("out of range"), "{e}"),
+    }
+}
+
+#[test]
+fn after_bad_data_no_parameter_has_made_the_step_alone() {
+    for device in ["CPU", "INTERP"] {
+        Device::scope(device, || {
+            // some parameters get their gradients before the bad place is looked up, some after
+            let (table, first, last) = (Embedding::new(4, 3), Linear::new(3, 3), Linear::new(3, 2));
+            let all = [&table.weight, &first.weight, &last.weight];
+            let mut opt = Adam::new(&all.map(Tensor::clone).to_vec(), 0.1).unwrap();
+            let mut step = |ids: &[i32]| {
+                let looked_up = table.forward(&Tensor::from_slice(ids));
+                let apart = first.forward(&Tensor::ones([2, 3])).square().sum(..);
+                let loss = last.forward(&looked_up).square().sum(..) + apart;
+                loss.backward()?;
+                opt.step_with(&[&loss])
+            };
+            step(&[0, 1]).unwrap();
+            let before = all.map(|w| w.to_vec::<f32>().unwrap());
+            let e = step(&[0, 4]).unwrap_err().to_string();
+            assert!(e.contains("out of range"), "{e}");
+            for (w, old) in all.iter().zip(before) {
+                match w.to_vec::<f32>() {
+                    Ok(v) => assert_eq!(v, old, "{device}"),
+                    Err(e) => assert!(e.to_string().contains("out of range"), "{e}"),
+                }
+            }
+        })
+        .unwrap();
     }
 }
 
