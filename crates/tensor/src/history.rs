@@ -66,6 +66,20 @@ fn memory_below(node: &UOp) -> Option<&UOp> {
     down(node).last().filter(|n| n.op == Op::Buffer)
 }
 
+/// Whether a node is a view as wider or narrower elements: their bits are computed.
+fn has_other_bits(n: &UOp) -> bool {
+    down(n).any(|x| x.op == Op::Bitcast && !is_step(x.input()) && x.input().op != Op::Buffer)
+}
+
+/// The same, and what a view as wider or narrower elements is computed of.
+fn memories_below(node: &UOp) -> Vec<UOp> {
+    match memory_below(node) {
+        Some(memory) => vec![memory.clone()],
+        None if has_other_bits(node) => node.toposort().into_iter().filter(|n| n.op == Op::Buffer).collect(),
+        None => vec![],
+    }
+}
+
 /// The node that memory was made of, as its hash and its dims, and whether the memory holds that version still.
 fn made_of(memory: &UOp) -> Option<(u64, SmallVec<[UOp; 4]>, bool)> {
     let versions = versions(memory)?;
@@ -115,11 +129,11 @@ pub(crate) struct Targets<'a> {
 impl<'a> Targets<'a> {
     pub(crate) fn of(targets: &'a [UOp]) -> Targets<'a> {
         let mut made: FxHashMap<u64, SmallVec<[UOp; 1]>> = FxHashMap::default();
-        for memory in targets.iter().filter_map(memory_below) {
-            if let Some((of, _, true)) = made_of(memory) {
+        for memory in targets.iter().flat_map(memories_below) {
+            if let Some((of, _, true)) = made_of(&memory) {
                 let all = made.entry(of).or_default();
-                if !all.contains(memory) {
-                    all.push(memory.clone());
+                if !all.contains(&memory) {
+                    all.push(memory);
                 }
             }
         }
@@ -130,7 +144,7 @@ impl<'a> Targets<'a> {
         let seen =
             |x: &UOp, in_memory: &UOp| n.substitute(&FxHashMap::from_iter([(x.clone(), in_memory.clone())]));
         let known = down(n).filter_map(|x| Some(seen(x, x.realized()?)));
-        let forms = std::iter::once(n.clone()).chain(known);
+        let forms = std::iter::once(n.clone()).chain(known).chain(self.of_other_bits(n));
         let mut found: SmallVec<[UOp; 1]> = SmallVec::new();
         for t in forms.flat_map(|f| self.in_memory_since(&f).into_iter().chain([f])) {
             if self.wanted.contains(&t) && !found.contains(&t) {
@@ -148,6 +162,18 @@ impl<'a> Targets<'a> {
         let Some((x, all)) = named.next() else { return SmallVec::new() };
         let seen = |m: &UOp| FxHashMap::from_iter([(x.clone(), kept_in(m, x.shape()))]);
         all.iter().filter(|m| m.dtype == x.dtype).map(|m| n.substitute(&seen(m))).collect()
+    }
+    /// A view as wider or narrower elements, which is computed, of what is in memory since.
+    fn of_other_bits(&self, n: &UOp) -> Option<UOp> {
+        if !has_other_bits(n) {
+            return None;
+        }
+        let memory = |x: &UOp| {
+            let made = || self.made.get(&x.structural_hash())?.iter().find(|m| m.dtype == x.dtype);
+            x.realized().cloned().or_else(|| Some(kept_in(made()?, x.shape())))
+        };
+        let known = n.toposort().into_iter().filter_map(|x| Some((x.clone(), memory(&x)?)));
+        Some(n.substitute(&known.collect()))
     }
 }
 

@@ -93,6 +93,22 @@ fn detached_views_that_are_computed_meanwhile_have_gradients() {
 }
 
 #[test]
+fn views_as_wider_or_narrower_elements_have_gradients() {
+    for (name, x) in made() {
+        let (halves, apart) = (x.bitcast(DType::F16), x.detach().bitcast(DType::F16).at(1..));
+        let y = (&halves * 3.0).sum(..) + (&apart * 2.0).sum(..);
+        x.realize().unwrap();
+        assert_eq!(by(&y, &halves), [3.0; 4], "{name}");
+        assert_eq!(by(&y, &apart), [2.0; 3], "{name}");
+    }
+    let x = Tensor::full_dtype([4], 1.5, DType::F16);
+    let wide = x.bitcast(DType::F32);
+    let y = (&wide * 3.0).sum(..);
+    x.realize().unwrap();
+    assert_eq!(by(&y, &wide), [3.0, 3.0]);
+}
+
+#[test]
 fn views_that_keep_what_they_see_for_themselves_have_gradients() {
     for before in [true, false] {
         for (name, x) in made() {
