@@ -453,13 +453,26 @@ impl Tensor {
     #[track_caller]
     pub fn tensor_split(&self, places: &[usize], dim: isize) -> Vec<Tensor> {
         let _c = call("tensor_split");
-        let n = match self.along_size("tensor_split", dim) {
-            Ok(n) => n,
-            Err(e) => return vec![Tensor::failed(e); places.len() + 1],
+        self.pieces(dim, places.len(), |_| places.iter().map(|p| size_of(*p)).collect())
+    }
+    /// Pieces between places along an axis, of which there are `count`, and what is before and after.
+    fn pieces(&self, dim: isize, count: usize, places: impl FnOnce(&UOp) -> Vec<UOp>) -> Vec<Tensor> {
+        let found = self.form().and_then(|x| {
+            let a = shape::axis("tensor_split", dim, x.shape().len())?;
+            Ok((a, x.shape()[a].clone()))
+        });
+        let (a, n) = match found {
+            Ok(found) => found,
+            Err(e) => return vec![Tensor::failed(e); count + 1],
         };
-        let begins = std::iter::once(0).chain(places.iter().map(|p| *p.min(&n)));
-        let ends = places.iter().copied().chain([n]).map(|p| p.min(n));
-        begins.zip(ends).map(|(b, e)| self.narrow(dim, b, e.saturating_sub(b))).collect()
+        let places = places(&n);
+        let begins = std::iter::once(UOp::index(0)).chain(places.iter().cloned());
+        let ends = places.iter().cloned().chain([n.clone()]);
+        let piece = |(begin, end): (UOp, UOp)| {
+            let (begin, size) = clamped(&n, &begin, &end);
+            self.seen(|x| Ok(cut(x, a, &begin, &size)))
+        };
+        begins.zip(ends).map(piece).collect()
     }
     /// `n` pieces along an axis; where it does not divide, the first ones are one longer.
     ///
@@ -474,13 +487,14 @@ impl Tensor {
         if n == 0 {
             return vec![Tensor::failed(Error::new("tensor_split", "into 0 pieces"))];
         }
-        match self.along_size("tensor_split", dim).and_then(|len| few("tensor_split", n).map(|_| len)) {
-            Ok(len) => {
-                let places: Vec<usize> = (1..n).map(|i| i * (len / n) + i.min(len % n)).collect();
-                self.tensor_split(&places, dim)
-            }
-            Err(e) => vec![Tensor::failed(e)],
+        if let Err(e) = few("tensor_split", n) {
+            return vec![Tensor::failed(e)];
         }
+        self.pieces(dim, n - 1, |len| {
+            let (each, rest) = (len.size_div(&size_of(n)), len.size_mod(&size_of(n)));
+            let place = |i| size_of(i).size_mul(&each).size_add(&size_of(i).size_min(&rest));
+            (1..n).map(place).collect()
+        })
     }
     /// One tensor for each place along an axis, the axis gone.
     #[track_caller]

@@ -157,7 +157,7 @@ fn rows(a: &Array, of: impl Iterator<Item = usize>) -> Array {
     Array::from_fn(&[of.len(), 3], |i| a.data[of[i[0]] * 3 + i[1]])
 }
 
-const CASES: [Case; 29] = [
+const CASES: [Case; 31] = [
     ("a part of a part", |x, n| (x.at(..n.clone()) + 0.0).at(..2), |a, n| first(a, n.min(2))),
     ("two from a place", |x, n| x.at(n.clone()..n + 2) + 0.0, |a, n| rows(a, n..(n + 2).min(10))),
     ("the rest", |x, n| x.at(n.clone()..) + 0.0, |a, n| rows(a, n..10)),
@@ -248,6 +248,27 @@ const CASES: [Case; 29] = [
         |a, n| {
             let row = |i: usize| if n < 9 { a.data[(n + 1) * 3 + i] } else { 0.0 };
             Array::from_fn(&[3, 3], |i| row(i[0]) * row(i[1]))
+        },
+    ),
+    (
+        "pieces between places",
+        |x, n| {
+            let all = x.at(..n.clone()).tensor_split(&[2, 5], 0);
+            Tensor::cat(&[all[1].clone(), all[2].clone() * 2.0, all[0].clone()], 0)
+        },
+        |a, n| {
+            let (first, last) = (n.min(2), n.min(5));
+            let order: Vec<usize> = (first..n).chain(0..first).collect();
+            let by = |i: usize| if (last..n).contains(&i) { 2.0 } else { 1.0 };
+            Array::from_fn(&[n, 3], |i| a.data[order[i[0]] * 3 + i[1]] * by(order[i[0]]))
+        },
+    ),
+    (
+        "so many pieces",
+        |x, n| x.at(..n.clone()).tensor_split_into(3, 0)[1].sum(0),
+        |a, n| {
+            let begin = n / 3 + 1.min(n % 3);
+            rows(a, begin..2 * (n / 3) + 2.min(n % 3)).sum(&[0], false)
         },
     ),
     (
