@@ -711,6 +711,8 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                     return fail!("jit", "the function cannot be replayed: {why}");
                 }
             }
+            // the function may make two of one again and again: then each call is a plain one
+            Err(Refusal::Parted) => {}
             Err(Refusal::Never(e)) => return fail!("jit", "the function cannot be recorded: {e}"),
         }
         parts.back(&[])?;

@@ -39,6 +39,8 @@ pub struct Link {
 pub enum Refusal {
     /// The function keeps something it computed; another call may not.
     Kept(String),
+    /// Two tensors that were one memory are two from now on; another call may be given two.
+    Parted,
     /// It cannot be repeated at all.
     Never(Error),
 }
@@ -79,7 +81,7 @@ impl Tape {
         };
         let all = || inputs.iter().chain(outside);
         if all().enumerate().any(|(i, a)| all().skip(i + 1).any(|b| is_split(a, b))) {
-            return Err(Refusal::Kept("it assigns to one of two tensors that are one memory".into()));
+            return Err(Refusal::Parted);
         }
         // a result may be memory that no launch touched
         let mut piece = |n: &UOp| match contiguous_base(n).and_then(Buffer::of) {

@@ -393,6 +393,21 @@ fn two_inputs_are_one_tensor_or_only_one_memory() {
 }
 
 #[test]
+fn a_jit_whose_results_are_memory_of_its_state_is_called_plainly() {
+    let x = memory(2.0);
+    let held = x.clone();
+    let jit = Jit::new(move |(a, _b): (Tensor, Tensor)| {
+        held.update(|x| x - 1.0);
+        Ok(a.sum(..)) // of a scalar: the value itself
+    });
+    let mut last = x.clone();
+    for i in 0..8 {
+        last = jit.call((x.clone(), last)).unwrap();
+        assert_eq!((floats(&last), floats(&x)), (vec![1.0 - i as f32], vec![1.0 - i as f32]));
+    }
+}
+
+#[test]
 fn a_version_that_is_asked_for_stays_while_the_next_is_made() {
     let x = memory([2.0f32, 3.0]);
     x.update(|x| x + 1.0);
