@@ -186,10 +186,11 @@ impl Tensor {
         Ok(())
     }
     /// The tensor that gets memory when this is realised: of a view the one it looks at, whole, since others see that too.
-    /// If no one else does, a view of rows keeps what it sees for itself.
+    /// If no one else does, a view of rows keeps what it sees for itself; not in a recording, which knows the one it looks at.
     fn realized_through(&self) -> Tensor {
         let Some(view) = self.as_view() else { return self.clone() };
-        if view.base.is_only_looked_at_by_one()
+        if !is_recording()
+            && view.base.is_only_looked_at_by_one()
             && view.is_rows()
             && let Ok(node) = view.node()
         {

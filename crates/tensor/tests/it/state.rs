@@ -393,6 +393,24 @@ fn two_inputs_are_one_tensor_or_only_one_memory() {
 }
 
 #[test]
+fn a_view_that_a_jit_gives_back_stays_the_view_it_is() {
+    let view = (memory([0.0, 1.0]) * 2.0).permute([0]); // which alone looks at what it is a view of
+    view.at(1..).assign(1.0);
+    let held = view.clone();
+    let jit = Jit::new(move |x: Tensor| {
+        x.assign(1.0);
+        Ok(held.clone())
+    });
+    for _ in 0..2 {
+        assert_eq!(floats(&jit.call(memory([5.0, 6.0])).unwrap()), [0.0, 1.0]);
+    }
+    let lent = view.lend().unwrap();
+    jit.call(view.clone()).unwrap();
+    assert_eq!(floats(&jit.call(memory([5.0, 6.0])).unwrap()), [1.0, 1.0]);
+    drop(lent);
+}
+
+#[test]
 fn a_jit_whose_results_are_memory_of_its_state_is_called_plainly() {
     let x = memory(2.0);
     let held = x.clone();
