@@ -159,7 +159,8 @@ impl Tape {
     }
 
     /// Which pieces change from call to call: inputs, state that is written, memory that others write to, the `changing`
-    /// ones (random places, and what a tensor leaves for other memory), and what is computed from them. All other launches need to run again only where what they read was assigned to.
+    /// ones (random places, and what a tensor leaves for other memory), what is computed from them, and what such a launch
+    /// reads before another writes it again. All other launches need to run again only where what they read was assigned to.
     fn dynamic(
         &self,
         roles: &[Role],
@@ -178,10 +179,14 @@ impl Tape {
             .collect();
         loop {
             let before = dynamic.iter().filter(|d| **d).count();
-            for l in &self.launches {
+            for (i, l) in self.launches.iter().enumerate() {
                 let varies = l.kernel.vars.iter().any(|v| bound.contains_key(v));
                 if varies || l.args.iter().any(|&a| dynamic[a]) {
                     for (&piece, _) in l.args.iter().zip(l.kernel.stored()).filter(|(_, w)| *w) {
+                        dynamic[piece] = true;
+                    }
+                    // what was computed once would be there as its last writer left it
+                    for &piece in l.args.iter().filter(|&&a| writers[a].iter().any(|&w| w > i)) {
                         dynamic[piece] = true;
                     }
                 }

@@ -503,6 +503,24 @@ fn what_was_computed_before_a_recording_is_part_of_it() {
 }
 
 #[test]
+fn what_a_call_reads_between_two_constants_is_the_first_of_them() {
+    let x = memory([3.0f32, 4.0]);
+    let held = x.clone();
+    let jit = Jit::new(move |_: ()| {
+        let old = &held * 2.0;
+        held.assign(0.0);
+        held.realize()?;
+        let both = Tensor::cat(&[held.clone(), old], 0);
+        held.assign(1.0);
+        Ok(both)
+    });
+    for want in [[0.0, 0.0, 6.0, 8.0], [0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 2.0]] {
+        assert_eq!(floats(&jit.call(()).unwrap()), want);
+    }
+    assert_eq!(floats(&x), [1.0, 1.0]);
+}
+
+#[test]
 fn what_is_computed_once_and_then_assigned_to_is_computed_again_whole() {
     let w = memory([1.0f32, 2.0]);
     let held = w.clone();
