@@ -71,9 +71,9 @@ fn tree(mut parts: Vec<Vec<UOp>>, pair: fn(&[UOp], &[UOp]) -> Vec<UOp>) -> Vec<U
     parts.pop().unwrap_or_default()
 }
 
-/// Values combined with one operation, pairwise.
-fn combined(alu: Alu, values: impl Iterator<Item = UOp>) -> Option<UOp> {
-    let mut values: Vec<UOp> = values.collect();
+/// Values combined pairwise, in a tree: the shortest chain. None of none.
+pub fn combined(alu: Alu, values: impl IntoIterator<Item = UOp>) -> Option<UOp> {
+    let mut values: Vec<UOp> = values.into_iter().collect();
     while values.len() > 1 {
         let next = |p: &[UOp]| if let [a, b] = p { a.bin(alu, b) } else { p[0].clone() };
         values = values.chunks(2).map(next).collect();

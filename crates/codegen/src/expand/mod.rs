@@ -17,23 +17,12 @@ pub mod widths;
 
 use crate::error::Error;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Alu, Arg, DType, Op, UOp};
-
-/// Values combined pairwise, in a tree: the shortest chain.
-fn combine(alu: Alu, mut values: Vec<UOp>) -> UOp {
-    while values.len() > 1 {
-        values = values
-            .chunks(2)
-            .map(|p| if p.len() == 2 { p[0].bin(alu, &p[1]) } else { p[0].clone() })
-            .collect();
-    }
-    values.swap_remove(0)
-}
+use frit_uop::{Arg, DType, Op, UOp, fold};
 
 /// Partial results of a reduce combined, each with the values that it carries.
 fn merged(reduce: &UOp, parts: Vec<Vec<UOp>>) -> Result<Vec<UOp>, Error> {
     match reduce.arg {
-        Arg::Alu(alu) => Ok(vec![combine(alu, parts.into_iter().flatten().collect())]),
+        Arg::Alu(alu) => Ok(fold::combined(alu, parts.into_iter().flatten()).into_iter().collect()),
         Arg::Fold(_) if parts.len() == 1 => Ok(parts.into_iter().flatten().collect()),
         Arg::Fold(fold) => Ok(fold.merge.merge(&parts).iter().map(simplify).collect()),
         _ => Err(Error::Kernel(format!("{reduce:?} combines nothing"))),
