@@ -2,7 +2,7 @@
 
 use super::chooser::{Access, Chooser};
 use crate::kernel::access::{coefficient, factor, substitute_open};
-use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
+use crate::kernel::cost::{FEW_RESULTS, MOST_LANES, ROW_ELEMENTS};
 use crate::plan::opt::Opt;
 use frit_uop::symbolic::sum::gcd;
 use frit_uop::{AxisKind, Op, UOp};
@@ -29,8 +29,6 @@ const ROWS: usize = 4;
 const AHEAD: usize = 8;
 /// Rows and columns of what is transposed at once.
 const SQUARE: usize = 32;
-/// Elements of a row that a lane keeps in registers for the loops that go over it.
-const ROW_ELEMENTS: usize = 64;
 
 impl Chooser<'_, '_> {
     pub(super) fn grid(&mut self) {

@@ -11,6 +11,9 @@ pub const FEW_RESULTS: u64 = 4096;
 /// On a grid: lanes of a block, at most.
 pub const MOST_LANES: u64 = 256;
 
+/// On a grid: elements of a row that a lane keeps in registers for the loops that go over it.
+pub const ROW_ELEMENTS: usize = 64;
+
 /// How often a node inside these ranges is computed.
 fn times(ids: impl Iterator<Item = u32>, extents: &FxHashMap<u32, UOp>) -> UOp {
     ids.filter_map(|id| extents.get(&id)).fold(UOp::index(1), |n, e| n.fold_mul(e))

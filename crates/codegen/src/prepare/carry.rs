@@ -10,15 +10,13 @@
 
 use crate::error::Error;
 use crate::kernel::access::substitute_open;
+use crate::kernel::cost::{MOST_LANES, ROW_ELEMENTS};
 use crate::kernel::ranges::closed;
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::{Alu, Arg, DType, Merge, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
-
-/// On a grid: bytes of a row that the lanes of a block keep in registers.
-const ROW_BYTES: u64 = 128 << 10;
 
 /// The pass.
 pub fn carry(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
@@ -106,11 +104,11 @@ impl<'a> Pair<'a> {
     /// Whether it is made by default: the row is too long to be kept between two loops over it.
     fn pays(&self, target: &Target) -> bool {
         let extents = self.later.closed_ranges().iter().map(|r| r.extent().bounds.1.clamp(1, 1 << 62) as u64);
-        let row = extents.fold(self.x.dtype.size() as u64, u64::saturating_mul);
+        let row = extents.fold(1, u64::saturating_mul);
         let is_exact = self.ops().is_some_and(|(_, later)| later != Alu::Add);
         match target.grid {
-            Some(_) => row > ROW_BYTES,
-            None => is_exact && row > target.l2() as u64,
+            Some(_) => row > MOST_LANES * ROW_ELEMENTS as u64,
+            None => is_exact && row.saturating_mul(self.x.dtype.size() as u64) > target.l2() as u64,
         }
     }
 }
