@@ -11,7 +11,7 @@
 use crate::error::Error;
 use crate::kernel::access::substitute_open;
 use crate::kernel::cost::{MOST_LANES, ROW_ELEMENTS};
-use crate::kernel::ranges::closed;
+use crate::kernel::ranges::{self, closed};
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
 use frit_abi::Target;
@@ -21,10 +21,10 @@ use rustc_hash::FxHashMap;
 /// The pass.
 pub fn carry(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let found = match ctx.opts {
-        Opts::Heuristic => find(sink, |pair| pair.pays(ctx.target)),
+        Opts::Heuristic => find(sink, |pair, ranges| pair.pays(ranges, ctx.target)),
         Opts::List([opt @ Opt::Fold, rest @ ..]) => {
             ctx.opts = Opts::List(rest);
-            let found = find(sink, |_| true);
+            let found = find(sink, |_, _| true);
             if found.is_empty() {
                 let why = "no reduce needs another as the table of folds says".into();
                 return Err(Error::Opt { opt: opt.to_string(), why });
@@ -42,17 +42,17 @@ pub fn carry(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
 
 /// Whether there is anything that a fold could carry.
 pub fn applies(sink: &UOp) -> bool {
-    !find(sink, |_| true).is_empty()
+    !find(sink, |_, _| true).is_empty()
 }
 
 /// What takes the place of each reduce that becomes a value of a fold.
-fn find(sink: &UOp, pays: impl Fn(&Pair) -> bool) -> FxHashMap<UOp, UOp> {
+fn find(sink: &UOp, pays: impl Fn(&Pair, &[UOp]) -> bool) -> FxHashMap<UOp, UOp> {
     let order = sink.toposort();
     let reduces: Vec<&UOp> = order.iter().filter(|n| n.op == Op::Reduce).collect();
-    let mut found = FxHashMap::default();
+    let (mut found, ranges) = (FxHashMap::default(), ranges::all(&order));
     for later in &reduces {
         for pair in reduces.iter().filter_map(|first| Pair::of(first, later)) {
-            let Some(new) = RULES.iter().find_map(|rule| rule(&pair)).filter(|_| pays(&pair)) else {
+            let Some(new) = RULES.iter().find_map(|rule| rule(&pair)).filter(|_| pays(&pair, &ranges)) else {
                 continue;
             };
             if new.replaces_first {
@@ -101,14 +101,20 @@ impl<'a> Pair<'a> {
             _ => None,
         }
     }
-    /// Whether it is made by default: the row is too long to be kept between two loops over it.
-    fn pays(&self, target: &Target) -> bool {
-        let extents = self.later.closed_ranges().iter().map(|r| r.extent().bounds.1.clamp(1, 1 << 62) as u64);
-        let row = extents.fold(1, u64::saturating_mul);
+    /// Whether it is made by default: a row is too long to be kept, and what is read until it is read again leaves the cache.
+    fn pays(&self, ranges: &[UOp], target: &Target) -> bool {
+        let extent = |r: &UOp| r.extent().bounds.1.clamp(1, 1 << 62) as u64;
+        let around = |r: &&UOp| r.range_arg().is_some_and(|a| self.later.ranges.contains(&a.id));
+        let row = self.later.closed_ranges().iter().map(extent).fold(1, u64::saturating_mul);
+        let rows = ranges.iter().filter(around).map(extent).fold(1, u64::saturating_mul);
+        let bytes = row.saturating_mul(self.x.dtype.size() as u64);
         let is_exact = self.ops().is_some_and(|(_, later)| later != Alu::Add);
         match target.grid {
-            Some(_) => row > MOST_LANES * ROW_ELEMENTS as u64,
-            None => is_exact && row.saturating_mul(self.x.dtype.size() as u64) > target.l2() as u64,
+            // all blocks share a cache
+            Some(_) => {
+                row > MOST_LANES * ROW_ELEMENTS as u64 && bytes.saturating_mul(rows) > target.l2() as u64
+            }
+            None => is_exact && bytes > target.l2() as u64,
         }
     }
 }
