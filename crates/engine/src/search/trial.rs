@@ -226,11 +226,15 @@ impl<'a> Trial<'a> {
         (SHORTEST.as_secs_f64() / time.max(1e-9)).ceil().clamp(1.0, 1000.0) as usize
     }
 
-    /// Seconds of one run, of so many; `None` where it does not run, an error where nothing on the device does any more.
+    /// Seconds of one run, of so many; `None` where it does not run, an error where nothing
+    /// on the device does any more or the search is to end.
     fn time(&self, opts: &[Opt], bound: &Bound, repeats: usize) -> Result<Option<f64>, Error> {
         self.tell(Event::Trying(opts));
         let time = self.seconds(bound, repeats);
         self.tell(Event::Idle);
+        if let Err(cut @ frit_runtime::Error::Interrupted) = time {
+            return Err(cut.into());
+        }
         if time.is_err()
             && let Err(lost @ frit_runtime::Error::Device(_)) = self.dev.synchronize()
         {
