@@ -77,6 +77,7 @@ pub const PASSES: &[Pass] = {
         row("decompose",   Graph(decompose::decompose),                  PROGRAM,          ALL),
         row("pack",        Graph(decompose::pack::pack),                 PROGRAM,          PACKED),
         row("linearise",   Order(order::linearise::linearise),           LINEAR,           ALL),
+        row("pipeline",    Steps(order::pipeline::pipeline),             LINEAR,           GRIDS),
         row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),
         row("prefetch",    Steps(order::prefetch::prefetch),             LINEAR,           VECTOR_CPUS),
     ]

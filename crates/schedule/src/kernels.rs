@@ -30,7 +30,7 @@ pub fn body(roots: &[UOp]) -> Vec<UOp> {
 /// The value of each element, stored over the ranges in row-major order to the memory of that number.
 pub fn stage(value: &UOp, ranges: impl IntoIterator<Item = UOp>, id: u32) -> UOp {
     let src: SmallVec<[UOp; 4]> = std::iter::once(value.clone()).chain(ranges).collect();
-    UOp::with(Op::Stage, value.dtype, src, Arg::Stage { space: Space::Global, id })
+    UOp::with(Op::Stage, value.dtype, src, Arg::Stage { space: Space::Global, id, buffers: 1 })
 }
 
 /// The memory that a stage fills.

@@ -169,6 +169,8 @@ pub enum Arg {
         space: Space,
         /// Identity.
         id: u32,
+        /// How many of them take turns, so that one is filled while another is read.
+        buffers: u8,
     },
     /// `Index`: how many consecutive elements.
     Lanes(u32),
@@ -255,7 +257,9 @@ impl PartialEq for Arg {
             (Arg::Define { space: a, id: i, len: n }, Arg::Define { space: b, id: j, len: m }) => {
                 a == b && i == j && n == m
             }
-            (Arg::Stage { space: a, id: i }, Arg::Stage { space: b, id: j }) => a == b && i == j,
+            (Arg::Stage { space: a, id: i, buffers: k }, Arg::Stage { space: b, id: j, buffers: l }) => {
+                (a, i, k) == (b, j, l)
+            }
             (Arg::Lanes(a), Arg::Lanes(b)) | (Arg::Lane(a), Arg::Lane(b)) | (Arg::Site(a), Arg::Site(b)) => {
                 a == b
             }
@@ -287,7 +291,7 @@ impl Hash for Arg {
             Arg::Buffer(b) => h.write_u64(b.id()),
             Arg::Device(s) | Arg::Name(s) => s.hash(h),
             Arg::Define { space, id, len } => (space, id, len).hash(h),
-            Arg::Stage { space, id } => (space, id).hash(h),
+            Arg::Stage { space, id, buffers } => (space, id, buffers).hash(h),
             Arg::Lanes(n) | Arg::Lane(n) | Arg::Site(n) => h.write_u32(*n),
             Arg::Scatter(m, s) => (m, s).hash(h),
             Arg::Loop(l) => l.hash(h),
@@ -313,7 +317,7 @@ impl std::fmt::Debug for Arg {
             Arg::Buffer(b) => write!(f, "buffer {} [{}] on {}", b.id(), b.len(), b.device()),
             Arg::Device(s) | Arg::Name(s) => f.write_str(s),
             Arg::Define { space, id, len } => write!(f, "{space:?}{id}[{len}]"),
-            Arg::Stage { space, id } => write!(f, "{space:?}{id}"),
+            Arg::Stage { space, id, buffers } => write!(f, "{space:?}{id}x{buffers}"),
             Arg::Lanes(n) => write!(f, "x{n}"),
             Arg::Lane(n) => write!(f, ".{n}"),
             Arg::Site(s) => write!(f, "@{s}"),

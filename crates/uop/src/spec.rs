@@ -228,7 +228,7 @@ mod tests {
             Arg::Device("NULL".into()),
             Arg::Name("unit".into()),
             Arg::Define { space: Space::Reg, id: 0, len: 0 },
-            Arg::Stage { space: Space::Global, id: 0 },
+            Arg::Stage { space: Space::Global, id: 0, buffers: 1 },
             Arg::Lanes(u32::MAX),
             Arg::Lane(u32::MAX),
             Arg::Tile { rows: u32::MAX, lanes: u32::MAX, stride: i64::MIN },

@@ -107,7 +107,8 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Buffer(b) => format!("buffer {} {} {}", b.id(), b.len(), b.device()),
         Arg::Device(s) | Arg::Name(s) => s.to_string(),
         Arg::Define { space, id, len } => format!("{space:?} {id} {len}"),
-        Arg::Stage { space, id } => format!("{space:?} {id}"),
+        Arg::Stage { space, id, buffers: 1 } => format!("{space:?} {id}"),
+        Arg::Stage { space, id, buffers } => format!("{space:?} {id} {buffers}"),
         Arg::Lanes(n) | Arg::Lane(n) | Arg::Site(n) => n.to_string(),
         Arg::Scatter(ScatterMode::Set, s) => format!("Set {s}"),
         Arg::Scatter(ScatterMode::Combine(o), s) => format!("{o:?} {s}"),
@@ -239,7 +240,11 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
         Op::Define => {
             Arg::Define { space: space(word(0)?)?, id: parse_num(word(1)?)?, len: parse_num(word(2)?)? }
         }
-        Op::Stage => Arg::Stage { space: space(word(0)?)?, id: parse_num(word(1)?)? },
+        Op::Stage => Arg::Stage {
+            space: space(word(0)?)?,
+            id: parse_num(word(1)?)?,
+            buffers: w.get(2).map_or(Ok(1), |n| parse_num(n))?,
+        },
         Op::Index if w.len() == 3 => {
             Arg::Tile { rows: parse_num(w[0])?, lanes: parse_num(w[1])?, stride: parse_num(w[2])? }
         }

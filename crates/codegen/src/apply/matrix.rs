@@ -146,7 +146,12 @@ impl Lowering<'_> {
             src.push(new);
         }
         src.insert(0, substitute_open(&sum, &fill));
-        let stage = UOp::new(Op::Stage, reduce.dtype, src, Arg::Stage { space: Space::Local, id: self.next });
+        let stage = UOp::new(
+            Op::Stage,
+            reduce.dtype,
+            src,
+            Arg::Stage { space: Space::Local, id: self.next, buffers: 1 },
+        );
         let element = flat([self.part(rows.row), self.part(rows.column)]);
         let place = flat(&kept).fold_mul(&UOp::index(unit.elements(2) as i64)).fold_add(&element);
         let read = [(reduce.clone(), stage.at(&place).load())].into_iter().collect();
@@ -248,7 +253,7 @@ impl Lowering<'_> {
             substitute_open(load, &at)
         };
         let value = if rows.pack == 1 { element(0) } else { word((0..rows.pack).map(element)) };
-        let (dtype, arg) = (value.dtype, Arg::Stage { space: Space::Local, id: self.next });
+        let (dtype, arg) = (value.dtype, Arg::Stage { space: Space::Local, id: self.next, buffers: 1 });
         src.insert(0, value);
         let stage = UOp::new(Op::Stage, dtype, src, arg);
         let place = flat(&outer).fold_mul(&UOp::index((lines * columns) as i64));

@@ -27,7 +27,12 @@ pub fn stage(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         let load = &plan.operands[t.operand];
         let fill = Fill::new(plan, load, t, &last, &mut next);
         let (src, place) = fill.finish();
-        let stage = UOp::new(Op::Stage, load.dtype, src, Arg::Stage { space: t.space, id: id as u32 });
+        let stage = UOp::new(
+            Op::Stage,
+            load.dtype,
+            src,
+            Arg::Stage { space: t.space, id: id as u32, buffers: t.buffers },
+        );
         let at = std::iter::once(stage).chain(place).collect::<SmallVec<[UOp; 4]>>();
         staged.insert(load.clone(), UOp::new(Op::Index, load.dtype, at, Arg::None).load());
     }

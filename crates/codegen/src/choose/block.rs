@@ -102,7 +102,9 @@ impl Chooser<'_, '_> {
             return None;
         }
         let at = self.depth(product)?;
-        let staged = product.loads.iter().all(|load| self.stage(load, at));
+        // a round is loaded while the one before it is computed, where there are rounds
+        let stage = |c: &mut Self, buffers: u8| product.loads.iter().all(|load| c.stage(load, at, buffers));
+        let staged = self.attempt(|c| stage(c, 2)) || stage(self, 1);
         staged.then(|| results as f64 / (rows[0] + rows[1]) as f64)
     }
 

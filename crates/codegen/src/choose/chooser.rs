@@ -85,9 +85,10 @@ impl<'p, 'a> Chooser<'p, 'a> {
         done
     }
     /// Stage what a load reads in local memory, filled where the axes before `at` stand.
-    pub(super) fn stage(&mut self, load: &UOp, at: usize) -> bool {
+    pub(super) fn stage(&mut self, load: &UOp, at: usize, buffers: u8) -> bool {
         let operand = self.plan.operands.iter().position(|l| l == load);
-        let stage = |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder };
+        let stage =
+            |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers };
         operand.is_some_and(|o| self.take(stage(o)))
     }
     pub(super) fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> bool {

@@ -552,7 +552,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
             tiles.extend(self.fit(operand, between, inside).map(|at| (operand, at)));
         }
         for (operand, at) in tiles {
-            _ = self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder });
+            _ = self.take(Opt::Stage {
+                operand,
+                at,
+                space: Space::Local,
+                layout: Layout::LoopOrder,
+                buffers: 1,
+            });
         }
         Some(())
     }

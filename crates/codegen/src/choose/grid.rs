@@ -168,7 +168,7 @@ impl Chooser<'_, '_> {
             }
             let at = c.plan.axes.len();
             let across = loads.iter().filter(|(_, o)| *o == read);
-            across.fold(false, |any, (load, _)| c.stage(load, at) || any)
+            across.fold(false, |any, (load, _)| c.stage(load, at, 1) || any)
         })
     }
 

@@ -211,6 +211,7 @@ impl Ways {
             at: packed,
             space: Space::Local,
             layout: Layout::LoopOrder,
+            buffers: 1,
         });
         if !is_direct(done.plan, &chosen) {
             let packed = at(done, 4);
@@ -219,6 +220,7 @@ impl Ways {
                 at: packed,
                 space: Space::Local,
                 layout: Layout::LoopOrder,
+                buffers: 1,
             });
         }
         Some(())

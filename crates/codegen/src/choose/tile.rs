@@ -213,7 +213,7 @@ impl Chooser<'_, '_> {
         }
         let large = load.buffer().shape()[0].as_int().is_some_and(|n| n > PACKED_LEAST);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
-            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder });
+            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers: 1 });
         }
     }
 }

@@ -178,7 +178,7 @@ impl Chooser<'_, '_> {
         let at = self.plan.axes.iter().position(|x| place(x) == 1);
         let operand = self.plan.operands.iter().position(|l| l == load);
         let (Some(at), Some(operand)) = (at, operand) else { return false };
-        self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::RowMajor })
+        self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::RowMajor, buffers: 1 })
     }
 }
 

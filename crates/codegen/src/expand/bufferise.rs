@@ -86,27 +86,34 @@ fn place(indices: &[UOp], strides: &[i64]) -> UOp {
 struct Copies {
     lanes: Vec<UOp>,
     others: Vec<UOp>,
+    /// Which of the buffers that take turns it is in a round of the loop around it, and how many there are.
+    turn: Option<(UOp, i64)>,
     /// Elements of a stage.
     size: i64,
 }
 
 impl Copies {
-    fn of(outer: &[UOp], size: i64) -> Copies {
+    fn of(outer: &[UOp], turn: Option<(UOp, i64)>, size: i64) -> Copies {
         let kind = |r: &&UOp| r.range_arg().map(|a| a.kind);
         let registers = outer.iter().filter(|r| kind(r).is_some_and(AxisKind::is_in_registers)).cloned();
         let (lanes, others) = registers.partition(|r| kind(&r) == Some(AxisKind::Vector));
-        Copies { lanes, others, size }
+        Copies { lanes, others, turn, size }
     }
     fn count(ranges: &[UOp]) -> i64 {
         ranges.iter().map(|r| r.extent().as_int().unwrap_or(1)).product()
     }
     fn elements(&self) -> i64 {
-        self.size * Copies::count(&self.lanes) * Copies::count(&self.others)
+        let turns = self.turn.as_ref().map_or(1, |(_, n)| *n);
+        self.size * turns * Copies::count(&self.lanes) * Copies::count(&self.others)
     }
     /// Where an element of a stage is.
     fn place(&self, at: UOp) -> UOp {
         let number = |ranges: &[UOp]| flat(ranges.iter().map(|r| (r, r.extent().clone())));
-        let at = number(&self.others).fold_mul(&UOp::index(self.size)).fold_add(&at);
+        let others = match &self.turn {
+            Some((turn, n)) => number(&self.others).fold_mul(&UOp::index(*n)).fold_add(turn),
+            None => number(&self.others),
+        };
+        let at = others.fold_mul(&UOp::index(self.size)).fold_add(&at);
         at.fold_mul(&UOp::index(Copies::count(&self.lanes))).fold_add(&number(&self.lanes))
     }
 }
@@ -159,7 +166,7 @@ impl Tile {
         order: &[UOp],
         ctx: &mut Ctx,
     ) -> Result<Tile, Error> {
-        let Arg::Stage { space: Space::Local, .. } = n.arg else {
+        let Arg::Stage { space: Space::Local, buffers, .. } = n.arg else {
             return Err(Error::Kernel(format!("{n:?} outside local memory")));
         };
         let (value, fill) = (src[0].clone(), src[1..].to_vec());
@@ -175,7 +182,14 @@ impl Tile {
         let outer: Vec<UOp> = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
         // matrix units and blocks have their copies in the tile
         let written_out = if shape.is_none() && ctx.target.grid.is_none() { &outer[..] } else { &[] };
-        let copies = Copies::of(written_out, elements);
+        // the loop around it whose rounds take turns is the innermost one
+        let turn = outer
+            .last()
+            .filter(|_| buffers > 1)
+            .map(|r| (r.modulo(&UOp::index(buffers.into())), buffers.into()));
+        // every buffer begins where a vector does
+        let size = if turn.is_some() { (elements + WIDE_BYTES - 1) / WIDE_BYTES * WIDE_BYTES } else { elements };
+        let copies = Copies::of(written_out, turn, size);
         let memory = UOp::define(Space::Local, ctx.fresh(), copies.elements() as usize, n.dtype);
         Ok(Tile { memory, value, fill, extents, strides, shape, outer, copies })
     }
@@ -229,7 +243,7 @@ impl Tile {
         let at = coordinates(&flat, &self.extents);
         let ids = self.fill.iter().map(|r| r.range_arg().map_or(0, |a| a.id));
         let mut value = substitute_open(&self.value, &ids.zip(at.iter().cloned()).collect());
-        let mut place = place(&at, &self.strides);
+        let mut place = self.copies.place(place(&at, &self.strides));
         if len % lanes != 0 {
             let inside = flat.lt(&UOp::index(len));
             place = inside.select(&place, &UOp::invalid());

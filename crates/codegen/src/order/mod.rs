@@ -1,6 +1,7 @@
 //! Rows from a program graph to a list of steps, and over that list.
 
 pub mod linearise;
+pub mod pipeline;
 pub mod interleave;
 pub mod prefetch;
 

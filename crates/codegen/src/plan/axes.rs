@@ -52,6 +52,7 @@ pub(crate) struct Tile {
     pub dims: Vec<Dim>,
     pub space: Space,
     pub layout: Layout,
+    pub buffers: u8,
 }
 
 /// A dimension of a tile: `sum of step * axis + offset`. Axes that read overlapping windows share one, so that a tile

@@ -21,7 +21,9 @@ impl Plan<'_> {
             Opt::Reorder { order } => self.reorder(order),
             Opt::Swap { a, b } => self.swap(*a, *b),
             Opt::Pad { axis, n } => self.pad(*axis, *n),
-            Opt::Stage { operand, at, space, layout } => self.stage(*operand, *at, *space, *layout),
+            Opt::Stage { operand, at, space, layout, buffers } => {
+                self.stage(*operand, *at, *space, *layout, *buffers)
+            }
             Opt::Fold | Opt::SplitReduce { .. } => {
                 Err("a kernel is folded and cut before anything else".into())
             }
@@ -66,7 +68,10 @@ impl Plan<'_> {
         }
         for operand in 0..self.operands.len() {
             for layout in [Layout::LoopOrder, Layout::RowMajor] {
-                all.extend((0..n).map(|at| Opt::Stage { operand, at, space: Space::Local, layout }));
+                for buffers in [1, 2] {
+                    let space = Space::Local;
+                    all.extend((0..n).map(|at| Opt::Stage { operand, at, space, layout, buffers }));
+                }
             }
         }
         all.extend(self.matrix_opts());

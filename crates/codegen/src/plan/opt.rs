@@ -50,6 +50,8 @@ pub enum Opt {
         space: Space,
         /// How it lies there.
         layout: Layout,
+        /// How many take turns: with two on a grid, one is filled while the other is read.
+        buffers: u8,
     },
     /// Round the extent of an axis that is not split yet up to a multiple of `n`; what is beyond neither loads, nor
     /// stores, nor counts in a reduce.
@@ -94,8 +96,9 @@ impl std::fmt::Display for Opt {
                 f.write_str("reorder")?;
                 order.iter().try_for_each(|a| write!(f, " {a}"))
             }
-            Opt::Stage { operand, at, space, layout } => {
-                write!(f, "stage {operand} {at} {space:?} {layout:?}")
+            Opt::Stage { operand, at, space, layout, buffers } => {
+                write!(f, "stage {operand} {at} {space:?} {layout:?}")?;
+                if *buffers == 1 { Ok(()) } else { write!(f, " {buffers}") }
             }
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
             Opt::Fold => f.write_str("fold"),
@@ -129,7 +132,8 @@ impl std::str::FromStr for Opt {
                 let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3)).ok_or_else(wrong)?;
                 let layouts = [Layout::LoopOrder, Layout::RowMajor];
                 let layout = layouts.into_iter().find(|l| format!("{l:?}") == word(4)).ok_or_else(wrong)?;
-                Opt::Stage { operand: number(1)?, at: number(2)?, space, layout }
+                let buffers = words.get(5).map_or(Ok(1), |w| w.parse().map_err(|_| wrong()))?;
+                Opt::Stage { operand: number(1)?, at: number(2)?, space, layout, buffers }
             }
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
             "fold" if words.len() == 1 => Opt::Fold,

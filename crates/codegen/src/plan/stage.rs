@@ -20,6 +20,7 @@ impl Plan<'_> {
         at: usize,
         space: Space,
         layout: Layout,
+        buffers: u8,
     ) -> Result<(), String> {
         use AxisKind::*;
         if space != Space::Local {
@@ -72,7 +73,8 @@ impl Plan<'_> {
             _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
             Layout::RowMajor => self.lines(load, tile)?,
         };
-        let bytes = dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size();
+        let bytes =
+            dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size() * buffers as usize;
         let limit = match &self.target.grid {
             Some(g) => g.local_bytes - g.local_bytes / (MOST_ADDED + 1),
             None => self.target.l2(),
@@ -80,14 +82,31 @@ impl Plan<'_> {
         if bytes > limit {
             return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
         }
-        self.tiles.push(Tile { operand, dims, space, layout });
+        if buffers != 1 && !self.takes_turns(load, at, buffers) {
+            return Err("only what a loop of known length fills on a grid has two buffers".into());
+        }
+        self.tiles.push(Tile { operand, dims, space, layout, buffers });
         Ok(())
+    }
+
+    /// Whether what a load reads can be filled in turns: a loop moves it, the innermost one around where it is filled.
+    fn takes_turns(&self, load: &UOp, at: usize, buffers: u8) -> bool {
+        let around = self.axes[..at.min(self.axes.len())].iter();
+        let moves = |a: &&Axis| load.ranges.contains(&a.origin) && a.kind == AxisKind::Reduce;
+        let is_long = |a: &Axis| a.size().is_some_and(|n| n >= buffers as usize);
+        buffers == 2 && self.target.grid.is_some() && around.rev().find(moves).is_some_and(is_long)
+    }
+
+    /// Elements of all copies that are made.
+    pub fn staged_elements(&self) -> usize {
+        let elements = |t: &Tile| t.dims.iter().map(|d| d.extent as usize).product::<usize>();
+        self.tiles.iter().map(elements).sum()
     }
 
     /// How large the copy of a load would be that is made at an axis.
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
-        staged.stage(operand, at, Space::Local, Layout::LoopOrder).ok()?;
+        staged.stage(operand, at, Space::Local, Layout::LoopOrder, 1).ok()?;
         let dims = &staged.tiles.last()?.dims;
         Some(dims.iter().map(|d| d.extent as usize).product::<usize>() * self.operands[operand].dtype.size())
     }

@@ -53,7 +53,7 @@ fn find(sink: &UOp, near: usize) -> Option<FxHashMap<UOp, UOp>> {
                 continue;
             }
             let fill = UOp::range(range.extent(), ranges::next_id(&order), AxisKind::Loop);
-            let arg = Arg::Stage { space: Space::Local, id: fill.range_arg()?.id };
+            let arg = Arg::Stage { space: Space::Local, id: fill.range_arg()?.id, buffers: 1 };
             let row = UOp::new(Op::Stage, value.dtype, [named(&fill), fill], arg);
             return Some(uses.iter().map(|(v, r)| (v.clone(), row.at(r).load())).collect());
         }

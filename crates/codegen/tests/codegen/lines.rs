@@ -40,7 +40,8 @@ fn vectors_that_are_taken_in_parts_are_right_wherever_they_are_copied() {
             split(3, 2, AxisKind::Loop),
             Opt::Reorder { order: vec![0, 3, 1, 4, 2, 5] },
         ];
-        let stage = |at| Opt::Stage { operand: 0, at, space: Space::Local, layout: Layout::RowMajor };
+        let stage =
+            |at| Opt::Stage { operand: 0, at, space: Space::Local, layout: Layout::RowMajor, buffers: 1 };
         let staged = (0..5).map(|at| [&opts[..], &[stage(at)]].concat());
         let legal: Vec<Vec<Opt>> = staged.filter(|o| plan(&c.sink, &target, o).is_ok()).collect();
         // from the loop over halves of a vector outward

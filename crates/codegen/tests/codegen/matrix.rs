@@ -104,14 +104,26 @@ fn padded(cpu: &Target) {
     for operand in 0..loads {
         for at in 0..4 {
             let mut staged = opts.clone();
-            staged.push(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder });
+            staged.push(Opt::Stage {
+                operand,
+                at,
+                space: Space::Local,
+                layout: Layout::LoopOrder,
+                buffers: 1,
+            });
             if plan(&c.sink, cpu, &staged).is_ok() {
                 check(&c, cpu, &staged);
             }
         }
     }
     let both: Vec<Opt> = (0..loads)
-        .map(|operand| Opt::Stage { operand, at: 1, space: Space::Local, layout: Layout::LoopOrder })
+        .map(|operand| Opt::Stage {
+            operand,
+            at: 1,
+            space: Space::Local,
+            layout: Layout::LoopOrder,
+            buffers: 1,
+        })
         .collect();
     let mut staged = opts.clone();
     staged.extend(

@@ -149,13 +149,13 @@ fn an_illegal_opt_says_why() {
     check(
         &m,
         &cpu,
-        Opt::Stage { operand: 9, at: 0, space: Space::Local, layout: Layout::LoopOrder },
+        Opt::Stage { operand: 9, at: 0, space: Space::Local, layout: Layout::LoopOrder, buffers: 1 },
         "there are 2 loads",
     );
     check(
         &m,
         &cpu,
-        Opt::Stage { operand: 0, at: 0, space: Space::Reg, layout: Layout::LoopOrder },
+        Opt::Stage { operand: 0, at: 0, space: Space::Reg, layout: Layout::LoopOrder, buffers: 1 },
         "registers hold",
     );
     check(&matmul(256, 8, 8), &gpu, split(0, 256, Local), "lanes of [256]");
@@ -188,7 +188,7 @@ fn an_opt_is_a_line_that_parses_back() {
     let vector = split(0, 4, AxisKind::Vector);
     assert_eq!(vector.to_string(), "split 0 4 Vector inner");
     assert_eq!(vector.to_string().parse::<Opt>(), Ok(vector));
-    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::RowMajor };
+    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::RowMajor, buffers: 1 };
     assert_eq!(lines.to_string().parse::<Opt>(), Ok(lines));
     for line in [
         "",

@@ -42,8 +42,11 @@ fn changed(opts: &[Opt]) -> Vec<Vec<Opt>> {
                     all.push(with(&[split]));
                 }
             }
-            Opt::Stage { operand, at, space, layout } => {
-                let stage = |at, layout| Opt::Stage { operand: *operand, at, space: *space, layout };
+            Opt::Stage { operand, at, space, layout, buffers } => {
+                let (operand, space) = (*operand, *space);
+                let stage = |at, layout| Opt::Stage { operand, at, space, layout, buffers: *buffers };
+                let turns = Opt::Stage { operand, at: *at, space, layout: *layout, buffers: 3 - buffers };
+                all.push(with(&[turns]));
                 let places = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
                 all.extend(places.map(|to| with(&[stage(to, *layout)])));
                 let layouts = [Layout::LoopOrder, Layout::RowMajor].into_iter().filter(|l| l != layout);
