@@ -14,47 +14,77 @@ const WORD: i64 = 4;
 /// Words by which rows are lengthened, at most.
 const MOST_PAD: i64 = 8;
 
-/// An access of a tile: for each lane of a warp, the index in each dimension.
-pub type Access = Vec<Vec<i64>>;
+/// An access of a tile.
+pub struct Access {
+    /// For each lane of a warp the index in each dimension.
+    pub lanes: Vec<Vec<i64>>,
+    /// How many neighbours along each dimension a lane wants at once.
+    pub wide: Vec<i64>,
+    /// How many elements a lane accesses in this way.
+    pub count: i64,
+}
 
-/// How often a warp goes to memory for one access: the most words of a bank that its lanes want.
-pub fn rounds(access: &Access, strides: &[i64], bytes: i64) -> usize {
+impl Access {
+    /// Instructions, and how often a warp goes to memory for them. Neighbours that lie side by side are one vector where
+    /// everything else is a multiple of it away; so many lanes have one at once as there are banks for.
+    fn cost(&self, strides: &[i64], bytes: i64) -> f64 {
+        let near = strides.iter().position(|s| *s == 1);
+        let others = || strides.iter().enumerate().filter(|(d, _)| Some(*d) != near).map(|(_, s)| s);
+        let fits = |w: &i64| others().all(|s| s % w == 0);
+        let most = near.map_or(1, |d| self.wide[d]);
+        let wide = std::iter::successors(Some(most), |w| Some(w / 2)).find(fits).unwrap_or(1);
+        let together = (BANKS * WORD / (wide * bytes).max(WORD)).max(1) as usize;
+        let rounds: usize = self.lanes.chunks(together).map(|l| meetings(l, wide, strides, bytes)).sum();
+        self.count as f64 / wide as f64 * (1 + rounds) as f64
+    }
+}
+
+/// The most words of a bank that some lanes want.
+fn meetings(lanes: &[Vec<i64>], wide: i64, strides: &[i64], bytes: i64) -> usize {
     let mut banks: [Vec<i64>; BANKS as usize] = Default::default();
-    for at in access {
+    for at in lanes {
         let element: i64 = at.iter().zip(strides).map(|(i, s)| i * s).sum();
-        let word = (element * bytes).div_euclid(WORD);
-        let bank = &mut banks[word.rem_euclid(BANKS) as usize];
-        if !bank.contains(&word) {
-            bank.push(word);
+        let [first, last] = [element * bytes, (element + wide) * bytes - 1].map(|b| b.div_euclid(WORD));
+        for word in first..=last {
+            let bank = &mut banks[word.rem_euclid(BANKS) as usize];
+            if !bank.contains(&word) {
+                bank.push(word);
+            }
         }
     }
     banks.iter().map(Vec::len).max().unwrap_or(0)
 }
 
-/// Strides of a tile, the last dimension contiguous: the dense ones, or with one dimension's rows a few words longer where
-/// the accesses then take fewer rounds.
+/// Strides of a tile: the dense ones, or where accesses then take fewer rounds, with another dimension contiguous, or one
+/// dimension's rows a few words longer.
 pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access]) -> Vec<i64> {
     let word = (WORD / bytes).max(1);
-    let padded = |dim: usize, pad: i64| {
-        let mut strides = vec![1; extents.len()];
-        for d in (0..extents.len().saturating_sub(1)).rev() {
-            strides[d] = strides[d + 1] * extents[d + 1] + if d == dim { pad } else { 0 };
+    let padded = |near: usize, dim: usize, pad: i64| {
+        let (mut strides, mut size) = (vec![1; extents.len()], extents.get(near).copied().unwrap_or(1));
+        for d in (0..extents.len()).rev().filter(|d| *d != near) {
+            size += if d == dim { pad } else { 0 };
+            strides[d] = size;
+            size *= extents[d];
         }
-        strides
+        (strides, size)
     };
-    let pads = (0..extents.len().saturating_sub(1)).flat_map(|d| (1..=MOST_PAD).map(move |w| (d, w * word)));
-    let all = std::iter::once(padded(0, 0)).chain(pads.map(|(d, pad)| padded(d, pad)));
-    let cost = |s: &Vec<i64>| {
-        let waits: usize = accesses.iter().map(|a| rounds(a, s, bytes)).sum();
-        (waits, s.first().copied())
+    let dims = extents.len();
+    let orders = (0..dims).rev().filter(|d| extents[*d] > 1 || *d + 1 == dims);
+    let all = orders.flat_map(|near| {
+        let pads = (0..dims).filter(move |d| *d != near).flat_map(|d| (1..=MOST_PAD).map(move |w| (d, w)));
+        std::iter::once((0, 0)).chain(pads).map(move |(dim, words)| padded(near, dim, words * word))
+    });
+    let cost = |(strides, size): &(Vec<i64>, i64)| {
+        (accesses.iter().map(|a| a.cost(strides, bytes)).sum::<f64>(), *size)
     };
     let dense: i64 = extents.iter().product();
-    let is_small = |s: &Vec<i64>| s.is_empty() || s[0] * extents[0] <= dense + dense / MOST_ADDED as i64;
-    all.filter(is_small).min_by_key(cost).unwrap_or_default()
+    let is_small = |(_, size): &(Vec<i64>, i64)| *size <= dense + dense / MOST_ADDED as i64;
+    let best = all.filter(is_small).map(|s| (cost(&s), s.0)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+    best.map_or_else(Vec::new, |(_, strides)| strides)
 }
 
 /// The values that indices have in the lanes of the first warp of a block; everything else stands at 0.
-pub fn lanes(indices: &[UOp], ids: &[UOp]) -> Access {
+pub fn lanes(indices: &[UOp], ids: &[UOp]) -> Vec<Vec<i64>> {
     let count: i64 = ids.iter().map(|n| n.src[0].as_int().unwrap_or(1)).product();
     (0..count.min(BANKS)).map(|lane| indices.iter().map(|i| value(i, ids, lane)).collect()).collect()
 }
@@ -77,22 +107,33 @@ fn value(index: &UOp, ids: &[UOp], lane: i64) -> i64 {
 mod tests {
     use super::*;
 
+    fn access(wide: [i64; 2], count: i64, of: impl Fn(i64) -> Vec<i64>) -> Access {
+        Access { lanes: (0..32).map(of).collect(), wide: wide.to_vec(), count }
+    }
+
     #[test]
     fn a_square_read_across_gets_longer_rows() {
-        let along: Access = (0..32).map(|l| vec![0, l]).collect();
-        let across: Access = (0..32).map(|l| vec![l, 0]).collect();
+        let accesses = [access([1, 1], 32, |l| vec![0, l]), access([1, 1], 32, |l| vec![l, 0])];
         for (bytes, pitch) in [(4, 33), (2, 34), (8, 33)] {
-            assert_eq!(rounds(&across, &[32, 1], bytes), if bytes == 2 { 16 } else { 32 });
-            let s = strides(&[32, 32], bytes, &[along.clone(), across.clone()]);
+            assert_eq!(accesses[1].cost(&[32, 1], bytes), 32.0 * if bytes == 2 { 17.0 } else { 33.0 });
+            let s = strides(&[32, 32], bytes, &accesses);
             assert_eq!(s, [pitch, 1]);
             // a warp's double words are two words each
-            assert!(rounds(&across, &s, bytes) as i64 <= (bytes / 4).max(1));
+            assert!(accesses[1].cost(&s, bytes) <= 32.0 * (1.0 + (bytes as f64 / 4.0).max(1.0)));
         }
     }
     #[test]
     fn a_tile_without_conflicts_stays_dense() {
-        let along: Access = (0..32).map(|l| vec![0, l]).collect();
-        let same: Access = (0..32).map(|_| vec![3, 5]).collect();
-        assert_eq!(strides(&[32, 32], 4, &[along, same]), [32, 1]);
+        let accesses = [access([1, 1], 32, |l| vec![0, l]), access([1, 1], 32, |_| vec![3, 5])];
+        assert_eq!(strides(&[32, 32], 4, &accesses), [32, 1]);
+    }
+    #[test]
+    fn what_a_lane_reads_at_once_lies_together() {
+        // filled along rows, and each lane reads four rows of a column often
+        let accesses =
+            [access([1, 4], 4, |l| vec![l / 4, l % 4 * 4]), access([4, 1], 128, |l| vec![l * 4, 0])];
+        let s = strides(&[128, 16], 4, &accesses);
+        assert_eq!((s[0], s[1] % 4), (1, 0));
+        assert_eq!(accesses[1].cost(&s, 4), 32.0 + 128.0);
     }
 }

@@ -6,7 +6,8 @@
 //! On a grid all lanes of a block share the filling, with barriers around it, and rows are as long as makes lanes meet in few
 //! banks.
 
-use super::{banks, barrier, lane_ids, linear_lane};
+use super::banks::{self, Access};
+use super::{barrier, lane_ids, linear_lane};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::kernel::ranges;
@@ -131,15 +132,36 @@ fn coordinates(flat: &UOp, extents: &[i64]) -> Vec<UOp> {
 
 /// How lanes access a stage: in the order in which it is filled, and as it is read. None where an index does not say where
 /// in each dimension it is.
-fn accesses(stage: &UOp, extents: &[i64], order: &[UOp]) -> Vec<banks::Access> {
+fn accesses(stage: &UOp, extents: &[i64], order: &[UOp]) -> Vec<Access> {
     let ids = lane_ids(order);
     let readers: Vec<&UOp> = order.iter().filter(|n| n.op == Op::Index && n.src[0] == *stage).collect();
     if readers.iter().any(|n| n.src.len() != extents.len() + 1) {
         return vec![];
     }
-    let filled = coordinates(&linear_lane(order, |_| true).0, extents);
-    let read = readers.iter().map(|n| banks::lanes(&n.src[1..], &ids));
-    std::iter::once(banks::lanes(&filled, &ids)).chain(read).collect()
+    let most = (WIDE_BYTES / stage.dtype.size() as i64).max(1);
+    let (lane, lanes) = linear_lane(order, |_| true);
+    let part = extents.last().map_or(1, |e| if e % most == 0 { most } else { 1 });
+    let filled = Access {
+        lanes: banks::lanes(&coordinates(&lane.fold_mul(&UOp::index(part)), extents), &ids),
+        wide: (1..=extents.len()).map(|d| if d == extents.len() { part } else { 1 }).collect(),
+        count: (extents.iter().product::<i64>() / lanes).max(1),
+    };
+    let read = readers.iter().map(|n| Access {
+        lanes: banks::lanes(&n.src[1..], &ids),
+        wide: n.src[1..].iter().map(|i| neighbours(i, most)).collect(),
+        count: n.open_ranges().iter().filter_map(|r| r.extent().as_int()).product(),
+    });
+    std::iter::once(filled).chain(read).collect()
+}
+
+/// How many neighbours an index has as copies in a lane: of results, since those of a sum would have to wait in registers.
+fn neighbours(index: &UOp, most: i64) -> i64 {
+    let is_near = |r: &UOp| {
+        r.range_arg().is_some_and(|a| a.kind == AxisKind::Upcast && coefficient(index, a.id) == Some(1))
+    };
+    let copies = index.open_ranges().into_iter().filter(is_near);
+    let count = copies.filter_map(|r| r.extent().as_int()).max().unwrap_or(1);
+    std::iter::successors(Some(most), |w| Some(w / 2)).find(|w| count % w == 0).unwrap_or(1)
 }
 
 /// Local memory for a stage.
@@ -177,7 +199,7 @@ impl Tile {
             Some(_) => banks::strides(&extents, n.dtype.size() as i64, &accesses(n, &extents, order)),
             None => banks::strides(&extents, 1, &[]),
         };
-        let rows = strides.first().zip(extents.first()).map_or(1, |(s, e)| s * e);
+        let rows = strides.iter().zip(&extents).map(|(s, e)| s * e).max().unwrap_or(1);
         let elements = rows * shape.map_or(1, |(r, c)| (r * c) as i64);
         let outer: Vec<UOp> = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
         // matrix units and blocks have their copies in the tile
@@ -188,7 +210,8 @@ impl Tile {
             .filter(|_| buffers > 1)
             .map(|r| (r.modulo(&UOp::index(buffers.into())), buffers.into()));
         // every buffer begins where a vector does
-        let size = if turn.is_some() { (elements + WIDE_BYTES - 1) / WIDE_BYTES * WIDE_BYTES } else { elements };
+        let size =
+            if turn.is_some() { (elements + WIDE_BYTES - 1) / WIDE_BYTES * WIDE_BYTES } else { elements };
         let copies = Copies::of(written_out, turn, size);
         let memory = UOp::define(Space::Local, ctx.fresh(), copies.elements() as usize, n.dtype);
         Ok(Tile { memory, value, fill, extents, strides, shape, outer, copies })
@@ -208,17 +231,15 @@ impl Tile {
         self.memory.after([place.store(&self.value).end(self.fill)])
     }
 
-    /// Neighbours that a lane copies at once: as many as an access moves, where rows of memory and of the tile have whole
-    /// ones and all lanes are busy.
+    /// Neighbours that a lane copies at once: as many as an access moves, where rows of memory have whole ones and all lanes
+    /// are busy.
     fn wide(&self, lanes: i64) -> i64 {
         let wide = (WIDE_BYTES / self.value.dtype.size() as i64).max(1);
         let (Some(last), Some((_, idx))) = (self.fill.last(), self.value.buffer_and_index()) else {
             return 1;
         };
         let id = last.range_arg().map_or(0, |a| a.id);
-        let whole = |n: &i64| n % wide == 0;
-        let rows = &self.strides[..self.strides.len() - 1];
-        let fits = self.extents.last().is_some_and(whole) && rows.iter().all(whole);
+        let fits = self.extents.last().is_some_and(|n| n % wide == 0);
         let busy = self.extents.iter().product::<i64>() % (lanes * wide) == 0;
         if fits && busy && coefficient(idx, id) == Some(1) { wide } else { 1 }
     }
