@@ -7,13 +7,16 @@ use crate::kernel::contraction::Product;
 use crate::plan::opt::Opt;
 use frit_uop::{AxisKind, UOp};
 
-/// Lanes along each side of the rectangle, at most: where one side is short, its lanes go to the other.
+/// Lanes along each side of the rectangle, at most, the side that results are written along last. Where one side is short,
+/// its lanes go to the other.
 const LANES: [[usize; 2]; 5] = [[16, 16], [8, 32], [32, 8], [4, 64], [64, 4]];
 /// Rows and columns of a lane, the most first.
 const COPIES: [[usize; 2]; 4] = [[8, 8], [8, 4], [4, 8], [4, 4]];
 /// Results of a lane, and loads of a kernel from which it has half of them.
 const MOST_RESULTS: usize = 64;
 const MANY_LOADS: usize = 4;
+/// Results of a lane, their factors, and what it loads for the next round, at most.
+const MOST_HELD: usize = 96;
 /// Neighbouring rows that are loaded at once.
 const WIDE: usize = 4;
 /// Products that tiles hold of each result: parts of a loop, or whole short ones.
@@ -21,14 +24,15 @@ const DEPTH: usize = 16;
 const MOST_DEPTH: usize = 32;
 /// Products that are written out, and those where a factor is loaded several at once.
 const UNROLLED: usize = 2;
-const UNROLLED_WIDE: usize = 8;
+const UNROLLED_WIDE: usize = 5;
 /// Lanes of a block and results of a lane below which tiles are not worth their barriers.
 const FEWEST_LANES: usize = 64;
 const FEWEST_RESULTS: usize = 16;
 /// Lanes of a block below which each has half of the results.
 const MANY_LANES: usize = 128;
-/// Blocks for each multiprocessor, so that one computes while another waits.
+/// Blocks for each multiprocessor, so that one computes while another waits; at least so many of them have one.
 const BLOCKS: f64 = 2.0;
+const BUSY: f64 = 0.9;
 
 /// A block: lanes along each side, and the rows and columns of one, at most.
 struct Shape {
@@ -48,7 +52,7 @@ impl Chooser<'_, '_> {
         let most = if self.plan.operands.len() > MANY_LOADS { MOST_RESULTS / 2 } else { MOST_RESULTS };
         let copies = || COPIES.into_iter().filter(|[x, y]| x * y <= most);
         let shapes = LANES.into_iter().flat_map(|lanes| copies().map(move |copies| Shape { lanes, copies }));
-        let mut best: Option<(f64, Shape)> = None;
+        let mut best: Option<((bool, f64), Shape)> = None;
         for shape in shapes {
             let mut uses = None;
             self.attempt(|c| {
@@ -75,8 +79,8 @@ impl Chooser<'_, '_> {
         axes
     }
 
-    /// How often a lane uses what it loads, on average, if blocks can have this shape.
-    fn tiled(&mut self, product: &Product, sides: &[Vec<u32>; 2], shape: &Shape) -> Option<f64> {
+    /// Whether there are enough blocks and how often a lane uses what it loads, on average, if blocks can have this shape.
+    fn tiled(&mut self, product: &Product, sides: &[Vec<u32>; 2], shape: &Shape) -> Option<(bool, f64)> {
         let all = |c: &Self| -> f64 {
             let left = c.origins(&[AxisKind::Global]);
             left.iter().map(|(o, k)| c.size(*o, *k).unwrap_or(1) as f64).product()
@@ -86,26 +90,25 @@ impl Chooser<'_, '_> {
         let near = |side: usize| sides[side].iter().map(|o| self.nearness(*o)).fold(0.0, f64::max);
         order.sort_by(|a, b| near(*a).total_cmp(&near(*b)));
         let (mut lanes, mut rows) = (1, [1, 1]);
-        for side in order {
-            let (l, r) = self.side(&product.loads[side], &sides[side], shape.lanes[side], shape.copies[side]);
+        for (i, side) in order.into_iter().enumerate() {
+            let (l, r) = self.side(&product.loads[side], &sides[side], shape.lanes[i], shape.copies[i]);
             (lanes, rows[side]) = (lanes * l, r);
         }
-        let results = rows[0] * rows[1];
+        let (results, blocks) = (rows[0] * rows[1], all(self));
         let count = self.plan.target.grid.as_ref().map_or(1, |g| g.processors.count);
         // few lanes have much to load each, which needs registers as well
         let most = if lanes < MANY_LANES { MOST_RESULTS / 2 } else { MOST_RESULTS };
-        if lanes < FEWEST_LANES
-            || results > most
-            || results < FEWEST_RESULTS
-            || all(self) < BLOCKS * count as f64
+        if lanes < FEWEST_LANES || results > most || results < FEWEST_RESULTS || blocks < BUSY * count as f64
         {
             return None;
         }
         let at = self.depth(product)?;
-        // a round is loaded while the one before it is computed, where there are rounds
+        // a round is loaded while the one before it is computed, where there are rounds and registers for what is on its way
         let stage = |c: &mut Self, buffers: u8| product.loads.iter().all(|load| c.stage(load, at, buffers));
-        let staged = self.attempt(|c| stage(c, 2)) || stage(self, 1);
-        staged.then(|| results as f64 / (rows[0] + rows[1]) as f64)
+        let held = results + rows[0] + rows[1];
+        let fits = |c: &Self| held + c.plan.staged_elements().div_ceil(lanes) <= MOST_HELD;
+        let staged = self.attempt(|c| stage(c, 2) && fits(c)) || stage(self, 1);
+        staged.then(|| (blocks >= BLOCKS * count as f64, results as f64 / (rows[0] + rows[1]) as f64))
     }
 
     /// Lanes along a side and the rows of each, how many of both: some rows next to each other where they are in memory, so
