@@ -55,6 +55,12 @@ pub(crate) struct Tile {
     pub buffers: u8,
 }
 
+impl Tile {
+    pub fn elements(&self) -> usize {
+        self.dims.iter().map(|d| d.extent as usize).product()
+    }
+}
+
 /// A dimension of a tile: `sum of step * axis + offset`. Axes that read overlapping windows share one, so that a tile
 /// holds every element once.
 #[derive(Clone)]

@@ -73,19 +73,21 @@ impl Plan<'_> {
             _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
             Layout::RowMajor => self.lines(load, tile)?,
         };
-        let bytes =
-            dims.iter().map(|d| d.extent).product::<i64>() as usize * load.dtype.size() * buffers as usize;
-        let limit = match &self.target.grid {
-            Some(g) => g.local_bytes - g.local_bytes / (MOST_ADDED + 1),
-            None => self.target.l2(),
+        let new = Tile { operand, dims, space, layout, buffers };
+        // a block has its tiles in one memory, a core in its cache one after the other
+        let (others, limit) = match &self.target.grid {
+            Some(g) => (&self.tiles[..], g.local_bytes - g.local_bytes / (MOST_ADDED + 1)),
+            None => (&[][..], self.target.l2()),
         };
+        let bytes = |t: &Tile| t.elements() * self.operands[t.operand].dtype.size() * t.buffers as usize;
+        let bytes: usize = others.iter().chain([&new]).map(bytes).sum();
         if bytes > limit {
             return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
         }
         if buffers != 1 && !self.takes_turns(load, at, buffers) {
             return Err("only what a loop of known length fills on a grid has two buffers".into());
         }
-        self.tiles.push(Tile { operand, dims, space, layout, buffers });
+        self.tiles.push(new);
         Ok(())
     }
 
@@ -99,16 +101,14 @@ impl Plan<'_> {
 
     /// Elements of all copies that are made.
     pub fn staged_elements(&self) -> usize {
-        let elements = |t: &Tile| t.dims.iter().map(|d| d.extent as usize).product::<usize>();
-        self.tiles.iter().map(elements).sum()
+        self.tiles.iter().map(Tile::elements).sum()
     }
 
     /// How large the copy of a load would be that is made at an axis.
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
         staged.stage(operand, at, Space::Local, Layout::LoopOrder, 1).ok()?;
-        let dims = &staged.tiles.last()?.dims;
-        Some(dims.iter().map(|d| d.extent as usize).product::<usize>() * self.operands[operand].dtype.size())
+        Some(staged.tiles.last()?.elements() * self.operands[operand].dtype.size())
     }
 
     /// Whether a gated load sees ranges only as sums that its gate sees too: a copy of what it reads has no gates.
