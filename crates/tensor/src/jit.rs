@@ -184,11 +184,18 @@ struct Entry {
     key: Key,
     tries: u32,
     ready: Option<Ready>,
-    /// Whether it can only run plainly: an input that it writes to is a part of something else it was given.
-    entangled: bool,
     /// The tensors that the last call which entered the function was given, those it looked at besides, and those that it
     /// assigned to.
     last: [FxHashSet<u64>; 3],
+}
+
+impl Entry {
+    /// Whether the function assigns to what it is given.
+    fn writes_inputs(&self) -> bool {
+        let [given, _, assigned] = &self.last;
+        let stores = |l: &Link| l.written || l.moved.is_some();
+        !given.is_disjoint(assigned) || self.ready.as_ref().is_some_and(|r| r.inputs.iter().any(stores))
+    }
 }
 
 /// The numbers of tensors.
@@ -326,8 +333,7 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
             decided: vec![],
         };
         let key = (signature, form, Ambient::now()?);
-        let entry =
-            Entry { key, tries: TRIES, ready: Some(ready), entangled: false, last: Default::default() };
+        let entry = Entry { key, tries: TRIES, ready: Some(ready), last: Default::default() };
         let recorded = Exclusive::new(Recorded { function: None, entries: vec![entry] });
         Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
     }
@@ -526,7 +532,7 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         if self.entries.len() >= SIGNATURES {
             self.entries.remove(0);
         }
-        self.entries.push(Entry { key, tries: 0, ready: None, entangled: false, last: Default::default() });
+        self.entries.push(Entry { key, tries: 0, ready: None, last: Default::default() });
         // the first call of a signature only warms up
         Ok(self.entries.len() - 1)
     }
@@ -535,12 +541,13 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         let entry = &mut self.entries[at];
         let form = entry.key.1.clone();
         // what is a copy of a part must not be seen another way
-        let [_, seen, assigned] = &entry.last;
         let seen_whole = |(_, view, _): &(Tensor, View, u64)| {
+            let [_, seen, assigned] = &entry.last;
             let base = view.base.born();
             seen.contains(&base) || assigned.contains(&base)
         };
-        if entry.tries == 0 || entry.entangled || parts.parts.iter().any(seen_whole) {
+        let apart = !parts.parts.iter().any(seen_whole);
+        if entry.tries == 0 || !apart || entry.writes_inputs() && parts.is_entangled(&tensors) {
             let first = entry.tries == 0;
             entry.tries = entry.tries.max(1);
             drop(parts);
@@ -684,11 +691,6 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
                 if needs_input || outside.iter().zip(&needed).any(|(k, n)| *n && k.is_stored_to()) => {}
             Ok((program, inputs, mut outside, shared)) => {
                 outside.iter_mut().zip(needed).for_each(|(k, needed)| k.is_needed = needed);
-                let writes = inputs.iter().any(|l| l.written || l.moved.is_some());
-                if writes && parts.is_entangled(&tensors) {
-                    // what it was given shows what it writes, which copies of the parts do not
-                    entry.entangled = true;
-                }
                 let draws = draws.into_iter().map(|d| d.1).collect();
                 let output = output.clone();
                 entry.ready = Some(Ready {

@@ -687,3 +687,31 @@ fn assignments_that_another_thread_computes_meanwhile_count_once() {
         assert!(wrong.is_none(), "{wrong:?}");
     });
 }
+
+#[test]
+fn an_input_and_a_part_of_it_are_written_in_the_order_of_the_function() {
+    let plain = |a: &Tensor, b: &Tensor| {
+        a.update(|a| a * 2.0);
+        b.assign(1.0);
+        a.update(|a| a + 1.0);
+    };
+    // apart in the first calls: the one with a part of the other is the first, recorded or replayed
+    for apart in 0..5 {
+        let jit = Jit::new(move |(a, b): (Tensor, Tensor)| {
+            plain(&a, &b);
+            Ok(())
+        });
+        for _ in 0..apart {
+            jit.call((memory([2.0, 3.0]), memory([4.0, 5.0, 6.0]))).unwrap();
+        }
+        for _ in 0..3 {
+            let (x, y) = (memory([7.0, 8.0, 9.0]), memory([7.0, 8.0, 9.0]));
+            plain(&x.at(1..), &x);
+            jit.call((y.at(1..), y.clone())).unwrap();
+            assert_eq!((floats(&x), floats(&y)), (vec![1.0, 2.0, 2.0], vec![1.0, 2.0, 2.0]), "{apart}");
+        }
+        let (a, b) = (memory([2.0, 3.0]), memory([4.0, 5.0, 6.0]));
+        jit.call((a.clone(), b.clone())).unwrap();
+        assert_eq!((floats(&a), floats(&b)), (vec![5.0, 7.0], vec![1.0, 1.0, 1.0]));
+    }
+}
