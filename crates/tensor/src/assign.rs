@@ -193,7 +193,7 @@ impl Tensor {
         };
         remember(&owner);
         match place {
-            true => owner.set_uop(Ok(new)),
+            true => owner.set_version(Ok(new)),
             false => owner.set_computed(Ok(new)),
         }
         Ok(())

@@ -6,7 +6,8 @@
 //! nothing alive.
 
 use crate::error::here;
-use crate::realize::{Versions, kept_in, refreshed, versions};
+use crate::realize::{Versions, base_of, kept_in, refreshed, versions};
+use crate::tensor::Tensor;
 use crate::view::{is_step, steps};
 use frit_abi::sync::Mutex;
 use frit_uop::{Arg, Op, Storage, UOp};
@@ -210,25 +211,108 @@ fn storage(n: &UOp) -> Option<Arc<dyn Storage>> {
     }
 }
 
-/// Memory that a value was made of and that has been stored to since: found once, asked for each target.
-pub(crate) struct Overwritten {
-    stale: FxHashSet<*const Versions>,
-    lineage: FxHashSet<u64>,
+/// A version that a tensor had before it was assigned to, by its name.
+pub(crate) struct Earlier {
+    name: u64,
+    /// The memory it was in; forgotten once nobody has that version.
+    memory: Option<Weak<dyn Storage>>,
 }
 
-impl Overwritten {
-    /// Of what has this lineage.
-    pub(crate) fn of(lineage: &[UOp]) -> Overwritten {
-        let stale = lineage.iter().filter(|n| n.op == Op::Buffer && refreshed(n).is_some());
-        Overwritten {
-            stale: stale.filter_map(versions).map(Arc::as_ptr).collect(),
-            lineage: lineage.iter().map(UOp::structural_hash).collect(),
+/// How many values a tensor remembers that were never memory.
+const VALUES: usize = 32;
+
+impl Earlier {
+    pub(crate) fn name(&self) -> u64 {
+        self.name
+    }
+    fn is_alive(&self) -> bool {
+        self.memory.as_ref().is_none_or(|m| m.strong_count() > 0)
+    }
+    /// Remember what a tensor is no more.
+    pub(crate) fn remember(all: &mut Vec<Earlier>, was: &UOp) {
+        let base = base_of(was);
+        let (name, memory) = match &base.arg {
+            Arg::Buffer(b) => (base.structural_hash(), Some(Arc::downgrade(b))),
+            _ => (was.structural_hash(), None),
+        };
+        if all.iter().any(|e| e.name == name) {
+            return;
+        }
+        if all.len() == all.capacity() {
+            all.retain(Earlier::is_alive);
+            let values = all.iter().filter(|e| e.memory.is_none()).count();
+            if values >= VALUES
+                && let Some(oldest) = all.iter().position(|e| e.memory.is_none())
+            {
+                all.remove(oldest);
+            }
+        }
+        all.push(Earlier { name, memory });
+        // what it was made of is another's name for it
+        if let Some((of, _, true)) = made_of(base)
+            && !all.iter().any(|e| e.name == of)
+        {
+            all.push(Earlier { name: of, memory: None });
         }
     }
-    pub(crate) fn holds(&self, target: &UOp) -> bool {
-        versions(target).is_some_and(|v| self.stale.contains(&Arc::as_ptr(v)))
-            || made_of(target).is_some_and(|(of, _, still)| !still && self.lineage.contains(&of))
+}
+
+/// Whether a value was made of a version that a tensor had before it was assigned to: found once, asked for each tensor.
+pub(crate) struct Overwritten<'a> {
+    lineage: &'a [UOp],
+    stale: FxHashSet<*const Versions>,
+    names: FxHashSet<u64>,
+}
+
+impl<'a> Overwritten<'a> {
+    /// Of what has this lineage; the value itself comes first.
+    pub(crate) fn of(lineage: &'a [UOp]) -> Overwritten<'a> {
+        let stale = lineage.iter().filter(|n| n.op == Op::Buffer && refreshed(n).is_some());
+        let stale = stale.filter_map(versions).map(Arc::as_ptr).collect();
+        Overwritten { lineage, stale, names: lineage.iter().flat_map(names).collect() }
     }
+    pub(crate) fn holds(&self, target: &Tensor) -> bool {
+        let owner = target.owner();
+        let (Ok(now), Some(root)) = (owner.peek(), self.lineage.first()) else { return false };
+        let mut before = owner.earlier();
+        before.extend(made_of(&now).filter(|made| !made.2).map(|made| made.0));
+        before.retain(|name| self.names.contains(name));
+        let memory = versions(&now).map(Arc::as_ptr).filter(|v| self.stale.contains(v));
+        if before.is_empty() && memory.is_none() {
+            return false;
+        }
+        // what the version of now is made of is no use of an earlier one
+        let of_now = [now];
+        let known = Targets::of(&of_now);
+        let is_stale = |n: &UOp| {
+            let other = n.op == Op::Buffer && refreshed(n).is_some();
+            other && memory.is_some_and(|m| versions(n).map(Arc::as_ptr) == Some(m))
+        };
+        let is_earlier = |n: &UOp| is_stale(n) || names(n).any(|name| before.contains(&name));
+        lineage_without(root, |n| !known.meant_by(n).is_empty()).iter().any(is_earlier)
+    }
+}
+
+/// The names under which a tensor may remember a node: its own, and that of the memory it is in.
+fn names(n: &UOp) -> impl Iterator<Item = u64> {
+    [Some(n), n.realized().map(base_of)].into_iter().flatten().map(UOp::structural_hash)
+}
+
+/// Everything a node is made of, but for what is behind a `detach`; the node itself comes first.
+pub(crate) fn lineage(root: &UOp) -> Vec<UOp> {
+    lineage_without(root, |_| false)
+}
+
+/// The same, without some nodes and what only they are made of.
+fn lineage_without(root: &UOp, skip: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+    let (mut found, mut seen, mut stack) = (vec![], FxHashSet::default(), vec![root]);
+    while let Some(n) = stack.pop() {
+        if seen.insert(n) && !skip(n) {
+            found.push(n.clone());
+            stack.extend(n.inputs().iter().filter(|_| n.op != Op::Detach));
+        }
+    }
+    found
 }
 
 /// Where something on the way from what has this lineage to `target` was realised, if that is why there is no way.

@@ -80,6 +80,10 @@ pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
 pub(crate) fn refreshed(node: &UOp) -> Option<UOp> {
     frit_engine::memory::refreshed(node)
 }
+/// What a view looks at, through all versions.
+pub(crate) fn base_of(view: &UOp) -> &UOp {
+    frit_engine::memory::base_of(view)
+}
 /// The versions of the memory that a value is seen in.
 pub(crate) fn versions(node: &UOp) -> Option<&Arc<Versions>> {
     frit_engine::memory::versions(node)

@@ -1,6 +1,7 @@
 //! The handle people hold: a graph node that can be swapped, or an error.
 
 use crate::error::{Error, Result, call, fail};
+use crate::history::Earlier;
 use crate::shape::{self, Shape, show_all, sized};
 use crate::turn::{Taken, Turn};
 use crate::view::{Strides, View};
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     born: AtomicU64,
     requires_grad: AtomicBool,
     grad: Mutex<Option<Tensor>>,
+    /// What it was before it was assigned to, where someone may have it still.
+    earlier: Mutex<Vec<Earlier>>,
     /// Of a copy that stands for a part of another tensor: how the part lies there.
     part: Mutex<Option<Strides>>,
 }
@@ -84,6 +87,7 @@ impl Tensor {
             born: AtomicU64::new(BORN.fetch_add(1, Ordering::Relaxed)),
             requires_grad: AtomicBool::new(false),
             grad: Mutex::new(None),
+            earlier: Mutex::new(Vec::new()),
             part: Mutex::new(None),
         }))
     }
@@ -153,12 +157,23 @@ impl Tensor {
         // dropped without the lock: a base may go with it
         drop(old);
     }
+    /// Be another version: what was made of this one is known to be.
+    pub(crate) fn set_version(&self, node: Result<UOp>) {
+        if let Ok(was) = self.peek() {
+            Earlier::remember(&mut self.0.earlier.lock().unwrap_or_else(|e| e.into_inner()), &was);
+        }
+        self.set_uop(node);
+    }
+    /// The names of what it was.
+    pub(crate) fn earlier(&self) -> Vec<u64> {
+        self.0.earlier.lock().unwrap_or_else(|e| e.into_inner()).iter().map(Earlier::name).collect()
+    }
     /// The same with a value that was computed of others: if it is memory, it is theirs.
     pub(crate) fn set_computed(&self, node: Result<UOp>) {
         // a replay must do it, too: as a store
         let recorded =
             |n: UOp| if crate::realize::is_recording() && is_memory(&n) { n.contiguous() } else { n };
-        self.set_uop(node.map(recorded));
+        self.set_version(node.map(recorded));
         self.0.shared.store(true, Ordering::Relaxed);
     }
     /// Put a node in the place of another, unless someone else was faster.
@@ -210,6 +225,8 @@ impl Tensor {
     /// Be, with this node, what was looked at so far: no one else has that.
     pub(crate) fn take_over(&self, base: &Tensor, node: UOp) {
         self.0.born.store(base.born(), Ordering::Relaxed);
+        let before = std::mem::take(&mut *base.0.earlier.lock().unwrap_or_else(|e| e.into_inner()));
+        *self.0.earlier.lock().unwrap_or_else(|e| e.into_inner()) = before;
         self.set_uop(Ok(node));
     }
     /// As what it looks at another tensor; `None` for a tensor with a value of its own.

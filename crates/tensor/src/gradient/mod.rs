@@ -20,7 +20,7 @@ pub(crate) use carry::movement_back;
 
 use crate::composite::{add, one};
 use crate::error::{Result, call, fail};
-use crate::history::{Overwritten, Targets, cut_history};
+use crate::history::{Overwritten, Targets, cut_history, lineage};
 use crate::reduce::{reduce_node, zeros_like};
 use crate::shape::show_all;
 use crate::tensor::{Tensor, expand_to, filled};
@@ -185,18 +185,6 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
     Ok(targets.iter().map(of).collect())
 }
 
-/// Everything a node is made of, but for what is behind a `detach`.
-fn lineage(root: &UOp) -> Vec<UOp> {
-    let (mut found, mut seen, mut stack) = (vec![], FxHashSet::default(), vec![root]);
-    while let Some(n) = stack.pop() {
-        if seen.insert(n) {
-            found.push(n.clone());
-            stack.extend(n.inputs().iter().filter(|_| n.op != Op::Detach));
-        }
-    }
-    found
-}
-
 /// The tensors that what has this lineage is made of.
 fn reached<'a>(lineage: &[UOp], tensors: &'a [Tensor]) -> Vec<&'a Tensor> {
     let (tensors, nodes): (Vec<&Tensor>, Vec<UOp>) =
@@ -209,7 +197,7 @@ fn reached<'a>(lineage: &[UOp], tensors: &'a [Tensor]) -> Vec<&'a Tensor> {
 /// An error where what has this lineage was made of an earlier version of one of these.
 fn check_overwritten(lineage: &[UOp], of: &[Tensor]) -> Result<()> {
     let overwritten = Overwritten::of(lineage);
-    match of.iter().find(|t| t.peek().is_ok_and(|n| overwritten.holds(&n))) {
+    match of.iter().find(|t| overwritten.holds(t)) {
         Some(t) => {
             fail!("backward", "a tensor of shape {} was assigned to since this was made of it", t.shape())
         }
@@ -297,7 +285,7 @@ impl Tensor {
                 if let Some(g) = g {
                     return Ok(Tensor::of(Ok(g)));
                 }
-                if overwritten.holds(t) {
+                if overwritten.holds(targets[i]) {
                     return fail!(
                         "gradient",
                         "target {i} of shape {} was assigned to since this was made of it",

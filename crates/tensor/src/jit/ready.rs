@@ -123,7 +123,7 @@ pub(super) fn move_away(t: &Tensor) -> Result<()> {
     let device = t.device()?;
     let fresh =
         engine(frit_engine::from_bytes(&device, node.dtype, bytes.len() / node.dtype.size().max(1), &bytes))?;
-    t.set_uop(Ok(fresh.reshape(node.shape())));
+    t.set_version(Ok(fresh.reshape(node.shape())));
     Ok(())
 }
 
@@ -260,7 +260,7 @@ impl Ready {
             if let Some(new) = link.moved.and_then(|o| outputs.get(o)) {
                 // what was given at the recording may have been a view of a tensor of another shape
                 let owner = t.owner();
-                owner.set_uop(owner.peek().map(|old| new.reshape(old.shape())));
+                owner.set_version(owner.peek().map(|old| new.reshape(old.shape())));
             }
         }
         for k in &mut self.outside {
@@ -269,7 +269,7 @@ impl Ready {
             }
             let Some(t) = k.handle.upgrade() else { continue };
             if let Some(new) = k.memory.as_ref().and_then(|m| outputs.get(m.link.moved?)) {
-                t.set_uop(Ok(new.clone()));
+                t.set_version(Ok(new.clone()));
                 k.update(&t);
             } else if let Some(m) = &mut k.memory {
                 m.latest = m.versions.latest();

@@ -220,3 +220,69 @@ fn what_is_made_of_foreign_memory_and_computed_meanwhile_has_gradients() {
     x.realize().unwrap();
     assert_eq!(by(&y, &x), [4.0, 8.0]);
 }
+
+/// Ways to assign to a tensor of two floats.
+fn assignments() -> [(&'static str, fn(&Tensor, &Tensor)); 7] {
+    [
+        ("a constant", |x, _| drop(x.assign(5.0))),
+        ("a value", |x, a| drop(x.assign(a * 2.0))),
+        ("an update", |x, a| drop(x.update(|x| x * a))),
+        ("through a view", |x, a| drop(x.at(1..).assign(a.at(1..)))),
+        ("at places", |x, a| drop(x.set(Tensor::new([1]), a.at(1..)))),
+        ("detached", |x, a| drop(x.detach().update(|x| x * a))),
+        ("twice", |x, a| {
+            x.update(|x| x * 5.0);
+            x.assign(a);
+        }),
+    ]
+}
+
+#[test]
+fn gradients_by_an_earlier_version_are_refused_also_while_the_assignment_waits() {
+    let text = "was assigned to since this was made of it";
+    // computed not at all, after the assignment, before it
+    for (how, assign) in assignments() {
+        for computed in 0..3 {
+            let places = made().into_iter().filter(|(name, _)| *name != "what is repeated");
+            for (name, x) in places.chain([("memory", Tensor::new([1.0, 2.0]))]) {
+                let (a, view) = (Tensor::new([7.0, 9.0]), x.at(..1));
+                let (whole, part) = ((&x * &x).sum(..), (&view * 2.0).sum(..));
+                if computed == 2 {
+                    x.realize().unwrap();
+                }
+                assign(&x, &a);
+                let after = (&x * 3.0).sum(..);
+                if computed > 0 {
+                    x.realize().unwrap();
+                }
+                for (y, t) in [(&whole, &x), (&whole, &view), (&part, &view), (&part, &x)] {
+                    assert!(refused(y, t).contains(text), "{name}, {how}, {computed}: {}", refused(y, t));
+                    assert!(y.gradient_or_zeros(&[t]).is_err());
+                }
+                // what was made since knows the version of now, also where that is made of an earlier one
+                assert_eq!(by(&after, &x), [3.0, 3.0], "{name}, {how}, {computed}");
+                let other = x.at(1..);
+                assert!(refused(&after, &other).contains("does not depend on target 0"));
+            }
+        }
+    }
+}
+
+#[test]
+fn backward_refuses_a_loss_that_is_in_part_of_an_earlier_version() {
+    for computed in [false, true] {
+        let w = Tensor::new([1.0, 2.0]).requires_grad(true);
+        w.realize().unwrap();
+        let before = (&w * 2.0).sum(..);
+        w.update(|w| w * 5.0);
+        if computed {
+            w.realize().unwrap();
+        }
+        let loss = &before + (&w * 3.0).sum(..);
+        let why = loss.backward().unwrap_err().to_string();
+        assert!(why.contains("was assigned to since this was made of it"), "{why}");
+        // a loss of the version of now is none, whatever that was made of
+        (&w * 3.0).sum(..).backward().unwrap();
+        assert_eq!(floats(&w.grad().unwrap()), [3.0, 3.0]);
+    }
+}
