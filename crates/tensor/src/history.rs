@@ -102,8 +102,10 @@ fn name_of(node: &UOp) -> u64 {
 
 /// Remember which nodes do not know the memory that their values are in.
 fn remember_made(fresh: &[(&UOp, &UOp)]) {
-    let forgets = |n: &UOp| memory_below(n).is_some() || storage(n).is_none() && n.realized().is_none();
-    let unknown = fresh.iter().filter(|(n, _)| forgets(n));
+    // the first memory is the one that a node knows; in a recording its value is computed again
+    let is_in = |n: &UOp, m: &UOp| n.realized().is_some_and(|r| base_of(r) == base_of(m));
+    let forgets = |n: &UOp, m: &UOp| memory_below(n).is_some() || storage(n).is_none() && !is_in(n, m);
+    let unknown = fresh.iter().filter(|(n, m)| forgets(n, m));
     let unknown: Vec<_> = unknown.filter_map(|(n, m)| Some((*n, name_of(n), versions(m)?))).collect();
     if unknown.is_empty() {
         return;

@@ -212,6 +212,25 @@ fn a_jit_has_gradients_of_constants_that_it_computes_meanwhile() {
 }
 
 #[test]
+fn a_jit_has_gradients_of_what_was_computed_before_and_is_again() {
+    let x = Tensor::new([1.0, 2.0]);
+    let held = x.clone();
+    let jit = Jit::new(move |a: Tensor| {
+        let y = (&held * &held * &a).sum(..);
+        held.realize()?;
+        Ok(y.gradient(&[&held])?.swap_remove(0))
+    });
+    // called, recorded
+    for i in 0..2 {
+        x.replace(&(&x * 2.0));
+        floats(&x);
+        let a = Tensor::new([1.0 + i as f32, 1.0]);
+        let want: Vec<f32> = floats(&(&x * &a * 2.0));
+        assert_eq!(floats(&jit.call(a).unwrap()), want, "{i}");
+    }
+}
+
+#[test]
 fn what_is_made_of_foreign_memory_and_computed_meanwhile_has_gradients() {
     let bytes: Vec<u8> = [1.0f32, 2.0].iter().flat_map(|v| v.to_ne_bytes()).collect();
     let foreign = Tensor::from_blob(DType::F32, &Blob::volatile(bytes), [2]);
