@@ -286,7 +286,15 @@ impl Tape {
         let (outputs, inputs) = (results, ins.len());
         let parts =
             Parts { device, launches, held, arena, outputs, inputs, written_inputs, state, moved, draws };
-        Ok((Recording::new(parts, once, versions, bound)?, links))
+        let lone = self.pieces.iter().enumerate().filter_map(|(i, piece)| match piece {
+            Piece::Buffer { versions, .. } if matches!(roles[i], Role::Held) && !dynamic[i] => {
+                (!before.contains(&Some(i))).then(|| versions.clone())
+            }
+            _ => None,
+        });
+        let mut program = Recording::new(parts, once, versions, bound)?;
+        program.keep_to(lone);
+        Ok((program, links))
     }
 
     fn bytes(&self, piece: usize) -> usize {

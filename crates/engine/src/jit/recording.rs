@@ -90,6 +90,9 @@ pub struct Recording {
     once: Vec<(Launch, Bound)>,
     /// For kept memory that tensors outside are in, what its versions share.
     versions: Vec<Option<Arc<Versions>>>,
+    /// Memory that no tensor it knows is in, and the version that it reads: something outside that was still to be computed
+    /// was made of it.
+    lone: Vec<(Arc<Versions>, u64)>,
     /// Keeps the intermediates' memory.
     arena: Memory,
     /// (step, argument) of every use, by input, by output and by kept memory.
@@ -143,6 +146,7 @@ impl Recording {
             can_miss,
             once,
             versions,
+            lone: vec![],
             arena,
             patches,
             varying,
@@ -151,6 +155,14 @@ impl Recording {
         })
     }
 
+    /// It reads these as they are now, and no later version of them.
+    pub(crate) fn keep_to(&mut self, lone: impl Iterator<Item = Arc<Versions>>) {
+        self.lone = lone.map(|v| (v.clone(), v.latest())).collect();
+    }
+    /// Whether what it reads, and follows nobody in, is what it was.
+    pub fn is_current(&self) -> bool {
+        self.lone.iter().all(|(v, read)| v.latest() == *read)
+    }
     /// Where it runs.
     pub(crate) fn dev(&self) -> &dyn Device {
         &*self.dev

@@ -150,6 +150,9 @@ impl Ready {
         if self.suspects.iter().any(is_other) {
             return Ok(Verdict::Record);
         }
+        if !self.program.is_current() {
+            return Ok(Verdict::Record);
+        }
         let mut changed = vec![];
         for i in 0..self.outside.len() {
             let Some(t) = self.outside[i].handle.upgrade() else {

@@ -13,5 +13,6 @@ mod jit;
 mod meanwhile;
 mod memory;
 mod state;
+mod state_jit;
 mod tiny;
 mod untrusted;
