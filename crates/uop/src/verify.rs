@@ -225,15 +225,24 @@ const MOST_CASES: u32 = 64;
 /// is tried for each of the two that a maximum or minimum may be.
 fn outside(parts: &[UOp], kept: &[u32], len: i128, cases: &mut u32) -> Option<Span> {
     let gates: Vec<&UOp> = parts[1..].iter().collect();
-    let mut p = Prover::with_budget(200);
     let nodes = arithmetic(parts);
-    p.extents(&nodes, kept);
-    p.assume(&gates, true);
+    let known = || {
+        let mut p = Prover::with_budget(200);
+        p.extents(&nodes, kept);
+        p.assume(&gates, true);
+        p
+    };
+    let mut p = known();
     let inside = |p: &Prover, s: Span| p.never || !s.dirty && s.lo >= 0 && s.hi < len;
     let mut found = p.range(&parts[0]);
     if !inside(&p, found) {
         // the more facts there are, the fewer are put in for each other: these only where they are wanted
         p.quotients(&nodes);
+        found = p.range(&parts[0]);
+    }
+    if !inside(&p, found) {
+        p = known();
+        p.remainders(&nodes);
         found = p.range(&parts[0]);
     }
     if inside(&p, found) {

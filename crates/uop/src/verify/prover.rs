@@ -5,6 +5,7 @@ use crate::node::UOp;
 use crate::op::Op;
 use frit_abi::DType;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// Least and greatest value, and whether an `Index` on the way to it might overflow.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +122,32 @@ impl Prover {
         }
     }
 
+    /// What division with remainder says: `x` is `k*(x//k) + x%k`, and `x%(a*b)` is `a*((x//a)%b)` and less than `a` more.
+    pub fn remainders(&mut self, nodes: &[UOp]) {
+        let by = |n: &UOp| n.rhs().as_int().filter(|k| *k > 1).map(i128::from);
+        let divides = |n: &&UOp| matches!(n.op, Op::Idiv | Op::Mod) && n.dtype == DType::Index;
+        for n in nodes.iter().filter(divides) {
+            let Some(k) = by(n).filter(|_| !self.range(n.lhs()).dirty) else { continue };
+            let x = self.linear(n.lhs());
+            if n.op == Op::Idiv {
+                self.learn(x.add(&Linear::atom(n), -k), 0, k - 1);
+                continue;
+            }
+            let quotient = UOp::new(Op::Idiv, n.dtype, n.src.clone(), Arg::None);
+            let whole = Linear::atom(n).add(&Linear::atom(&quotient), k);
+            self.learn(x.add(&whole, -1), 0, 0);
+            let is_digit = |d: &&UOp| {
+                let q = d.lhs();
+                let a = (d.op == Op::Mod && q.op == Op::Idiv && q.lhs() == n.lhs()).then(|| by(q)).flatten();
+                a.zip(by(d)).is_some_and(|(a, b)| a * b == k)
+            };
+            for d in nodes.iter().filter(divides).filter(is_digit) {
+                let Some(a) = by(d.lhs()) else { continue };
+                self.learn(Linear::atom(n).add(&Linear::atom(d), -a), 0, a - 1);
+            }
+        }
+    }
+
     /// Take the conjuncts of conditions that hold (or of whose negation holds) as facts. One whose arithmetic might
     /// overflow says nothing, unless the others keep it from that.
     pub fn assume(&mut self, conditions: &[&UOp], holds: bool) {
@@ -213,7 +240,7 @@ impl Prover {
     /// The bounds of a sum.
     pub fn of_sum(&mut self, of: &Linear) -> (i128, i128) {
         let own: Vec<(UOp, Span)> = of.terms.iter().map(|(t, _)| (t.clone(), self.structural(t))).collect();
-        let most = if self.facts.len() <= 8 { 3 } else { 2 };
+        let most = if self.facts.len() <= 12 { 3 } else { 2 };
         self.with_facts(of, &own, most)
     }
 
@@ -235,11 +262,16 @@ impl Prover {
             let f = self.facts[i].clone();
             let shared =
                 |(t, k): &(UOp, i128)| of.terms.iter().find(|o| o.0 == *t && o.1 % k == 0).map(|o| o.1 / k);
-            let Some(k) = f.of.terms.iter().find_map(shared) else { continue };
-            let rest = of.clone().add(&f.of, -k);
-            if rest.is_exact() {
-                let found = sum(product(k, (f.lo, f.hi)), self.with_facts(&rest, own, most - 1));
-                best = (best.0.max(found.0), best.1.min(found.1));
+            // as often as some term of it is there: 3*(a + b) in 9*a + 3*b
+            let mut often: SmallVec<[i128; 4]> = f.of.terms.iter().filter_map(shared).collect();
+            often.sort_unstable();
+            often.dedup();
+            for k in often {
+                let rest = of.clone().add(&f.of, -k);
+                if rest.is_exact() {
+                    let found = sum(product(k, (f.lo, f.hi)), self.with_facts(&rest, own, most - 1));
+                    best = (best.0.max(found.0), best.1.min(found.1));
+                }
             }
         }
         best

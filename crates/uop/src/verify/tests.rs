@@ -79,6 +79,63 @@ fn an_index_is_inside_where_its_gate_holds() {
         assert!(reads(index, gate).is_err(), "{index} where {gate}");
     }
 }
+/// A kernel over ranges `%0`, `%1`, … that reads `len` elements at an index with a gate, both given line by line.
+fn gated(ranges: &[i64], len: i64, index: &[&str], gate: &[&str]) -> Result<(), String> {
+    let mut lines: Vec<String> =
+        ranges.iter().enumerate().map(|(i, r)| format!("Range:index {r} {{Reduce {i}}}")).collect();
+    lines.extend(index.iter().chain(gate).map(|l| l.to_string()));
+    let at = ranges.len() + index.len() - 1;
+    let mut add = |line: String| {
+        lines.push(line);
+        lines.len() - 1
+    };
+    let (to, from) = (add("Param:float32 {0 1}".into()), add(format!("Param:float32 {{1 {len}}}")));
+    let read = add(format!("Index:float32 %{from} %{at}"));
+    let load = match gate {
+        [] => add(format!("Load:float32 %{read}")),
+        _ => add(format!("Load:float32 %{read} 0.0:float32 %{}", to - 1)),
+    };
+    let all: Vec<String> = (0..ranges.len()).map(|i| format!("%{i}")).collect();
+    let sum = add(format!("Reduce:float32 %{load} {} {{Add}}", all.join(" ")));
+    let place = add(format!("Index:float32 %{to} 0"));
+    let store = add(format!("Store:void %{place} %{sum}"));
+    add(format!("Sink:void %{store} {{k}}"));
+    let text: String = lines.iter().enumerate().map(|(i, l)| format!("%{i} = {l}\n")).collect();
+    said(&text)
+}
+
+#[test]
+fn an_index_is_inside_by_division_with_remainder() {
+    // digits of one number: x//48*24 + x%48, where the middle one, x//4%12, is below 6
+    let parts = ["Idiv:index %0 48", "Mul:index %1 24", "Mod:index %0 48", "Add:index %2 %3"];
+    let digit =
+        |most: &str| ["Idiv:index %0 4".into(), "Mod:index %5 12".into(), format!("Lt:bool %6 {most}")];
+    let read = |len, most| {
+        let gate = digit(most);
+        gated(&[96], len, &parts, &gate.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(read(48, "6"), Ok(()));
+    assert!(read(47, "6").is_err());
+    assert!(read(48, "7").is_err());
+    // x + 3 where x%5 is below 2: x is at most 21
+    let next = |len| gated(&[25], len, &["Add:index %0 3"], &["Mod:index %0 5", "Lt:bool %2 2"]);
+    assert_eq!(next(25), Ok(()));
+    assert!(next(24).is_err());
+    // x + 6 where x//6 is even
+    let even = ["Idiv:index %0 6", "Mod:index %2 2", "Lt:bool %3 1"];
+    assert_eq!(gated(&[24], 24, &["Add:index %0 6"], &even), Ok(()));
+    assert!(gated(&[24], 23, &["Add:index %0 6"], &even).is_err());
+    // 9a + 3b + c + 4 where (a + b)%2*3 + c is below 2
+    let index = ["Mul:index %0 9", "Mul:index %1 3", "Add:index %3 %4", "Add:index %5 %2", "Add:index %6 4"];
+    let gate = ["Add:index %0 %1", "Mod:index %8 2", "Mul:index %9 3", "Add:index %10 %2", "Lt:bool %11 2"];
+    assert_eq!(gated(&[2, 3, 3], 18, &index, &gate), Ok(()));
+    assert!(gated(&[2, 3, 3], 17, &index, &gate).is_err());
+    // 8a + 2b + c + 12 where a + (a + b)//3 is below 2
+    let index = ["Mul:index %0 8", "Mul:index %1 2", "Add:index %3 %4", "Add:index %5 %2", "Add:index %6 12"];
+    let gate = ["Add:index %0 %1", "Idiv:index %8 3", "Add:index %0 %9", "Lt:bool %10 2"];
+    assert_eq!(gated(&[3, 4, 2], 24, &index, &gate), Ok(()));
+    assert!(gated(&[3, 4, 2], 23, &index, &gate).is_err());
+}
 #[test]
 fn a_loop_that_may_have_no_step_says_nothing_of_what_stands_before_it() {
     // a part of at most one element, from a place up to the end on: n in 0..=9, begin min(n, 5), size 1 where n < 5
