@@ -153,3 +153,10 @@ def test_an_index_into_nothing_is_an_error_at_once():
         with pytest.raises(IndexError, match="axis of size 0"):
             read()
     assert Tensor.empty(3, 0)[:, Tensor([], dtype="int32")].shape == (3, 0)
+
+
+def test_interpolate_keeps_the_type_of_integers():
+    x = Tensor([[[[0, 10], [20, 255]]]], dtype=dtypes.uint8)
+    for mode in ["linear", "nearest"]:
+        assert x.interpolate((4, 4), mode=mode).dtype == dtypes.uint8
+    assert x.interpolate((4, 4)).tolist()[0][0][0] == [0, 3, 8, 10]

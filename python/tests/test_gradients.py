@@ -248,3 +248,16 @@ def test_nothing_is_warned_of_where_history_is_whole(recwarn):
     target = (w * 2).realize().detach()
     ((w * 3 - target) * 2).sum().backward()
     assert w.grad.tolist() == [6.0, 6.0] and unused.grad is None and not recwarn.list
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("make", [lambda: Tensor.full((2,), 3.0), lambda: Tensor([1.0, 2.0]).realize(), lambda: Tensor([1.0, 2.0]) * 2])
+def test_a_gradient_by_a_tensor_that_was_assigned_to_since_is_an_error(make, computed):
+    x = make()
+    before = (x * x).sum()
+    x.assign(x * 5)
+    if computed:
+        x.realize()
+    with pytest.raises(RuntimeError, match="was assigned to since this was made of it"):
+        before.gradient(x)
+    assert (x * 3).sum().gradient(x)[0].tolist() == [3.0, 3.0]
