@@ -240,8 +240,10 @@ fn what_is_made_of_foreign_memory_and_computed_meanwhile_has_gradients() {
     assert_eq!(by(&y, &x), [4.0, 8.0]);
 }
 
+type Assign = fn(&Tensor, &Tensor);
+
 /// Ways to assign to a tensor of two floats.
-fn assignments() -> [(&'static str, fn(&Tensor, &Tensor)); 7] {
+fn assignments() -> [(&'static str, Assign); 7] {
     [
         ("a constant", |x, _| drop(x.assign(5.0))),
         ("a value", |x, a| drop(x.assign(a * 2.0))),
