@@ -18,3 +18,9 @@
 
 pub mod wire;
 pub mod proto;
+pub mod element;
+pub mod value;
+mod weights;
+
+pub use element::Element;
+pub use value::{Key, Strings, Value};
