@@ -21,6 +21,11 @@ pub mod proto;
 pub mod element;
 pub mod value;
 mod weights;
+mod plan;
+mod call;
+mod ops;
+pub mod session;
 
 pub use element::Element;
+pub use session::{Kind, Port, Session, Size, Summary};
 pub use value::{Key, Strings, Value};

@@ -1,0 +1,297 @@
+//! A call of an operator: its inputs, and its attributes through a checker that knows which were read.
+
+use crate::element::Element;
+use crate::plan::{Attribute, Plan, Step};
+use crate::session;
+use crate::value::{Strings, Value};
+use frit_tensor::{Error, Result, Tensor};
+use std::cell::Cell;
+
+/// What an operator is called with.
+pub(crate) struct Call<'a> {
+    pub step: &'a Step,
+    pub inputs: Vec<Option<Value>>,
+    /// Values that are there, for graphs among the attributes.
+    slots: &'a [Option<Value>],
+    read: Vec<Cell<bool>>,
+}
+
+/// What an operator gives: as many values as it has, of which a model may want fewer.
+pub(crate) struct Outs(pub Vec<Option<Value>>);
+
+impl<V: Into<Value>> From<V> for Outs {
+    fn from(v: V) -> Outs {
+        Outs(vec![Some(v.into())])
+    }
+}
+impl From<(Tensor, Tensor)> for Outs {
+    fn from((a, b): (Tensor, Tensor)) -> Outs {
+        Outs::from(vec![a, b])
+    }
+}
+impl From<Vec<Tensor>> for Outs {
+    fn from(all: Vec<Tensor>) -> Outs {
+        Outs(all.into_iter().map(|t| Some(t.into())).collect())
+    }
+}
+impl From<Vec<Value>> for Outs {
+    fn from(all: Vec<Value>) -> Outs {
+        Outs(all.into_iter().map(Some).collect())
+    }
+}
+
+/// What an operator gives back.
+pub(crate) fn give(v: impl Into<Outs>) -> Result<Outs> {
+    Ok(v.into())
+}
+/// An error of the operator that runs.
+pub(crate) fn fail<T>(message: impl Into<String>) -> Result<T> {
+    Err(Error::elsewhere("onnx", message))
+}
+
+impl<'a> Call<'a> {
+    pub fn new(step: &'a Step, inputs: Vec<Option<Value>>, slots: &'a [Option<Value>]) -> Call<'a> {
+        Call { step, inputs, slots, read: vec![Cell::new(false); step.attributes.len()] }
+    }
+    /// The version of the operator's domain.
+    pub fn version(&self) -> i64 {
+        self.step.version
+    }
+
+    // ---- inputs
+
+    /// How many inputs there are, those left out at the end not counted.
+    pub fn len(&self) -> usize {
+        self.inputs.len()
+    }
+    /// How many outputs the model wants.
+    pub fn outs(&self) -> usize {
+        self.step.outputs.len()
+    }
+    /// Whether the model wants this output.
+    pub fn wants(&self, i: usize) -> bool {
+        self.step.outputs.get(i).is_some_and(Option::is_some)
+    }
+    /// An input that may be left out.
+    pub fn value(&self, i: usize) -> Option<&Value> {
+        self.inputs.get(i).and_then(Option::as_ref)
+    }
+    /// An input.
+    pub fn input(&self, i: usize) -> Result<&Value> {
+        self.value(i).map_or_else(|| fail(format!("input {i} is not there")), Ok)
+    }
+    /// A tensor of numbers.
+    pub fn tensor(&self, i: usize) -> Result<Tensor> {
+        self.input(i)?.tensor()
+    }
+    /// A tensor of numbers that may be left out.
+    pub fn optional(&self, i: usize) -> Result<Option<Tensor>> {
+        self.value(i).map(Value::tensor).transpose()
+    }
+    /// All inputs, tensors of numbers.
+    pub fn tensors(&self) -> Result<Vec<Tensor>> {
+        (0..self.len()).map(|i| self.tensor(i)).collect()
+    }
+    /// Texts.
+    pub fn strings(&self, i: usize) -> Result<&Strings> {
+        match self.input(i)? {
+            Value::Strings(s) => Ok(s),
+            other => fail(format!("input {i} is {}, not texts", other.kind())),
+        }
+    }
+    /// Integers that must be known now.
+    pub fn ints(&self, i: usize) -> Result<Vec<i64>> {
+        self.input(i)?.ints()
+    }
+    /// Integers that must be known now and may be left out.
+    pub fn optional_ints(&self, i: usize) -> Result<Option<Vec<i64>>> {
+        self.value(i).map(Value::ints).transpose()
+    }
+    /// One integer that must be known now.
+    pub fn int_input(&self, i: usize) -> Result<i64> {
+        match self.ints(i)?[..] {
+            [v] => Ok(v),
+            ref all => fail(format!("input {i} has {} elements, one is wanted", all.len())),
+        }
+    }
+    /// One number that must be known now.
+    pub fn float_input(&self, i: usize) -> Result<f64> {
+        let t = self.tensor(i)?;
+        match t.numel()? {
+            1 => t.double().reshape(()).item(),
+            n => fail(format!("input {i} has {n} elements, one is wanted")),
+        }
+    }
+    /// The element type of an input.
+    pub fn element(&self, i: usize) -> Result<Element> {
+        self.input(i)?.element()
+    }
+    /// What `f` makes of the first input.
+    pub fn map(&self, f: impl FnOnce(&Tensor) -> Tensor) -> Result<Outs> {
+        give(f(&self.tensor(0)?))
+    }
+    /// What `f` makes of the first input, in the type that has.
+    pub fn kept(&self, f: impl FnOnce(&Tensor) -> Tensor) -> Result<Outs> {
+        let x = self.tensor(0)?;
+        give(f(&x).cast(x.dtype()))
+    }
+    /// What moving elements of the first input gives: of its element type, which may be none of a tensor's.
+    pub fn moved(&self, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Outs> {
+        give(self.moved_value(0, f)?)
+    }
+    /// The same of another input, also of texts: their places are moved, then the texts.
+    pub fn moved_value(&self, i: usize, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Value> {
+        match self.input(i)? {
+            Value::Strings(s) => s.moved(f).map(Value::Strings),
+            other => Ok(Value::Tensor(f(&other.tensor()?)?, other.element()?)),
+        }
+    }
+    /// What `f` makes of the first two inputs, which are of one type.
+    pub fn zip(&self, f: impl FnOnce(&Tensor, &Tensor) -> Tensor) -> Result<Outs> {
+        let (a, b) = (self.tensor(0)?, self.tensor(1)?);
+        self.alike(&a, &b)?;
+        give(f(&a, &b))
+    }
+    /// Two inputs of one type.
+    pub fn alike(&self, a: &Tensor, b: &Tensor) -> Result<()> {
+        match a.dtype() == b.dtype() {
+            true => Ok(()),
+            false => fail(format!("inputs of types {} and {}, which must be one", a.dtype(), b.dtype())),
+        }
+    }
+
+    // ---- attributes
+
+    fn attribute(&self, name: &str) -> Option<&Attribute> {
+        let i = self.step.attributes.iter().rposition(|(n, _)| n == name)?;
+        self.read[i].set(true);
+        Some(&self.step.attributes[i].1)
+    }
+    /// Attributes that no one asked for are an error: they would mean something.
+    pub fn finish(&self) -> Result<()> {
+        let unread = self.step.attributes.iter().zip(&self.read).filter(|(_, read)| !read.get());
+        let names: Vec<String> = unread.map(|((name, _), _)| format!("{name:?}")).collect();
+        match names.is_empty() {
+            true => Ok(()),
+            false => fail(format!("at opset {} it has no attribute {}", self.version(), names.join(", "))),
+        }
+    }
+    /// Attributes that change nothing here.
+    pub fn ignore(&self, names: &[&str]) {
+        for name in names {
+            self.attribute(name);
+        }
+    }
+    fn wrong<T>(&self, name: &str, wanted: &str) -> Result<T> {
+        fail(format!("attribute {name:?} is not {wanted}"))
+    }
+    /// An integer.
+    pub fn int(&self, name: &str) -> Result<Option<i64>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Int(v)) => Ok(Some(*v)),
+            Some(_) => self.wrong(name, "an integer"),
+        }
+    }
+    /// An integer with a default.
+    pub fn int_or(&self, name: &str, default: i64) -> Result<i64> {
+        Ok(self.int(name)?.unwrap_or(default))
+    }
+    /// A truth value, no if it is not there.
+    pub fn flag(&self, name: &str) -> Result<bool> {
+        Ok(self.int_or(name, 0)? != 0)
+    }
+    /// An axis with a default.
+    pub fn axis(&self, name: &str, default: isize) -> Result<isize> {
+        Ok(self.int(name)?.map_or(default, |v| v as isize))
+    }
+    /// A float.
+    pub fn float(&self, name: &str) -> Result<Option<f64>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            // the number that was meant, not the float32 next to it, makes a difference for nobody
+            Some(Attribute::Float(v)) => Ok(Some(f64::from(*v))),
+            Some(_) => self.wrong(name, "a float"),
+        }
+    }
+    /// A float with a default.
+    pub fn float_or(&self, name: &str, default: f32) -> Result<f64> {
+        Ok(self.float(name)?.unwrap_or(f64::from(default)))
+    }
+    /// A text.
+    pub fn text(&self, name: &str) -> Result<Option<&str>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Text(v)) => Ok(Some(v)),
+            Some(_) => self.wrong(name, "a text"),
+        }
+    }
+    /// A text with a default.
+    pub fn text_or<'s>(&'s self, name: &str, default: &'s str) -> Result<&'s str> {
+        Ok(self.text(name)?.unwrap_or(default))
+    }
+    /// Integers.
+    pub fn list(&self, name: &str) -> Result<Option<Vec<i64>>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Ints(v)) => Ok(Some(v.clone())),
+            Some(_) => self.wrong(name, "a list of integers"),
+        }
+    }
+    /// Sizes: integers that are not negative.
+    pub fn sizes(&self, name: &str) -> Result<Option<Vec<usize>>> {
+        let size = |v: i64| usize::try_from(v).or_else(|_| fail(format!("attribute {name:?} has a {v}")));
+        self.list(name)?.map(|all| all.into_iter().map(size).collect()).transpose()
+    }
+    /// Floats.
+    pub fn floats(&self, name: &str) -> Result<Option<&[f32]>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Floats(v)) => Ok(Some(v)),
+            Some(Attribute::Ints(v)) if v.is_empty() => Ok(Some(&[])),
+            Some(_) => self.wrong(name, "a list of floats"),
+        }
+    }
+    /// Texts.
+    pub fn texts(&self, name: &str) -> Result<Option<&[String]>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Texts(v)) => Ok(Some(v)),
+            Some(Attribute::Ints(v)) if v.is_empty() => Ok(Some(&[])),
+            Some(_) => self.wrong(name, "a list of texts"),
+        }
+    }
+    /// A stored tensor.
+    pub fn constant(&self, name: &str) -> Result<Option<&Value>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Value(v)) => Ok(Some(v)),
+            Some(_) => self.wrong(name, "a tensor"),
+        }
+    }
+    /// The element type that a number names.
+    pub fn element_named(&self, name: &str) -> Result<Option<Element>> {
+        let of = |n| Element::from_number(n).or_else(|e| fail(format!("attribute {name:?}: {e}")));
+        self.int(name)?.map(of).transpose()
+    }
+    /// A graph.
+    pub fn graph(&self, name: &str) -> Result<&Plan> {
+        match self.attribute(name) {
+            Some(Attribute::Graph(g)) => Ok(g),
+            _ => self.wrong(name, "a graph"),
+        }
+    }
+    /// A graph that may be left out.
+    pub fn optional_graph(&self, name: &str) -> Result<Option<&Plan>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Graph(g)) => Ok(Some(g)),
+            Some(_) => self.wrong(name, "a graph"),
+        }
+    }
+    /// What a graph among the attributes gives, with the values around it.
+    pub fn run(&self, graph: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+        let captured = |(outer, _): &(usize, usize)| self.slots.get(*outer).cloned().flatten();
+        session::execute(graph, inputs, graph.captures.iter().map(captured).collect())
+    }
+}

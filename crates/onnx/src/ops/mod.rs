@@ -1,0 +1,54 @@
+//! The operators: a table for each family, and one function each.
+//!
+//! A row holds from its version until another row of the same name does.
+
+mod cast;
+mod elementwise;
+
+use crate::call::{Call, Outs};
+use frit_tensor::Result;
+use rustc_hash::FxHashMap;
+use std::sync::OnceLock;
+
+/// The newest version of the operators of ONNX that is known here.
+pub(crate) const NEWEST: i64 = 28;
+
+/// A row: an operator from a version on.
+pub(crate) struct Op {
+    pub name: &'static str,
+    pub since: i64,
+    pub run: fn(&Call) -> Result<Outs>,
+}
+
+const fn op(name: &'static str, since: i64, run: fn(&Call) -> Result<Outs>) -> Op {
+    Op { name, since, run }
+}
+
+const ONNX: &str = "";
+
+/// Every table, with its domain.
+const FAMILIES: &[(&str, &[Op])] = &[
+    (ONNX, elementwise::OPS),
+    (ONNX, cast::OPS),
+];
+
+/// A domain by its proper name: the default one has two.
+pub(crate) fn domain(name: &str) -> &str {
+    if name == "ai.onnx" { ONNX } else { name }
+}
+
+/// The row of an operator at a version of its domain.
+pub(crate) fn find(domain: &str, name: &str, version: i64) -> Option<&'static Op> {
+    type Rows = FxHashMap<&'static str, Vec<&'static Op>>;
+    static TABLES: OnceLock<FxHashMap<&'static str, Rows>> = OnceLock::new();
+    let tables = TABLES.get_or_init(|| {
+        let mut tables: FxHashMap<&str, Rows> = FxHashMap::default();
+        for (domain, rows) in FAMILIES {
+            let table = tables.entry(domain).or_default();
+            rows.iter().for_each(|row| table.entry(row.name).or_default().push(row));
+        }
+        tables
+    });
+    let rows = tables.get(domain)?.get(name)?;
+    rows.iter().filter(|row| row.since <= version).max_by_key(|row| row.since).copied()
+}

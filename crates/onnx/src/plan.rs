@@ -1,0 +1,336 @@
+//! From the messages of a file to what a run needs: names become slots, calls of operators rows of their table, functions
+//! and subgraphs plans of their own.
+//!
+//! ```text
+//! Graph { nodes, initialisers }  ->  Plan { constants, steps: operator, attributes, slots }
+//! ```
+//!
+//! Afterwards every slot that a step reads is written before it, by a step, an input or a constant.
+
+use crate::ops::{self, Op};
+use crate::proto::{self, Function, Graph, Model, Node, OperatorSet};
+use crate::value::Value;
+use crate::weights::Source;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A place for a value during a run.
+pub(crate) type Slot = usize;
+type Read<T> = Result<T, String>;
+
+/// A graph, ready to run.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub slots: usize,
+    pub inputs: Vec<Slot>,
+    pub outputs: Vec<(String, Slot)>,
+    pub constants: Vec<(Slot, Value)>,
+    pub steps: Vec<Step>,
+    /// Values of the graph around it: their slots there and here.
+    pub captures: Vec<(Slot, Slot)>,
+}
+
+/// One node.
+pub(crate) struct Step {
+    pub name: String,
+    pub run: Run,
+    pub version: i64,
+    pub inputs: Vec<Option<Slot>>,
+    pub outputs: Vec<Option<Slot>>,
+    pub attributes: Vec<(String, Attribute)>,
+    /// Slots that no later step reads.
+    pub last: Vec<Slot>,
+}
+
+impl Step {
+    /// The graphs among its attributes.
+    pub fn graphs(&self) -> impl Iterator<Item = &Plan> {
+        self.attributes.iter().filter_map(|(_, a)| match a {
+            Attribute::Graph(g) => Some(&**g),
+            _ => None,
+        })
+    }
+}
+
+/// What a node does.
+pub(crate) enum Run {
+    Operator(&'static Op),
+    Function(String, Plan),
+}
+
+/// An attribute's value.
+#[derive(Clone)]
+pub(crate) enum Attribute {
+    Float(f32),
+    Int(i64),
+    Text(String),
+    Value(Value),
+    Graph(Arc<Plan>),
+    Floats(Vec<f32>),
+    Ints(Vec<i64>),
+    Texts(Vec<String>),
+    /// A type, which values here carry themselves.
+    Type,
+}
+
+/// Versions of domains.
+type Opsets = FxHashMap<String, i64>;
+
+fn opsets(imports: &[OperatorSet]) -> Opsets {
+    imports.iter().map(|o| (ops::domain(o.domain).to_string(), o.version)).collect()
+}
+
+/// Names of a graph; those of the graph around it are seen too, unless it is a function's.
+#[derive(Default)]
+struct Scope {
+    names: FxHashMap<String, Slot>,
+    plan: Plan,
+    is_closed: bool,
+}
+
+impl Scope {
+    fn fresh(&mut self, name: &str) -> Slot {
+        let slot = self.plan.slots;
+        self.plan.slots += 1;
+        self.names.insert(name.to_string(), slot);
+        slot
+    }
+    fn define(&mut self, name: &str) -> Read<Slot> {
+        match self.names.contains_key(name) {
+            true => Err(format!("{name:?} is computed twice")),
+            false => Ok(self.fresh(name)),
+        }
+    }
+    fn inputs<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Read<()> {
+        self.plan.inputs = names.map(|name| self.define(name)).collect::<Read<_>>()?;
+        Ok(())
+    }
+    /// A constant may also be an input, whose value it is where none is given.
+    fn constant(&mut self, name: &str, value: Value) -> Read<()> {
+        let slot = match self.names.get(name) {
+            Some(slot) if self.plan.inputs.contains(slot) => *slot,
+            _ => self.define(name)?,
+        };
+        self.plan.constants.push((slot, value));
+        Ok(())
+    }
+}
+
+/// The slot of a name in the last scope, through those around it where it is theirs.
+fn find(scopes: &mut [Scope], name: &str) -> Option<Slot> {
+    let (scope, around) = scopes.split_last_mut()?;
+    if let Some(slot) = scope.names.get(name) {
+        return Some(*slot);
+    }
+    let outer = if scope.is_closed { None } else { find(around, name) }?;
+    let slot = scope.fresh(name);
+    scope.plan.captures.push((outer, slot));
+    Some(slot)
+}
+
+/// More steps than this, functions filled in, are refused.
+const MAX_STEPS: usize = 1 << 24;
+/// Graphs inside graphs, and calls of functions inside functions.
+const MAX_NESTING: usize = 64;
+
+/// Builds plans.
+pub(crate) struct Planner<'m> {
+    source: Source,
+    functions: FxHashMap<(&'m str, &'m str, &'m str), &'m Function<'m>>,
+    /// The graph that is being planned, after those around it.
+    scopes: Vec<Scope>,
+    /// Operators that are not there, with the nodes that want them.
+    missing: BTreeMap<String, Vec<String>>,
+    steps: usize,
+}
+
+/// What the nodes of a graph or function are read with: versions of domains, attributes of the call.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    opsets: &'a Opsets,
+    given: &'a [(String, Attribute)],
+}
+
+impl<'m> Planner<'m> {
+    /// The plan of a model's graph.
+    pub fn plan(model: &'m Model<'m>, source: Source) -> Read<Plan> {
+        let key = |f: &'m Function<'m>| ((ops::domain(f.domain), f.name, f.overload), f);
+        let functions = model.functions.iter().map(key).collect();
+        let mut p = Planner { source, functions, scopes: vec![], missing: BTreeMap::new(), steps: 0 };
+        let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
+        let opsets = opsets(&model.opset_import);
+        let plan =
+            p.graph(graph, Within { opsets: &opsets, given: &[] }).map_err(|e| format!("graph: {e}"))?;
+        match p.missing.is_empty() {
+            true => Ok(plan),
+            false => Err(p.complaint()),
+        }
+    }
+    fn complaint(&self) -> String {
+        let of = |(op, nodes): (&String, &Vec<String>)| {
+            let shown = nodes.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+            let more = if nodes.len() > 5 { format!(" and {} more", nodes.len() - 5) } else { String::new() };
+            format!("{op} ({shown}{more})")
+        };
+        let all: Vec<String> = self.missing.iter().map(of).collect();
+        format!("{} operators are not supported: {}", all.len(), all.join("; "))
+    }
+    fn graph(&mut self, graph: &Graph<'m>, within: Within) -> Read<Plan> {
+        let mut scope = Scope::default();
+        scope.inputs(graph.input.iter().map(|i| i.name))?;
+        for (i, t) in graph.initializer.iter().enumerate() {
+            let value = self.source.value(t).map_err(|e| format!("initializer[{i}]: {e}"))?;
+            scope.constant(t.name, value)?;
+        }
+        for (i, s) in graph.sparse_initializer.iter().enumerate() {
+            let value = self.source.sparse(s).map_err(|e| format!("sparse_initializer[{i}]: {e}"))?;
+            scope.constant(s.values.name, value)?;
+        }
+        let outputs: Vec<&str> = graph.output.iter().map(|o| o.name).collect();
+        self.nodes(scope, &graph.node, &outputs, within)
+    }
+    fn function(&mut self, f: &'m Function<'m>, given: &[(String, Attribute)]) -> Read<Plan> {
+        let mut scope = Scope { is_closed: true, ..Scope::default() };
+        scope.inputs(f.input.iter().copied())?;
+        let opsets = opsets(&f.opset_import);
+        let mut all = given.to_vec();
+        for a in f.attribute_proto.iter().filter(|a| !given.iter().any(|(name, _)| name == a.name)) {
+            let value = self.attribute(a, Within { opsets: &opsets, given: &[] })?;
+            all.extend(value.map(|v| (a.name.to_string(), v)));
+        }
+        self.nodes(scope, &f.node, &f.output, Within { opsets: &opsets, given: &all })
+    }
+    fn nodes(&mut self, scope: Scope, nodes: &[Node<'m>], outputs: &[&str], within: Within) -> Read<Plan> {
+        if self.scopes.len() >= MAX_NESTING {
+            return Err(format!("graphs and functions are nested more than {MAX_NESTING} deep"));
+        }
+        self.scopes.push(scope);
+        for (i, node) in nodes.iter().enumerate() {
+            let step = self.step(node, within).map_err(|e| format!("{}: {e}", label(node, i)))?;
+            self.scope().plan.steps.extend(step);
+        }
+        for name in outputs {
+            let slot = self.find(name).ok_or_else(|| format!("no node computes the output {name:?}"))?;
+            self.scope().plan.outputs.push((name.to_string(), slot));
+        }
+        let mut plan = self.scopes.pop().map(|s| s.plan).unwrap_or_default();
+        mark_last(&mut plan);
+        Ok(plan)
+    }
+    fn scope(&mut self) -> &mut Scope {
+        self.scopes.last_mut().expect("nodes are read inside a scope")
+    }
+    fn find(&mut self, name: &str) -> Option<Slot> {
+        find(&mut self.scopes, name)
+    }
+    /// A node as a step; none where its operator is missing.
+    fn step(&mut self, node: &Node<'m>, within: Within) -> Read<Option<Step>> {
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return Err(format!("more than {MAX_STEPS} nodes, functions filled in"));
+        }
+        let mut inputs = vec![];
+        for name in &node.input {
+            let missing = || format!("its input {name:?} is computed by no node before it");
+            inputs.push(match *name {
+                "" => None,
+                name => Some(self.find(name).ok_or_else(missing)?),
+            });
+        }
+        let mut attributes: Vec<(String, Attribute)> = vec![];
+        for a in &node.attribute {
+            let value = self.attribute(a, within).map_err(|e| format!("attribute {:?}: {e}", a.name))?;
+            attributes.extend(value.map(|v| (a.name.to_string(), v)));
+        }
+        let run = self.resolve(node, within, &attributes)?;
+        let define = |name: &&str| (!name.is_empty()).then(|| self.scope().define(name)).transpose();
+        let outputs = node.output.iter().map(define).collect::<Read<Vec<_>>>()?;
+        let Some((run, version)) = run else { return Ok(None) };
+        Ok(Some(Step { name: node.name.into(), run, version, inputs, outputs, attributes, last: vec![] }))
+    }
+    /// What a node runs, and the version of it; none where there is no such operator.
+    fn resolve(
+        &mut self,
+        node: &Node<'m>,
+        within: Within,
+        attributes: &[(String, Attribute)],
+    ) -> Read<Option<(Run, i64)>> {
+        let domain = ops::domain(node.domain);
+        if let Some(f) = self.functions.get(&(domain, node.op_type, node.overload)).copied() {
+            let plan = self.function(f, attributes).map_err(|e| format!("function {:?}: {e}", f.name))?;
+            return Ok(Some((Run::Function(f.name.into(), plan), 0)));
+        }
+        let Some(version) = within.opsets.get(domain).copied() else {
+            return Err(format!("no version of the operators of {:?} is imported", node.domain));
+        };
+        if domain.is_empty() && version > ops::NEWEST {
+            return Err(format!("opset {version} is newer than {}", ops::NEWEST));
+        }
+        if let Some(op) = ops::find(domain, node.op_type, version) {
+            return Ok(Some((Run::Operator(op), version)));
+        }
+        let op =
+            if domain.is_empty() { node.op_type.to_string() } else { format!("{domain}.{}", node.op_type) };
+        let name = if node.name.is_empty() { node.output.join(", ") } else { node.name.to_string() };
+        self.missing.entry(op).or_default().push(name);
+        Ok(None)
+    }
+    /// An attribute's value; none where it stands for one of the function's that was not given.
+    fn attribute(&mut self, a: &proto::Attribute<'m>, within: Within) -> Read<Option<Attribute>> {
+        if !a.ref_attr_name.is_empty() {
+            return Ok(within.given.iter().find(|(name, _)| name == a.ref_attr_name).map(|(_, v)| v.clone()));
+        }
+        let text =
+            |b: &[u8]| std::str::from_utf8(b).map(str::to_string).map_err(|e| format!("not UTF-8: {e}"));
+        let kind = if a.kind == 0 { kind_of(a) } else { a.kind };
+        Ok(Some(match kind {
+            1 => Attribute::Float(a.f.unwrap_or(0.0)),
+            2 => Attribute::Int(a.i.unwrap_or(0)),
+            3 => Attribute::Text(text(a.s.unwrap_or_default())?),
+            4 => Attribute::Value(self.source.value(a.t.as_ref().ok_or("t: not there")?)?),
+            5 => Attribute::Graph(Arc::new(self.graph(a.g.as_ref().ok_or("g: not there")?, within)?)),
+            6 => Attribute::Floats(a.floats.values()?),
+            7 => Attribute::Ints(a.ints.values()?),
+            8 => Attribute::Texts(a.strings.iter().map(|s| text(s)).collect::<Read<_>>()?),
+            11 => Attribute::Value(
+                self.source.sparse(a.sparse_tensor.as_ref().ok_or("sparse_tensor: not there")?)?,
+            ),
+            13 => Attribute::Type,
+            kind => return Err(format!("of the unsupported type {kind}")),
+        }))
+    }
+}
+
+/// The type of an attribute that does not say it, as the oldest files do.
+fn kind_of(a: &proto::Attribute) -> i64 {
+    let found = [
+        (1, a.f.is_some()),
+        (2, a.i.is_some()),
+        (3, a.s.is_some()),
+        (4, a.t.is_some()),
+        (5, a.g.is_some()),
+        (6, !a.floats.is_empty()),
+        (8, !a.strings.is_empty()),
+    ];
+    found.iter().find(|(_, is)| *is).map_or(7, |(kind, _)| *kind)
+}
+
+fn label(node: &Node, i: usize) -> String {
+    match node.name {
+        "" => format!("node[{i}] ({})", node.op_type),
+        name => format!("node {name:?} ({})", node.op_type),
+    }
+}
+
+/// Notes at each step which slots no later one reads.
+fn mark_last(plan: &mut Plan) {
+    let mut kept: Vec<bool> = vec![false; plan.slots];
+    plan.outputs.iter().for_each(|(_, slot)| kept[*slot] = true);
+    for step in plan.steps.iter_mut().rev() {
+        let captured = step.graphs().flat_map(|g| g.captures.iter().map(|c| c.0));
+        let read = step.inputs.iter().flatten().copied().chain(captured);
+        let written = step.outputs.iter().flatten().copied();
+        step.last = read.chain(written).filter(|slot| !std::mem::replace(&mut kept[*slot], true)).collect();
+    }
+}

@@ -1,0 +1,296 @@
+//! A loaded model, and runs of it.
+
+use crate::call::{Call, fail};
+use crate::element::Element;
+use crate::plan::{Plan, Planner, Run, Step};
+use crate::proto::{self, Model, Type, ValueInfo};
+use crate::value::Value;
+use crate::weights::Source;
+use frit_tensor::{Blob, Error, Result, Tensor};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One size of an input or output, as the model declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// A number.
+    Number(usize),
+    /// Any number, the same for each size of that name.
+    Name(String),
+    /// Any number.
+    Any,
+}
+
+/// What an input or output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Numbers or texts.
+    Tensor,
+    /// Values in order.
+    Sequence,
+    /// A value or none.
+    Optional,
+    /// Values by key, or something else.
+    Other,
+}
+
+/// An input or output of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The type of its elements, if it is a tensor.
+    pub element: Option<Element>,
+    /// Its dims, if it is a tensor and they are declared.
+    pub dims: Option<Vec<Size>>,
+    /// Whether the model has a value for it where none is given.
+    pub has_default: bool,
+}
+
+/// A model that is ready to run, from several threads too.
+///
+/// ```no_run
+/// # use frit_onnx::Session;
+/// # use frit_tensor::Tensor;
+/// let model = Session::load("model.onnx")?;
+/// let outputs = model.run([("x", Tensor::zeros([1, 3, 224, 224]).into())])?;
+/// println!("{}", outputs[0].tensor()?);
+/// # Ok::<(), frit_tensor::Error>(())
+/// ```
+pub struct Session {
+    plan: Plan,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+}
+
+impl Session {
+    /// Loads a model; its weights stay in the file.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Session> {
+        let _c = frit_tensor::call("onnx");
+        let path = path.as_ref();
+        let named = |e: String| Error::new("onnx", format!("{}: {e}", path.display()));
+        let blob = Blob::open(path).map_err(|e| named(e.to_string()))?;
+        let folder = match path.parent() {
+            Some(p) if p.as_os_str().is_empty() => Path::new("."),
+            Some(p) => p,
+            None => Path::new("."),
+        };
+        Session::parse(&blob, Some(folder)).map_err(named)
+    }
+    /// A model that is in memory, and not beside any file.
+    #[track_caller]
+    pub fn from_blob(blob: &Blob) -> Result<Session> {
+        let _c = frit_tensor::call("onnx");
+        Session::parse(blob, None).map_err(|e| Error::new("onnx", e))
+    }
+    fn parse(blob: &Blob, folder: Option<&Path>) -> std::result::Result<Session, String> {
+        let model: Model = proto::parse(blob)?;
+        let plan = Planner::plan(&model, Source::new(blob, folder))?;
+        let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
+        let mut inputs = graph.input.iter().map(port).collect::<std::result::Result<Vec<_>, _>>()?;
+        for (port, slot) in inputs.iter_mut().zip(&plan.inputs) {
+            port.has_default = plan.constants.iter().any(|(s, _)| s == slot);
+        }
+        let outputs = graph.output.iter().map(port).collect::<std::result::Result<_, _>>()?;
+        Ok(Session { plan, inputs, outputs })
+    }
+    /// The inputs, in the model's order.
+    pub fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+    /// The outputs, in the model's order.
+    pub fn outputs(&self) -> &[Port] {
+        &self.outputs
+    }
+    /// What it is made of.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        summary.add(&self.plan);
+        summary
+    }
+    /// All outputs, computed, for inputs by name.
+    #[track_caller]
+    pub fn run<N: AsRef<str>>(&self, feeds: impl IntoIterator<Item = (N, Value)>) -> Result<Vec<Value>> {
+        let _c = frit_tensor::call("onnx");
+        let mut inputs: Vec<Option<Value>> = vec![None; self.inputs.len()];
+        for (name, value) in feeds {
+            let name = name.as_ref();
+            let Some(i) = self.inputs.iter().position(|p| p.name == name) else {
+                let known: Vec<&str> = self.inputs.iter().map(|p| p.name.as_str()).collect();
+                return Err(Error::new(
+                    "onnx",
+                    format!("no input {name:?}, the model has {}", known.join(", ")),
+                ));
+            };
+            self.inputs[i].check(&value)?;
+            inputs[i] = Some(value);
+        }
+        let missing = self.inputs.iter().zip(&inputs).filter(|(p, v)| v.is_none() && !p.has_default);
+        let missing: Vec<&str> = missing.map(|(p, _)| p.name.as_str()).collect();
+        if !missing.is_empty() {
+            return Err(Error::new("onnx", format!("no value for {}", missing.join(", "))));
+        }
+        let outputs = execute(&self.plan, inputs, vec![])?;
+        let mut tensors = vec![];
+        outputs.iter().for_each(|v| v.tensors(&mut tensors));
+        Tensor::realize_all(&tensors)?;
+        Ok(outputs)
+    }
+}
+
+/// What a model is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Operators by name with how often each is called, in graphs inside others too.
+    pub operators: BTreeMap<String, usize>,
+    /// Stored numbers.
+    pub parameters: usize,
+    /// Bytes that they take.
+    pub parameter_bytes: usize,
+}
+
+impl Summary {
+    fn add(&mut self, plan: &Plan) {
+        for (_, value) in &plan.constants {
+            let n = value.dims().map_or(0, |d| d.iter().product::<usize>());
+            self.parameters += n;
+            self.parameter_bytes += value.element().ok().and_then(|e| e.bytes(n)).unwrap_or(0);
+        }
+        for step in &plan.steps {
+            match &step.run {
+                Run::Operator(op) => *self.operators.entry(op.name.to_string()).or_default() += 1,
+                Run::Function(_, plan) => self.add(plan),
+            }
+            step.graphs().for_each(|g| self.add(g));
+        }
+    }
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.name)?;
+        match (self.element, &self.dims) {
+            (Some(e), Some(dims)) => write!(f, "  {} {}", e.name(), show(dims)),
+            (Some(e), None) => write!(f, "  {}", e.name()),
+            (None, _) => write!(f, "  {:?}", self.kind),
+        }
+    }
+}
+
+impl Port {
+    /// Whether a value can be fed here.
+    fn check(&self, value: &Value) -> Result<()> {
+        let wrong = |what: String| Err(Error::new("onnx", format!("input {:?} {what}", self.name)));
+        if let Some(element) = self.element {
+            match value.element() {
+                Ok(e) if e == element => {}
+                Ok(e) => return wrong(format!("is {}, not {}", element.name(), e.name())),
+                Err(_) => return wrong(format!("is a tensor, not {}", value.kind())),
+            }
+        }
+        if let (Some(declared), Some(_)) = (&self.dims, self.element) {
+            let dims = value.dims()?;
+            let fits = |(s, d): (&Size, &usize)| !matches!(s, Size::Number(n) if n != d);
+            if declared.len() != dims.len() || !declared.iter().zip(&dims).all(fits) {
+                return wrong(format!("is {}, not {dims:?}", show(declared)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(sizes: &[Size]) -> String {
+    let one = |s: &Size| match s {
+        Size::Number(n) => n.to_string(),
+        Size::Name(n) => n.clone(),
+        Size::Any => "?".into(),
+    };
+    format!("[{}]", sizes.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
+fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
+    let tensor = v.kind.as_ref().and_then(|t: &Type| t.tensor.as_ref());
+    let element = match tensor.map(|t| t.elem_type) {
+        None | Some(0) => None,
+        Some(n) => Some(Element::from_number(n).map_err(|e| format!("{:?}: elem_type: {e}", v.name))?),
+    };
+    let size = |d: &proto::Dimension| match (d.dim_value, d.dim_param) {
+        (Some(n), _) => usize::try_from(n).map_or(Size::Any, Size::Number),
+        (None, "") => Size::Any,
+        (None, name) => Size::Name(name.to_string()),
+    };
+    let dims = tensor.and_then(|t| t.shape.as_ref()).map(|s| s.dim.iter().map(size).collect());
+    let kind = match v.kind.as_ref() {
+        Some(t) if t.tensor.is_some() => Kind::Tensor,
+        Some(t) if t.sequence.is_some() => Kind::Sequence,
+        Some(t) if t.optional.is_some() => Kind::Optional,
+        _ => Kind::Other,
+    };
+    Ok(Port { name: v.name.to_string(), kind, element, dims, has_default: false })
+}
+
+/// The outputs of a plan, described.
+pub(crate) fn execute(
+    plan: &Plan,
+    inputs: Vec<Option<Value>>,
+    captured: Vec<Option<Value>>,
+) -> Result<Vec<Value>> {
+    let mut slots: Vec<Option<Value>> = vec![None; plan.slots];
+    for (slot, value) in &plan.constants {
+        slots[*slot] = Some(value.clone());
+    }
+    for (slot, value) in plan.inputs.iter().zip(inputs) {
+        if value.is_some() {
+            slots[*slot] = value;
+        }
+    }
+    for ((_, slot), value) in plan.captures.iter().zip(captured) {
+        slots[*slot] = value;
+    }
+    for step in &plan.steps {
+        take_step(step, &mut slots).map_err(|e| e.within(&step.label()))?;
+        step.last.iter().for_each(|slot| slots[*slot] = None);
+    }
+    let value = |(name, slot): &(String, usize)| match &slots[*slot] {
+        Some(v) => Ok(v.clone()),
+        None => fail(format!("the output {name:?} has no value")),
+    };
+    plan.outputs.iter().map(value).collect()
+}
+
+fn take_step(step: &Step, slots: &mut [Option<Value>]) -> Result<()> {
+    let inputs: Vec<Option<Value>> = step.inputs.iter().map(|s| s.and_then(|s| slots[s].clone())).collect();
+    let outs = match &step.run {
+        Run::Function(_, plan) => execute(plan, inputs, vec![])?.into_iter().map(Some).collect(),
+        Run::Operator(op) => {
+            let call = Call::new(step, inputs, slots);
+            let outs = (op.run)(&call)?.0;
+            call.finish()?;
+            outs
+        }
+    };
+    let mut outs = outs.into_iter();
+    for slot in &step.outputs {
+        let value = outs.next().flatten();
+        if let Some(v) = &value {
+            v.check()?;
+        }
+        if let Some(slot) = slot {
+            slots[*slot] = value;
+        }
+    }
+    Ok(())
+}
+
+impl Step {
+    fn label(&self) -> String {
+        let op = match &self.run {
+            Run::Operator(op) => op.name,
+            Run::Function(name, _) => name,
+        };
+        if self.name.is_empty() { op.to_string() } else { format!("{op} {:?}", self.name) }
+    }
+}
