@@ -2,6 +2,7 @@
 //!
 //! A row holds from its version until another row of the same name does.
 
+mod activation;
 mod cast;
 mod elementwise;
 
@@ -30,6 +31,7 @@ const ONNX: &str = "";
 const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, elementwise::OPS),
     (ONNX, cast::OPS),
+    (ONNX, activation::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.
