@@ -5,6 +5,7 @@
 mod activation;
 mod cast;
 mod elementwise;
+mod shape;
 
 use crate::call::{Call, Outs};
 use frit_tensor::Result;
@@ -32,6 +33,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, elementwise::OPS),
     (ONNX, cast::OPS),
     (ONNX, activation::OPS),
+    (ONNX, shape::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.
