@@ -4,6 +4,7 @@
 
 mod activation;
 mod cast;
+mod create;
 mod elementwise;
 mod shape;
 
@@ -34,6 +35,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, cast::OPS),
     (ONNX, activation::OPS),
     (ONNX, shape::OPS),
+    (ONNX, create::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.
