@@ -6,6 +6,7 @@ mod activation;
 mod cast;
 mod create;
 mod elementwise;
+mod index;
 mod shape;
 
 use crate::call::{Call, Outs};
@@ -36,6 +37,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, activation::OPS),
     (ONNX, shape::OPS),
     (ONNX, create::OPS),
+    (ONNX, index::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.

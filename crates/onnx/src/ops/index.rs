@@ -1,0 +1,188 @@
+//! Elements at places that are data.
+
+use super::shape::axis_of;
+use super::{Op, op};
+use crate::call::{Call, Outs, fail, give};
+use frit_tensor::{DType, Result, Tensor};
+
+pub(super) const OPS: &[Op] = &[
+    op("Compress", 9, compress),
+    op("Gather", 1, gather),
+    op("GatherElements", 11, |c| {
+        let axis = c.axis("axis", 0)?;
+        let at = wrapped(&c.tensor(1)?, axis_len(c, axis)?);
+        c.moved(|x| Ok(x.gather(axis, &at)))
+    }),
+    op("GatherND", 11, gather_nd),
+    op("NonZero", 9, |c| give(c.tensor(0)?.nonzero()?.t().long())),
+    op("Scatter", 9, scatter_elements),
+    op("ScatterElements", 11, scatter_elements),
+    op("ScatterND", 11, scatter_nd),
+    op("TensorScatter", 24, tensor_scatter),
+    op("TopK", 1, |c| {
+        let k = c.int_or("k", 0)?;
+        top_k(c, k)
+    }),
+    op("TopK", 10, |c| top_k(c, c.int_input(1)?)),
+    op("Unique", 11, unique),
+];
+
+fn axis_len(c: &Call, axis: isize) -> Result<i64> {
+    let dims = c.input(0)?.dims()?;
+    Ok(dims[axis_of(axis as i64, dims.len())?] as i64)
+}
+/// Places counted from the front.
+fn wrapped(at: &Tensor, n: i64) -> Tensor {
+    let at = at.long();
+    at.lt(0).where_(&at + n, &at)
+}
+
+fn gather(c: &Call) -> Result<Outs> {
+    let axis = c.axis("axis", 0)?;
+    let at = wrapped(&c.tensor(1)?, axis_len(c, axis)?);
+    c.moved(|x| {
+        let axis = axis_of(axis as i64, x.rank())?;
+        let (dims, places) = (x.shape(), at.shape());
+        let (front, behind) = (&dims.as_slice()[..axis], &dims.as_slice()[axis + 1..]);
+        let out = [front, places.as_slice(), behind].concat();
+        Ok(x.index_select(axis as isize, &at.reshape([-1])).reshape(out))
+    })
+}
+
+fn compress(c: &Call) -> Result<Outs> {
+    let axis = c.int("axis")?;
+    let places: Vec<i64> =
+        (0i64..).zip(c.tensor(1)?.bool().to_vec::<bool>()?).filter(|(_, on)| *on).map(|(i, _)| i).collect();
+    let places = Tensor::from_slice(&places);
+    c.moved(|x| {
+        Ok(match axis {
+            Some(a) => x.index_select(a as isize, &places),
+            None => x.ravel().index_select(0, &places),
+        })
+    })
+}
+
+/// The last dim of an index as places in the first dims of a shape, row-major.
+fn places(at: &Tensor, dims: &[usize]) -> Tensor {
+    let n = dims.len() as i64;
+    let strides = crate::weights::strides(dims);
+    (0..n).fold(Tensor::full_dtype((), 0, DType::I64), |sum, i| {
+        let one = wrapped(&at.select(-1, i), dims[i as usize] as i64);
+        sum + one * strides[i as usize]
+    })
+}
+
+fn gather_nd(c: &Call) -> Result<Outs> {
+    let (batch, at) = (c.int_or("batch_dims", 0)?.max(0) as usize, c.tensor(1)?);
+    let (idx, dims) = (at.dims()?, c.input(0)?.dims()?);
+    let Some(depth) = idx.last().copied().filter(|d| batch + d <= dims.len()) else {
+        return fail(format!("indices of shape {idx:?} into shape {dims:?}"));
+    };
+    let (front, inner, rest) = (&dims[..batch], &dims[batch..batch + depth], &dims[batch + depth..]);
+    let b: usize = front.iter().product();
+    let out = [&idx[..idx.len() - 1], rest].concat();
+    c.moved(|x| {
+        // (batches, places, rest)
+        let n: usize = inner.iter().product();
+        let rows = x.reshape([b * n, rest.iter().product()]);
+        let flat = places(&at, inner).reshape((b, -1));
+        let flat = flat + Tensor::arange(b).long().unsqueeze(1) * n as i64;
+        Ok(rows.index_select(0, &flat.reshape([-1])).reshape(out))
+    })
+}
+
+/// What becomes of an element that several are put to.
+fn reduction<'a>(c: &'a Call) -> Result<Option<&'a str>> {
+    Ok(match c.text_or("reduction", "none")? {
+        "none" => None,
+        "add" => Some("sum"),
+        "mul" => Some("prod"),
+        "max" => Some("amax"),
+        "min" => Some("amin"),
+        other => return fail(format!("attribute \"reduction\" is {other:?}")),
+    })
+}
+
+fn scatter_elements(c: &Call) -> Result<Outs> {
+    let (axis, how) = (c.axis("axis", 0)?, reduction(c)?);
+    let at = wrapped(&c.tensor(1)?, axis_len(c, axis)?);
+    let updates = c.tensor(2)?;
+    c.moved(|x| {
+        Ok(match how {
+            None => x.scatter(axis, &at, &updates),
+            Some(how) => x.scatter_reduce(axis, &at, &updates, how, true),
+        })
+    })
+}
+
+fn scatter_nd(c: &Call) -> Result<Outs> {
+    let (how, at, updates) = (reduction(c)?, c.tensor(1)?, c.tensor(2)?);
+    let (idx, dims) = (at.dims()?, c.input(0)?.dims()?);
+    let Some(depth) = idx.last().copied().filter(|d| *d <= dims.len()) else {
+        return fail(format!("indices of shape {idx:?} into shape {dims:?}"));
+    };
+    let rest: usize = dims[depth..].iter().product();
+    c.moved(|x| {
+        let rows = x.reshape((-1, rest));
+        let flat = places(&at, &dims[..depth]).reshape((-1, 1)).expand((-1, rest));
+        let updates = updates.reshape((-1, rest));
+        let done = match how {
+            None => rows.scatter(0, &flat, &updates),
+            Some(how) => rows.scatter_reduce(0, &flat, &updates, how, true),
+        };
+        Ok(done.reshape(&dims))
+    })
+}
+
+/// A cache with rows of an update written to it, each batch from a place of its own on.
+fn tensor_scatter(c: &Call) -> Result<Outs> {
+    let axis = c.int_or("axis", -2)?;
+    let circular = match c.text_or("mode", "linear")? {
+        "linear" => false,
+        "circular" => true,
+        other => return fail(format!("attribute \"mode\" is {other:?}")),
+    };
+    let (update, start) = (c.tensor(1)?, c.optional(2)?);
+    c.moved(|x| {
+        let axis = axis_of(axis, x.rank())?;
+        let line = |at: usize, t: Tensor| {
+            let mut dims = vec![1i64; x.rank()];
+            dims[at] = -1;
+            t.reshape(dims)
+        };
+        let rows = line(axis, Tensor::arange(&update.shape()[axis]).long());
+        let at = start.map_or(rows.clone(), |s| rows + line(0, s.long()));
+        let at = if circular { at.modulo(x.dims()?[axis] as i64) } else { at };
+        Ok(x.scatter(axis as isize, &at.expand(update.shape()), &update))
+    })
+}
+
+fn top_k(c: &Call, k: i64) -> Result<Outs> {
+    c.ignore(&["sorted"]);
+    let (axis, largest) = (c.axis("axis", -1)?, c.int_or("largest", 1)? != 0);
+    let (values, at) = c.tensor(0)?.topk(k.max(0) as usize, axis, largest);
+    give((values, at.long()))
+}
+
+fn unique(c: &Call) -> Result<Outs> {
+    let (axis, sorted) = (c.int("axis")?, c.int_or("sorted", 1)? != 0);
+    let x = c.tensor(0)?;
+    let u = match axis {
+        Some(a) => x.unique_along(a as isize)?,
+        None => x.unique_all()?,
+    };
+    let at = axis.unwrap_or(0) as isize;
+    let n = u.counts.dims()?[0];
+    let inverse = u.inverse.reshape([-1]).long();
+    // where each stands first
+    let places = Tensor::arange(inverse.shape()[0].clone()).long();
+    let nowhere = Tensor::full_dtype([n], i64::MAX, DType::I64);
+    let first = nowhere.scatter_reduce(0, &inverse, &places, "amin", true);
+    if sorted {
+        return give(vec![u.values, first, inverse, u.counts.long()]);
+    }
+    let order = first.argsort(0, false).long();
+    let rank = order.argsort(0, false).long();
+    let take = |t: &Tensor| t.index_select(0, &order);
+    give(vec![u.values.index_select(at, &order), take(&first), rank.take(&inverse), take(&u.counts.long())])
+}
