@@ -7,6 +7,7 @@ mod cast;
 mod create;
 mod elementwise;
 mod index;
+mod reduce;
 mod shape;
 
 use crate::call::{Call, Outs};
@@ -38,6 +39,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, shape::OPS),
     (ONNX, create::OPS),
     (ONNX, index::OPS),
+    (ONNX, reduce::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.
