@@ -7,6 +7,8 @@ mod cast;
 mod create;
 mod elementwise;
 mod index;
+mod linear;
+mod loss;
 mod reduce;
 mod shape;
 
@@ -40,6 +42,8 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, create::OPS),
     (ONNX, index::OPS),
     (ONNX, reduce::OPS),
+    (ONNX, linear::OPS),
+    (ONNX, loss::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.
