@@ -4,11 +4,13 @@
 
 mod activation;
 mod cast;
+mod conv;
 mod create;
 mod elementwise;
 mod index;
 mod linear;
 mod loss;
+mod pool;
 mod reduce;
 mod shape;
 
@@ -43,6 +45,8 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, index::OPS),
     (ONNX, reduce::OPS),
     (ONNX, linear::OPS),
+    (ONNX, conv::OPS),
+    (ONNX, pool::OPS),
     (ONNX, loss::OPS),
 ];
 
