@@ -10,6 +10,7 @@ mod elementwise;
 mod index;
 mod linear;
 mod loss;
+mod norm;
 mod pool;
 mod reduce;
 mod shape;
@@ -47,6 +48,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, linear::OPS),
     (ONNX, conv::OPS),
     (ONNX, pool::OPS),
+    (ONNX, norm::OPS),
     (ONNX, loss::OPS),
 ];
 
