@@ -12,6 +12,7 @@ mod linear;
 mod loss;
 mod norm;
 mod pool;
+mod quant;
 mod reduce;
 mod shape;
 
@@ -49,6 +50,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, conv::OPS),
     (ONNX, pool::OPS),
     (ONNX, norm::OPS),
+    (ONNX, quant::OPS),
     (ONNX, loss::OPS),
 ];
 

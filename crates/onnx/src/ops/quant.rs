@@ -1,0 +1,118 @@
+//! Quantised numbers: `(q - zero) * scale`.
+
+use super::conv::{convolved, zeroed};
+use super::shape::axis_of;
+use super::{Op, op};
+use crate::call::{Call, Outs, fail, give};
+use crate::element::Element;
+use crate::value::Value;
+use frit_tensor::{DType, Result, Tensor};
+
+pub(super) const OPS: &[Op] = &[
+    op("DequantizeLinear", 10, dequantize),
+    op("DynamicQuantizeLinear", 11, dynamic_quantize),
+    op("MatMulInteger", 10, |c| {
+        let a = zeroed(&c.tensor(0)?, c.optional(2)?, -2);
+        let b = zeroed(&c.tensor(1)?, c.optional(3)?, -1);
+        give(a.matmul(&b))
+    }),
+    op("QLinearConv", 10, q_linear_conv),
+    op("QLinearMatMul", 10, q_linear_matmul),
+    op("QuantizeLinear", 10, quantize),
+];
+
+/// A parameter beside `x`: one, one for each place along an axis, or one for each block along it.
+fn beside(t: &Tensor, x: &Tensor, axis: i64, block: i64) -> Result<Tensor> {
+    let n: usize = t.numel()?;
+    if t.rank() == 0 || (t.rank() == 1 && n == 1) {
+        return Ok(t.reshape(()));
+    }
+    let at = axis_of(axis, x.rank())?;
+    if block > 0 {
+        let (have, want) = (t.dims()?[at] as i64 * block, x.dims()?[at] as i64);
+        let long = t.repeat_interleave(block, at as isize);
+        return Ok(if have > want { long.narrow(at as isize, 0, want) } else { long });
+    }
+    match t.rank() {
+        1 => Ok((at + 1..x.rank()).fold(t.clone(), |t, _| t.unsqueeze(-1))),
+        _ => fail(format!("a parameter of shape {} beside {}", t.shape(), x.shape())),
+    }
+}
+
+fn quantize(c: &Call) -> Result<Outs> {
+    let (axis, block) = (c.int_or("axis", 1)?, c.int_or("block_size", 0)?);
+    let saturate = c.int_or("saturate", 1)? != 0;
+    c.ignore(&["precision"]);
+    let named = c.element_named("output_dtype")?;
+    let to = match (c.value(2), named) {
+        (Some(zero), _) => zero.element()?,
+        (None, Some(e)) => e,
+        (None, None) => Element::Uint8,
+    };
+    let x = c.tensor(0)?;
+    let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let scale = beside(&c.tensor(1)?.cast(wide), &x, axis, block)?;
+    let zero = c.optional(2)?.map(|z| beside(&z.cast(wide), &x, axis, block)).transpose()?;
+    give(quantized(&(x.cast(wide) / scale), zero, to, saturate)?)
+}
+
+/// Rounded and moved by the zero point, inside what the type holds.
+fn quantized(x: &Tensor, zero: Option<Tensor>, to: Element, saturate: bool) -> Result<Value> {
+    let Some((lo, hi)) = to.int_range() else {
+        let moved = zero.map_or(x.clone(), |z| x + z);
+        return super::cast::converted(&moved, to, saturate, "up");
+    };
+    let rounded = x.round();
+    let moved = zero.map_or(rounded.clone(), |z| rounded + z);
+    Ok(Value::Tensor(moved.clamp(lo, hi).cast(to.dtype()), to))
+}
+
+fn dequantize(c: &Call) -> Result<Outs> {
+    let (axis, block) = (c.int_or("axis", 1)?, c.int_or("block_size", 0)?);
+    let named = c.element_named("output_dtype")?;
+    let (x, scale) = (c.tensor(0)?, c.tensor(1)?);
+    let d = named.map_or(scale.dtype(), Element::dtype);
+    let wide = if d == DType::F64 { DType::F64 } else { DType::F32 };
+    let exact = |t: &Tensor| if t.dtype().is_int() { t.cast(DType::I32) } else { t.cast(wide) };
+    let part = beside(&scale.cast(wide), &x, axis, block)?;
+    let moved = match c.optional(2)? {
+        Some(zero) => exact(&x) - beside(&exact(&zero), &x, axis, block)?,
+        None => exact(&x),
+    };
+    give((moved.cast(wide) * part).cast(d))
+}
+
+fn dynamic_quantize(c: &Call) -> Result<Outs> {
+    let x = c.tensor(0)?;
+    let (lo, hi) = (x.min(..).minimum(0.0), x.max(..).maximum(0.0));
+    let scale = (&hi - &lo) / 255.0;
+    let zero = (lo.neg() / &scale).clamp(0.0, 255.0).round();
+    let y = ((x / &scale).round() + &zero).clamp(0.0, 255.0);
+    give(vec![y.cast(DType::U8), scale, zero.cast(DType::U8)])
+}
+
+/// Sums of products of quantised numbers, quantised again.
+fn requantized(c: &Call, sums: &Tensor, factor: Tensor, scale: usize, zero: usize) -> Result<Outs> {
+    let x = sums.float() * factor / c.tensor(scale)?.float();
+    give(quantized(&x, Some(c.tensor(zero)?.float()), c.element(zero)?, true)?)
+}
+
+fn q_linear_matmul(c: &Call) -> Result<Outs> {
+    let a = zeroed(&c.tensor(0)?, c.optional(2)?, -2);
+    let b = zeroed(&c.tensor(3)?, c.optional(5)?, -1);
+    let rows = |t: Tensor| if t.rank() == 1 && t.shape().numel() != 1 { t.unsqueeze(-1) } else { t };
+    let factor = rows(c.tensor(1)?.float()) * c.tensor(4)?.float();
+    requantized(c, &a.matmul(&b), factor, 6, 7)
+}
+
+fn q_linear_conv(c: &Call) -> Result<Outs> {
+    let x = zeroed(&c.tensor(0)?, c.optional(2)?, 1);
+    let w = zeroed(&c.tensor(3)?, c.optional(5)?, 0);
+    let sums = convolved(c, &x, &w, c.optional(8)?.as_ref())?;
+    let per_channel = |t: Tensor| match t.rank() {
+        1 => (2..x.rank()).fold(t, |t, _| t.unsqueeze(-1)),
+        _ => t,
+    };
+    let factor = c.tensor(1)?.float() * per_channel(c.tensor(4)?.float());
+    requantized(c, &sums, factor, 6, 7)
+}
