@@ -14,6 +14,7 @@ mod norm;
 mod pool;
 mod quant;
 mod reduce;
+mod resize;
 mod shape;
 
 use crate::call::{Call, Outs};
@@ -50,6 +51,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, conv::OPS),
     (ONNX, pool::OPS),
     (ONNX, norm::OPS),
+    (ONNX, resize::OPS),
     (ONNX, quant::OPS),
     (ONNX, loss::OPS),
 ];
