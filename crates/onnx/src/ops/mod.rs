@@ -3,6 +3,7 @@
 //! A row holds from its version until another row of the same name does.
 
 mod activation;
+mod attention;
 mod cast;
 mod conv;
 mod create;
@@ -37,6 +38,7 @@ const fn op(name: &'static str, since: i64, run: fn(&Call) -> Result<Outs>) -> O
 }
 
 const ONNX: &str = "";
+const PREVIEW: &str = "ai.onnx.preview";
 
 /// Every table, with its domain.
 const FAMILIES: &[(&str, &[Op])] = &[
@@ -52,8 +54,10 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, pool::OPS),
     (ONNX, norm::OPS),
     (ONNX, resize::OPS),
+    (ONNX, attention::OPS),
     (ONNX, quant::OPS),
     (ONNX, loss::OPS),
+    (PREVIEW, attention::PREVIEW),
 ];
 
 /// A domain by its proper name: the default one has two.
