@@ -14,6 +14,7 @@ mod loss;
 mod norm;
 mod pool;
 mod quant;
+mod recurrent;
 mod reduce;
 mod resize;
 mod shape;
@@ -55,6 +56,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, norm::OPS),
     (ONNX, resize::OPS),
     (ONNX, attention::OPS),
+    (ONNX, recurrent::OPS),
     (ONNX, quant::OPS),
     (ONNX, loss::OPS),
     (PREVIEW, attention::PREVIEW),
