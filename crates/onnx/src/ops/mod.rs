@@ -18,6 +18,7 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod shape;
+mod signal;
 
 use crate::call::{Call, Outs};
 use frit_tensor::Result;
@@ -57,6 +58,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, resize::OPS),
     (ONNX, attention::OPS),
     (ONNX, recurrent::OPS),
+    (ONNX, signal::OPS),
     (ONNX, quant::OPS),
     (ONNX, loss::OPS),
     (PREVIEW, attention::PREVIEW),
