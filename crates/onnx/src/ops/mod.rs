@@ -5,6 +5,7 @@
 mod activation;
 mod attention;
 mod cast;
+mod control;
 mod conv;
 mod create;
 mod elementwise;
@@ -17,6 +18,7 @@ mod quant;
 mod recurrent;
 mod reduce;
 mod resize;
+mod sequence;
 mod shape;
 mod signal;
 
@@ -61,6 +63,8 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, signal::OPS),
     (ONNX, quant::OPS),
     (ONNX, loss::OPS),
+    (ONNX, control::OPS),
+    (ONNX, sequence::OPS),
     (PREVIEW, attention::PREVIEW),
 ];
 
