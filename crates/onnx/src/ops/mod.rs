@@ -17,10 +17,12 @@ mod pool;
 mod quant;
 mod recurrent;
 mod reduce;
+mod regex;
 mod resize;
 mod sequence;
 mod shape;
 mod signal;
+mod text;
 
 use crate::call::{Call, Outs};
 use frit_tensor::Result;
@@ -65,6 +67,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, loss::OPS),
     (ONNX, control::OPS),
     (ONNX, sequence::OPS),
+    (ONNX, text::OPS),
     (PREVIEW, attention::PREVIEW),
 ];
 
