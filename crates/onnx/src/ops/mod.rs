@@ -12,6 +12,7 @@ mod elementwise;
 mod index;
 mod linear;
 mod loss;
+mod ml;
 mod norm;
 mod pool;
 mod quant;
@@ -23,6 +24,7 @@ mod sequence;
 mod shape;
 mod signal;
 mod text;
+mod trees;
 
 use crate::call::{Call, Outs};
 use frit_tensor::Result;
@@ -44,6 +46,7 @@ const fn op(name: &'static str, since: i64, run: fn(&Call) -> Result<Outs>) -> O
 }
 
 const ONNX: &str = "";
+const ML: &str = "ai.onnx.ml";
 const PREVIEW: &str = "ai.onnx.preview";
 
 /// Every table, with its domain.
@@ -68,6 +71,8 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, control::OPS),
     (ONNX, sequence::OPS),
     (ONNX, text::OPS),
+    (ML, ml::OPS),
+    (ML, trees::OPS),
     (PREVIEW, attention::PREVIEW),
 ];
 
