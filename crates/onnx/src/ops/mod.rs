@@ -24,6 +24,7 @@ mod sequence;
 mod shape;
 mod signal;
 mod text;
+mod training;
 mod trees;
 
 use crate::call::{Call, Outs};
@@ -48,6 +49,7 @@ const fn op(name: &'static str, since: i64, run: fn(&Call) -> Result<Outs>) -> O
 const ONNX: &str = "";
 const ML: &str = "ai.onnx.ml";
 const PREVIEW: &str = "ai.onnx.preview";
+const TRAINING: &str = "ai.onnx.preview.training";
 
 /// Every table, with its domain.
 const FAMILIES: &[(&str, &[Op])] = &[
@@ -74,6 +76,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ML, ml::OPS),
     (ML, trees::OPS),
     (PREVIEW, attention::PREVIEW),
+    (TRAINING, training::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.
