@@ -25,6 +25,7 @@ mod plan;
 mod call;
 mod ops;
 pub mod session;
+pub mod check;
 
 pub use element::Element;
 pub use session::{Kind, Port, Session, Size, Summary};
