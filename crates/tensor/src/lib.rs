@@ -9,7 +9,7 @@
 //! `activation`, `reduce` (with `scan`), `ranking` and `counting` (over `sort`), `linalg`, [`conv`], `pool`,
 //! [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`, [`attention`], [`loss`] (with [`ctc`] and `similarity`),
 //! `gradient`, `control` (loops), `assign`, `bitcast`, `blob` (files and
-//! borrowed memory), [`realize`], [`jit`], `display`.
+//! borrowed memory), [`realize`], [`jit`], `display`, `known` (what follows from sizes).
 
 #![forbid(unsafe_code)]
 
@@ -69,6 +69,7 @@ pub mod realize;
 pub mod jit;
 mod bundle;
 mod display;
+mod known;
 
 pub use attention::{Attention, Rope};
 pub use conv::Window;
