@@ -116,10 +116,9 @@ impl<'a> Call<'a> {
     }
     /// One number that must be known now.
     pub fn float_input(&self, i: usize) -> Result<f64> {
-        let t = self.tensor(i)?;
-        match t.numel()? {
-            1 => t.double().reshape(()).item(),
-            n => fail(format!("input {i} has {n} elements, one is wanted")),
+        match self.input(i)?.numbers()?[..] {
+            [v] => Ok(v),
+            ref all => fail(format!("input {i} has {} elements, one is wanted", all.len())),
         }
     }
     /// The element type of an input.

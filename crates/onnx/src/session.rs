@@ -4,11 +4,13 @@ use crate::call::{Call, fail};
 use crate::element::Element;
 use crate::plan::{Plan, Planner, Run, Step};
 use crate::proto::{self, Model, Type, ValueInfo};
+use crate::replay::Replay;
 use crate::value::Value;
 use crate::weights::Source;
 use frit_tensor::{Blob, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// One size of an input or output, as the model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +62,10 @@ pub struct Port {
 /// # Ok::<(), frit_tensor::Error>(())
 /// ```
 pub struct Session {
-    plan: Plan,
+    plan: Arc<Plan>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+    replay: Replay,
 }
 
 impl Session {
@@ -95,7 +98,8 @@ impl Session {
             port.has_default = plan.constants.iter().any(|(s, _)| s == slot);
         }
         let outputs = graph.output.iter().map(port).collect::<std::result::Result<_, _>>()?;
-        Ok(Session { plan, inputs, outputs })
+        let plan = Arc::new(plan);
+        Ok(Session { replay: Replay::new(&plan), plan, inputs, outputs })
     }
     /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {
@@ -133,11 +137,10 @@ impl Session {
         if !missing.is_empty() {
             return Err(Error::new("onnx", format!("no value for {}", missing.join(", "))));
         }
-        let outputs = execute(&self.plan, inputs, vec![])?;
-        let mut tensors = vec![];
-        outputs.iter().for_each(|v| v.tensors(&mut tensors));
-        Tensor::realize_all(&tensors)?;
-        Ok(outputs)
+        match self.replay.run(&inputs)? {
+            Some(outputs) => Ok(outputs),
+            None => computed(&self.plan, inputs),
+        }
     }
 }
 
@@ -230,6 +233,15 @@ fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
         _ => Kind::Other,
     };
     Ok(Port { name: v.name.to_string(), kind, element, dims, has_default: false })
+}
+
+/// The outputs of a plan, computed.
+pub(crate) fn computed(plan: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+    let outputs = execute(plan, inputs, vec![])?;
+    let mut tensors = vec![];
+    outputs.iter().for_each(|v| v.tensors(&mut tensors));
+    Tensor::realize_all(&tensors)?;
+    Ok(outputs)
 }
 
 /// The outputs of a plan, described.

@@ -103,10 +103,17 @@ impl Value {
             _ => {}
         }
     }
-    /// Integers on the host, whatever their type.
+    /// Numbers on the host, whatever their type.
+    pub fn numbers(&self) -> Result<Vec<f64>> {
+        let t = self.tensor()?;
+        t.as_numbers().map_or_else(|| t.double().to_vec::<f64>(), Ok)
+    }
+    /// Integers on the host, whatever their type: without computing where they follow from sizes alone.
     pub fn ints(&self) -> Result<Vec<i64>> {
         let t = self.tensor()?;
+        let known = t.as_sizes().and_then(|all| all.iter().map(|d| d.as_int()).collect());
         match t.dtype() {
+            d if !d.is_float() && known.is_some() => Ok(known.unwrap_or_default()),
             d if d.is_int() || d == DType::Bool => t.cast(DType::I64).to_vec::<i64>(),
             d => Err(Error::elsewhere("onnx", format!("{d} values where integers are wanted"))),
         }

@@ -3,7 +3,7 @@
 use crate::element::Element;
 use crate::proto::{OptionalData, SequenceData, SparseTensor, TensorData};
 use crate::value::{Strings, Value};
-use frit_tensor::{Blob, DType, Tensor};
+use frit_tensor::{Blob, DType, Scalar, Tensor};
 use rustc_hash::FxHashMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -42,7 +42,8 @@ impl Source {
         if element.bytes(n) != Some(bytes.len()) {
             return Err(format!("{} bytes are not the {} elements of {dims:?}", bytes.len(), element.name()));
         }
-        Ok(Value::Tensor(element.tensor(&bytes, &dims), element))
+        let t = few(element, &bytes, &dims).unwrap_or_else(|| element.tensor(&bytes, &dims));
+        Ok(Value::Tensor(t, element))
     }
     /// Its bytes as `raw_data` would have them.
     fn bytes(&mut self, t: &TensorData, element: Element) -> Read<Blob> {
@@ -161,6 +162,33 @@ fn count(dims: &[usize]) -> Read<usize> {
         Some(n) => Ok(if dims.contains(&0) { 0 } else { n }),
         None => Err(format!("dims: {dims:?} is too large to be true")),
     }
+}
+
+/// A few numbers as constants, not memory: they are mostly axes and sizes, and what is made of them is known without
+/// computing.
+fn few(element: Element, bytes: &[u8], dims: &[usize]) -> Option<Tensor> {
+    use Element::*;
+    let d = element.dtype();
+    let most = match element {
+        Int64 | Int32 | Bool => 16,
+        Float => 4,
+        _ => 0,
+    };
+    let n: usize = dims.iter().product();
+    if dims.len() > 1 || n == 0 || n > most {
+        return None;
+    }
+    let one = |b: &[u8]| {
+        let mut word = [0; 8];
+        word[..b.len()].copy_from_slice(b);
+        match (element, Scalar::from_bits(u64::from_le_bytes(word), d)) {
+            (Float, v) => Tensor::full_dtype((), v.as_f64(), d),
+            (Bool, _) => Tensor::full((), b != [0]),
+            (_, v) => Tensor::full_dtype((), v.as_i128() as i64, d),
+        }
+    };
+    let all: Vec<Tensor> = bytes.chunks(d.size()).map(one).collect();
+    Some(if dims.is_empty() { all[0].clone() } else { Tensor::stack(&all, 0) })
 }
 
 fn strings(t: &TensorData, dims: Vec<usize>, n: usize) -> Read<Value> {

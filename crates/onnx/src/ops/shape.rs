@@ -147,12 +147,16 @@ fn transpose(c: &Call) -> Result<Outs> {
 }
 
 fn shape(c: &Call) -> Result<Outs> {
-    let dims = c.input(0)?.dims()?;
+    let dims: Vec<Dim> = match c.input(0)? {
+        Value::Strings(s) => s.dims.iter().map(Dim::from).collect(),
+        other => other.tensor()?.shape().as_slice().to_vec(),
+    };
     let n = dims.len() as i64;
     let place = |v: i64| if v < 0 { v + n } else { v }.clamp(0, n) as usize;
     let (start, end) = (place(c.int_or("start", 0)?), place(c.int_or("end", n)?));
-    let dims: Vec<i64> = dims[start..end.max(start)].iter().map(|d| *d as i64).collect();
-    give(Tensor::from_slice(&dims))
+    // not memory: what is made of sizes is known without computing
+    let sizes: Vec<Tensor> = dims[start..end.max(start)].iter().map(|d| d.tensor().long()).collect();
+    give(if sizes.is_empty() { Tensor::full_dtype([0], 0, I64) } else { Tensor::stack(&sizes, 0) })
 }
 
 fn slice(
