@@ -1,0 +1,85 @@
+//! Functions, graphs inside graphs, values that are no tensors.
+
+use crate::build::{Attr, Model, attribute, node, port};
+use frit_onnx::Element::{Bool, Float, Int64};
+use frit_onnx::wire::Writer;
+use frit_tensor::{Result, Tensor};
+
+#[test]
+fn a_function_takes_attributes_and_its_defaults() -> Result<()> {
+    let scaled = || {
+        Writer::new()
+            .bytes(1, "Leaky")
+            .bytes(4, "x")
+            .bytes(5, "y")
+            .message(11, attribute("slope", Attr::Float(0.5)))
+            .message(7, node("y = LeakyRelu(x)", vec![("alpha", Attr::Of("slope"))]))
+            .message(9, Writer::new().int(2, 16))
+            .bytes(10, "mine")
+    };
+    let model = |attributes| {
+        let m = Model::new(16).import("mine", 1).function(scaled()).input("x", Float, &["2"]);
+        m.node_with("y = mine.Leaky(x)", attributes).output("y")
+    };
+    let x = Tensor::new([-4.0, 2.0]);
+    assert_eq!(model(vec![]).floats(&[("x", x.clone())])?, [-2.0, 2.0]);
+    assert_eq!(model(vec![("slope", Attr::Float(0.25))]).floats(&[("x", x)])?, [-1.0, 2.0]);
+    Ok(())
+}
+
+#[test]
+fn branches_see_the_values_around_them() -> Result<()> {
+    let branch =
+        |line: &str| Writer::new().message(1, node(line, vec![])).message(12, Writer::new().bytes(1, "z"));
+    let model = || {
+        let both = vec![
+            ("then_branch", Attr::Graph(branch("z = Add(x, x)"))),
+            ("else_branch", Attr::Graph(branch("z = Neg(x)"))),
+        ];
+        let m = Model::new(16).input("on", Bool, &[]).input("x", Float, &["n"]);
+        m.node_with("y = If(on)", both).output("y")
+    };
+    let x = Tensor::new([1.0, 2.0]);
+    assert_eq!(model().floats(&[("on", Tensor::full((), true)), ("x", x.clone())])?, [2.0, 4.0]);
+    assert_eq!(model().floats(&[("on", Tensor::full((), false)), ("x", x)])?, [-1.0, -2.0]);
+    Ok(())
+}
+
+#[test]
+fn a_loop_ends_by_its_count_or_its_condition() -> Result<()> {
+    // doubles until it is over a limit that is outside
+    let body = Writer::new()
+        .message(11, port("i", Int64, &[]))
+        .message(11, port("go", Bool, &[]))
+        .message(11, port("v", Float, &[]))
+        .message(1, node("w = Add(v, v)", vec![]))
+        .message(1, node("on = Less(w, limit)", vec![]))
+        .message(1, node("seen = Identity(w)", vec![]))
+        .message(12, Writer::new().bytes(1, "on"))
+        .message(12, Writer::new().bytes(1, "w"))
+        .message(12, Writer::new().bytes(1, "seen"));
+    let model = || {
+        let m = Model::new(16).input("n", Int64, &[]).input("v", Float, &[]).input("limit", Float, &[]);
+        m.node_with("last, all = Loop(n, _, v)", vec![("body", Attr::Graph(body.clone()))]).output("all")
+    };
+    let feeds = |n: i64| {
+        let n = Tensor::full_dtype((), n, frit_tensor::DType::I64);
+        [("n", n), ("v", Tensor::full((), 1.0)), ("limit", Tensor::full((), 10.0))]
+    };
+    assert_eq!(model().floats(&feeds(100))?, [2.0, 4.0, 8.0, 16.0]);
+    assert_eq!(model().floats(&feeds(2))?, [2.0, 4.0]);
+    Ok(())
+}
+
+#[test]
+fn inputs_are_checked_by_name_type_and_shape() {
+    let model = || Model::new(16).input("x", Float, &["n", "3"]).node("y = Relu(x)").output("y");
+    let said = model().error(&[]);
+    assert!(said.starts_with("onnx: no value for x"), "{said}");
+    let said = model().error(&[("z", Tensor::zeros([1, 3]))]);
+    assert!(said.starts_with("onnx: no input \"z\", the model has x"), "{said}");
+    let said = model().error(&[("x", Tensor::zeros([2, 4]))]);
+    assert!(said.starts_with("onnx: input \"x\" is [n, 3], not [2, 4]"), "{said}");
+    let said = model().error(&[("x", Tensor::full([1, 3], 1))]);
+    assert!(said.starts_with("onnx: input \"x\" is float, not int32"), "{said}");
+}

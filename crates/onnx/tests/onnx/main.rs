@@ -1,0 +1,7 @@
+//! ONNX models end to end.
+
+mod build;
+mod elements;
+mod graphs;
+mod hostile;
+mod versions;
