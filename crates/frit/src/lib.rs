@@ -58,6 +58,8 @@
 
 /// Layers, optimisers, state files, data.
 pub use frit_nn as nn;
+/// ONNX models.
+pub use frit_onnx as onnx;
 pub use frit_tensor::*;
 
 /// The engine below, for tools: counters of what ran, compile times.
