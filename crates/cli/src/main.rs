@@ -3,6 +3,7 @@
 mod accuracy;
 mod bench;
 mod corpus;
+mod onnx;
 mod show;
 
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ usage:
   frit corpus assemble         its kernels for NVIDIA's GPUs through their assembler, where ptxas is found
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
                                what is found is kept in FRIT_CACHE/tuned and used from then on
+  frit onnx [--help]           models in ONNX files: what is in one, what it computes, whether that is right
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
 
@@ -52,6 +54,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["accuracy", ref options @ ..] => accuracy::run(options),
+        ["onnx"] | ["onnx", "--help" | "-h", ..] => {
+            print!("{}", onnx::HELP);
+            Ok(())
+        }
+        ["onnx", ref words @ ..] => onnx::run(words),
         [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
             print!("{HELP}{}", flags());
             Ok(())
