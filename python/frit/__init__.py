@@ -12,7 +12,7 @@ from frit.dtype import DType, dtypes
 from frit.function import function
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
 from frit.helpers import Context, GlobalCounters, getenv
-from frit import nn
+from frit import nn, onnx
 
 __all__ = [
     "Context",
@@ -28,5 +28,6 @@ __all__ = [
     "function",
     "getenv",
     "nn",
+    "onnx",
     "__version__",
 ]

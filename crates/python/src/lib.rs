@@ -13,6 +13,7 @@ mod symbolic;
 mod function;
 mod jit;
 mod state;
+mod onnx;
 mod flags;
 mod convert;
 mod error;
@@ -38,6 +39,7 @@ const PARTS: &[Part] = &[
     tensor::register,
     jit::register,
     state::register,
+    onnx::register,
     flags::register,
     fork::register,
     function::register,

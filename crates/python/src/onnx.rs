@@ -1,0 +1,109 @@
+//! ONNX models: `frit.onnx`, whose Python part makes numpy arrays of what is here.
+//!
+//! A value of a model is a tensor with the name of its element type, texts with their shape, a list, or an optional:
+//! `("tensor", Tensor, "float")`, `("strings", shape, texts)`, `("sequence", values)`, `("optional", value or None)`.
+
+use crate::convert::TensorArg;
+use crate::device::within;
+use crate::error::{compute, raised};
+use crate::tensor::out;
+use frit::Blob;
+use frit::onnx::{Element, Port, Session, Size, Strings, Value};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::path::PathBuf;
+
+/// A loaded model.
+#[pyclass(frozen, module = "frit", name = "OnnxSession")]
+pub struct PySession(Session);
+
+fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match v {
+        Value::Tensor(t, e) => ("tensor", Bound::new(py, out(t.clone())?)?, e.name()).into_bound_py_any(py),
+        Value::Strings(s) => ("strings", s.dims.clone(), s.texts.to_vec()).into_bound_py_any(py),
+        Value::Sequence(all) => {
+            let all = all.iter().map(|v| to_python(py, v)).collect::<PyResult<Vec<_>>>()?;
+            ("sequence", PyList::new(py, all)?).into_bound_py_any(py)
+        }
+        Value::Optional(v) => {
+            let inner = v.as_ref().map(|v| to_python(py, v)).transpose()?;
+            ("optional", inner).into_bound_py_any(py)
+        }
+        Value::Map(_) => Err(PyTypeError::new_err("maps have no form in Python yet")),
+    }
+}
+
+fn element(name: &str) -> PyResult<Element> {
+    let found = (1..).map_while(|n| Element::from_number(n).ok()).find(|e| e.name() == name);
+    found.ok_or_else(|| PyValueError::new_err(format!("no element type {name:?}")))
+}
+
+fn from_python(v: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let v = v.cast::<PyTuple>()?;
+    let kind: String = v.get_item(0)?.extract()?;
+    match kind.as_str() {
+        "tensor" => {
+            let e = element(&v.get_item(2)?.extract::<String>()?)?;
+            let t = v.get_item(1)?.extract::<TensorArg>()?.0;
+            Ok(Value::Tensor(t.cast(e.dtype()), e))
+        }
+        "strings" => Ok(Value::Strings(Strings::new(v.get_item(1)?.extract()?, v.get_item(2)?.extract()?))),
+        "sequence" => {
+            let all = v.get_item(1)?.try_iter()?.map(|v| from_python(&v?)).collect::<PyResult<_>>()?;
+            Ok(Value::Sequence(all))
+        }
+        "optional" => {
+            let inner = v.get_item(1)?;
+            let inner = if inner.is_none() { None } else { Some(Box::new(from_python(&inner)?)) };
+            Ok(Value::Optional(inner))
+        }
+        other => Err(PyTypeError::new_err(format!("no value of a model is a {other:?}"))),
+    }
+}
+
+/// Name, element type, dims (a number, a name or None each), and whether the model has a value for it.
+fn port<'py>(py: Python<'py>, p: &Port) -> PyResult<Bound<'py, PyAny>> {
+    let dim = |d: &Size| match d {
+        Size::Number(n) => n.into_bound_py_any(py),
+        Size::Name(n) => n.into_bound_py_any(py),
+        Size::Any => py.None().into_bound_py_any(py),
+    };
+    let dims = p.dims.as_ref().map(|d| d.iter().map(dim).collect::<PyResult<Vec<_>>>()).transpose()?;
+    (&p.name, p.element.map(Element::name), dims, p.has_default).into_bound_py_any(py)
+}
+
+#[pymethods]
+impl PySession {
+    /// A model in a file, or in bytes.
+    #[new]
+    fn new(py: Python<'_>, model: &Bound<'_, PyAny>) -> PyResult<PySession> {
+        if let Ok(bytes) = model.extract::<Vec<u8>>() {
+            let blob = Blob::new(bytes);
+            return py.detach(|| within(None, || Session::from_blob(&blob)))?.map(PySession).map_err(raised);
+        }
+        let path: PathBuf = model.extract()?;
+        py.detach(|| within(None, || Session::load(&path)))?.map(PySession).map_err(raised)
+    }
+    /// The inputs in order: name, element type, dims.
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.0.inputs().iter().map(|p| port(py, p)).collect()
+    }
+    /// The outputs in order.
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.0.outputs().iter().map(|p| port(py, p)).collect()
+    }
+    /// All outputs for values by name.
+    fn run<'py>(&self, py: Python<'py>, feeds: &Bound<'py, PyDict>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let feeds = feeds.iter().map(|(name, v)| Ok((name.extract::<String>()?, from_python(&v)?)));
+        let feeds = feeds.collect::<PyResult<Vec<_>>>()?;
+        let outs = compute(py, || self.0.run(feeds))?;
+        outs.iter().map(|v| to_python(py, v)).collect()
+    }
+}
+
+/// Add this part to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySession>()
+}

@@ -1,0 +1,115 @@
+"""ONNX models.
+
+>>> from frit.onnx import Session
+>>> model = Session("model.onnx")                              # doctest: +SKIP
+>>> [y] = model.run(None, {"x": numpy.zeros((1, 3, 224, 224))})  # doctest: +SKIP
+
+``frit.onnx.backend`` is what the tests of the ``onnx`` package drive.
+"""
+
+from frit._frit import OnnxSession, Tensor
+
+__all__ = ["Port", "Session"]
+
+# Element types that numpy does not have, and the type of ml_dtypes that each is.
+_FOREIGN = {
+    "bfloat16": "bfloat16",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float6e2m3": "float6_e2m3fn",
+    "float6e3m2": "float6_e3m2fn",
+    "float4e2m1": "float4_e2m1fn",
+    "int4": "int4",
+    "uint4": "uint4",
+    "int2": "int2",
+    "uint2": "uint2",
+}
+_ELEMENTS = {name: element for element, name in _FOREIGN.items()}
+_ELEMENTS |= {"float32": "float", "float64": "double"}
+
+
+class Port:
+    """An input or output of a model: its name, element type and shape (numbers, names, or None).
+
+    ``optional`` says of an input that the model has a value for it where none is given.
+    """
+
+    def __init__(self, name, type, shape, optional=False):
+        self.name, self.type, self.shape, self.optional = name, type, shape, optional
+
+    def __repr__(self):
+        return f"Port({self.name!r}, {self.type!r}, {self.shape!r})"
+
+
+class Session:
+    """A model, from a file, from its bytes, or from an ``onnx.ModelProto``. Its weights stay in the file."""
+
+    def __init__(self, model):
+        if hasattr(model, "SerializeToString"):
+            model = model.SerializeToString()
+        self._session = OnnxSession(model)
+
+    @property
+    def inputs(self):
+        """The inputs in the model's order."""
+        return [Port(*p) for p in self._session.inputs()]
+
+    @property
+    def outputs(self):
+        """The outputs in the model's order."""
+        return [Port(*p) for p in self._session.outputs()]
+
+    def run(self, names, feeds):
+        """Outputs by name (None: all of them) for values by name: numpy arrays, lists for sequences, None for nothing."""
+        made = self._session.run({name: _value(v) for name, v in feeds.items()})
+        if names is None:
+            return [_array(v) for v in made]
+        known = [p.name for p in self.outputs]
+        for name in names:
+            if name not in known:
+                raise ValueError(f"no output {name!r}, the model has {', '.join(known)}")
+        return [_array(made[known.index(name)]) for name in names]
+
+
+def _value(v):
+    """A value of a model from what Python has."""
+    import numpy
+
+    if v is None:
+        return ("optional", None)
+    if isinstance(v, (list, tuple)):
+        return ("sequence", [_value(x) for x in v])
+    if isinstance(v, Tensor):
+        v = v.numpy()
+    v = numpy.asarray(v)
+    if v.dtype.kind in "OUS":
+        text = [x.decode() if isinstance(x, bytes) else str(x) for x in v.ravel().tolist()]
+        return ("strings", list(v.shape), text)
+    element = _ELEMENTS.get(v.dtype.name, v.dtype.name)
+    if element in _FOREIGN:
+        wide = numpy.int8 if "int" in element else numpy.float32
+        v = v.astype(numpy.uint8 if element.startswith("uint") else wide)
+    return ("tensor", Tensor(numpy.ascontiguousarray(v)).reshape(v.shape), element)
+
+
+def _array(v):
+    """A value of a model as Python has it."""
+    import numpy
+
+    kind, *rest = v
+    if kind == "sequence":
+        return [_array(x) for x in rest[0]]
+    if kind == "optional":
+        return None if rest[0] is None else _array(rest[0])
+    if kind == "strings":
+        return numpy.array(rest[1], dtype=object).reshape(rest[0])
+    tensor, element = rest
+    array = tensor.numpy()
+    if element in _FOREIGN:
+        import ml_dtypes
+
+        return array.astype(getattr(ml_dtypes, _FOREIGN[element]))
+    return array

@@ -1,0 +1,80 @@
+"""ONNX models from Python; models are made with the onnx package."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+
+from frit.onnx import Session  # noqa: E402
+
+
+def model(nodes, inputs, outputs, opset=17):
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def floats(name, *shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def test_outputs_by_name_and_all(tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["z"])]
+    m = model(nodes, [floats("x", "n", 2)], [floats("y", "n", 2), floats("z", "n", 2)])
+    path = tmp_path / "m.onnx"
+    onnx.save(m, path)
+    session = Session(path)
+    assert [(p.name, p.type, p.shape) for p in session.inputs] == [("x", "float", ["n", 2])]
+    x = np.array([[-1.0, 2.0]], dtype=np.float32)
+    for _ in range(4):  # plain, recorded, replayed
+        y, z = session.run(None, {"x": x})
+        assert (y == np.maximum(x, 0)).all() and (z == -x).all()
+    (z,) = session.run(["z"], {"x": x})
+    assert (z == -x).all()
+    with pytest.raises(ValueError, match="no output 'w', the model has y, z"):
+        session.run(["w"], {"x": x})
+
+
+def test_shapes_that_change_and_sizes_that_follow_from_them():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "one", "two"], ["n"]),
+        helper.make_node("Mul", ["n", "two"], ["m"]),
+        helper.make_node("Concat", ["minus", "m"], ["d"], axis=0),
+        helper.make_node("Reshape", ["x", "d"], ["y"]),
+    ]
+    m = model(nodes, [floats("x", "a", "b")], [floats("y", "c", "d")])
+    for name, v in [("one", 1), ("two", 2), ("minus", -1)]:
+        m.graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, [1], [v]))
+    session = Session(m)
+    for shape in [(4, 3), (4, 3), (4, 3), (2, 5), (4, 3)]:
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        (y,) = session.run(None, {"x": x})
+        assert (y == x.reshape(-1, 2 * shape[1])).all()
+
+
+def test_data_that_decides_a_size():
+    m = model([helper.make_node("NonZero", ["x"], ["y"])], [floats("x", "n")], [floats("y", 1, "k")])
+    session = Session(m)
+    for x in ([1, 0, 2], [0, 0, 3], [1, 1, 1], [0, 0, 0]):
+        (y,) = session.run(None, {"x": np.array(x, dtype=np.float32)})
+        assert y.tolist() == [np.nonzero(x)[0].tolist()]
+
+
+def test_texts_sequences_and_narrow_types():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    text = helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])
+    m = model([helper.make_node("StringConcat", ["x", "x"], ["y"])], [text], [text], opset=20)
+    m.graph.output[0].name = "y"
+    (y,) = Session(m).run(None, {"x": np.array(["a", "b"], dtype=object)})
+    assert y.tolist() == ["aa", "bb"]
+    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT4)
+    m = model([cast], [floats("x", 3)], [helper.make_tensor_value_info("y", TensorProto.INT4, [3])], opset=21)
+    (y,) = Session(m).run(None, {"x": np.array([1, -8, 7], dtype=np.float32)})
+    assert y.dtype == ml_dtypes.int4 and y.astype(int).tolist() == [1, -8, 7]
+
+
+def test_errors_name_the_node():
+    m = model([helper.make_node("Nothing", ["x"], ["y"], name="n1")], [floats("x", 1)], [floats("y", 1)])
+    with pytest.raises(RuntimeError, match=r"1 operators are not supported: Nothing \(n1\)"):
+        Session(m)
