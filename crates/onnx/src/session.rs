@@ -221,7 +221,8 @@ fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
         Some(n) => Some(Element::from_number(n).map_err(|e| format!("{:?}: elem_type: {e}", v.name))?),
     };
     let size = |d: &proto::Dimension| match (d.dim_value, d.dim_param) {
-        (Some(n), _) => usize::try_from(n).map_or(Size::Any, Size::Number),
+        // zero and below stand for anything in real files
+        (Some(n), _) => usize::try_from(n).ok().filter(|n| *n > 0).map_or(Size::Any, Size::Number),
         (None, "") => Size::Any,
         (None, name) => Size::Name(name.to_string()),
     };

@@ -3,7 +3,7 @@
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
-use frit_tensor::{DType, Dim, Result, Tensor, keepdim};
+use frit_tensor::{Attention, DType, Dim, Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
     op("Attention", 23, attention),
@@ -15,12 +15,12 @@ pub(super) const PREVIEW: &[Op] = &[op("FlexAttention", 1, flex_attention)];
 const NEVER: f64 = f64::NEG_INFINITY;
 
 /// (B, T, H * D) as (B, H, T, D).
-fn heads(x: &Tensor, n: i64) -> Tensor {
+pub(super) fn heads(x: &Tensor, n: i64) -> Tensor {
     let s = x.shape();
     x.reshape((&s[0], &s[1], n, -1)).transpose(1, 2)
 }
 /// (B, H, T, D) as (B, T, H * D).
-fn packed(x: &Tensor) -> Tensor {
+pub(super) fn packed(x: &Tensor) -> Tensor {
     let s = x.shape();
     x.transpose(1, 2).reshape((&s[0], &s[2], -1))
 }
@@ -212,9 +212,21 @@ fn rotary_embedding(c: &Call) -> Result<Outs> {
         .unsqueeze(1))
     };
     let (cos, sin) = (angles(cos)?, angles(sin)?);
-    let size = y.dims()?.last().copied().unwrap_or(0) as i64;
+    let y = apply_rotary(&y, &cos, &sin, interleaved, part)?;
+    give(if is_flat { packed(&y) } else { y })
+}
+
+/// Pairs of the last dim turned by angles (B, 1, T, half), of its first `part` elements or of all.
+pub(super) fn apply_rotary(
+    x: &Tensor,
+    cos: &Tensor,
+    sin: &Tensor,
+    interleaved: bool,
+    part: i64,
+) -> Result<Tensor> {
+    let size = x.dims()?.last().copied().unwrap_or(0) as i64;
     let turned = if part > 0 { part } else { size };
-    let (front, rest) = (y.narrow(-1, 0, turned), y.narrow(-1, turned, size - turned));
+    let (front, rest) = (x.narrow(-1, 0, turned), x.narrow(-1, turned, size - turned));
     let (a, b) = match interleaved {
         true => {
             let pairs = front.unflatten(-1, (-1, 2));
@@ -222,11 +234,24 @@ fn rotary_embedding(c: &Call) -> Result<Outs> {
         }
         false => (front.narrow(-1, 0, turned / 2), front.narrow(-1, turned / 2, turned / 2)),
     };
-    let (re, im) = (&cos * &a - &sin * &b, sin * a + cos * b);
+    let (re, im) = (cos * &a - sin * &b, sin * a + cos * b);
     let front = match interleaved {
         true => Tensor::stack(&[re, im], -1).flatten(-2, -1),
         false => Tensor::cat(&[re, im], -1),
     };
-    let y = Tensor::cat(&[front, rest], -1).cast(x.dtype());
-    give(if is_flat { packed(&y) } else { y })
+    Ok(Tensor::cat(&[front, rest], -1).cast(x.dtype()))
+}
+
+/// Attention of (B, H, T, D) over keys and values with as many heads or fewer.
+pub(super) fn attend(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    scale: Option<f64>,
+    mask: Option<Tensor>,
+    causal: bool,
+) -> Result<Tensor> {
+    let n = q.shape()[1].clone();
+    let options = Attention { mask, causal, scale, dropout: 0.0 };
+    Ok(q.attention(&shared(k, &n), &shared(v, &n), options))
 }

@@ -12,6 +12,7 @@ mod elementwise;
 mod index;
 mod linear;
 mod loss;
+mod microsoft;
 mod ml;
 mod norm;
 mod pool;
@@ -49,6 +50,7 @@ const fn op(name: &'static str, since: i64, run: fn(&Call) -> Result<Outs>) -> O
 const ONNX: &str = "";
 const ML: &str = "ai.onnx.ml";
 const PREVIEW: &str = "ai.onnx.preview";
+const MICROSOFT: &str = "com.microsoft";
 const TRAINING: &str = "ai.onnx.preview.training";
 
 /// Every table, with its domain.
@@ -73,10 +75,12 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, control::OPS),
     (ONNX, sequence::OPS),
     (ONNX, text::OPS),
+    (ONNX, microsoft::IN_ONNX),
     (ML, ml::OPS),
     (ML, trees::OPS),
     (PREVIEW, attention::PREVIEW),
     (TRAINING, training::OPS),
+    (MICROSOFT, microsoft::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.

@@ -39,7 +39,7 @@ fn beside(t: &Tensor, x: &Tensor, axis: i64, block: i64) -> Result<Tensor> {
     }
 }
 
-fn quantize(c: &Call) -> Result<Outs> {
+pub(super) fn quantize(c: &Call) -> Result<Outs> {
     let (axis, block) = (c.int_or("axis", 1)?, c.int_or("block_size", 0)?);
     let saturate = c.int_or("saturate", 1)? != 0;
     c.ignore(&["precision"]);
@@ -57,7 +57,7 @@ fn quantize(c: &Call) -> Result<Outs> {
 }
 
 /// Rounded and moved by the zero point, inside what the type holds.
-fn quantized(x: &Tensor, zero: Option<Tensor>, to: Element, saturate: bool) -> Result<Value> {
+pub(super) fn quantized(x: &Tensor, zero: Option<Tensor>, to: Element, saturate: bool) -> Result<Value> {
     let Some((lo, hi)) = to.int_range() else {
         let moved = zero.map_or(x.clone(), |z| x + z);
         return super::cast::converted(&moved, to, saturate, "up");
@@ -67,7 +67,7 @@ fn quantized(x: &Tensor, zero: Option<Tensor>, to: Element, saturate: bool) -> R
     Ok(Value::Tensor(moved.clamp(lo, hi).cast(to.dtype()), to))
 }
 
-fn dequantize(c: &Call) -> Result<Outs> {
+pub(super) fn dequantize(c: &Call) -> Result<Outs> {
     let (axis, block) = (c.int_or("axis", 1)?, c.int_or("block_size", 0)?);
     let named = c.element_named("output_dtype")?;
     let (x, scale) = (c.tensor(0)?, c.tensor(1)?);
@@ -82,13 +82,22 @@ fn dequantize(c: &Call) -> Result<Outs> {
     give((moved.cast(wide) * part).cast(d))
 }
 
-fn dynamic_quantize(c: &Call) -> Result<Outs> {
-    let x = c.tensor(0)?;
+/// Numbers by one scale and zero point for all.
+pub(super) fn dequantized(x: &Tensor, scale: &Tensor, zero: Option<Tensor>) -> Tensor {
+    zeroed(x, zero, 0).cast(scale.dtype()) * scale
+}
+
+/// Numbers from 0 to 255, with the scale and zero point that use all of them.
+pub(super) fn dynamically(x: &Tensor) -> (Tensor, Tensor, Tensor) {
     let (lo, hi) = (x.min(..).minimum(0.0), x.max(..).maximum(0.0));
     let scale = (&hi - &lo) / 255.0;
     let zero = (lo.neg() / &scale).clamp(0.0, 255.0).round();
     let y = ((x / &scale).round() + &zero).clamp(0.0, 255.0);
-    give(vec![y.cast(DType::U8), scale, zero.cast(DType::U8)])
+    (y.cast(DType::U8), scale, zero.cast(DType::U8))
+}
+fn dynamic_quantize(c: &Call) -> Result<Outs> {
+    let (y, scale, zero) = dynamically(&c.tensor(0)?);
+    give(vec![y, scale, zero])
 }
 
 /// Sums of products of quantised numbers, quantised again.

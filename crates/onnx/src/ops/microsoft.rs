@@ -1,0 +1,257 @@
+//! Operators of `com.microsoft` that real exports contain: fused layers, attention with caches, quantised arithmetic.
+
+use super::attention::{apply_rotary, attend, heads, packed};
+use super::conv::{convolved, zeroed};
+use super::quant::{dequantized, quantized};
+use super::{Op, op, quant};
+use crate::call::{Call, Outs, fail, give};
+use crate::value::Value;
+use frit_tensor::{DType, Result, Tensor, keepdim};
+
+pub(super) const OPS: &[Op] = &[
+    op("BiasGelu", 1, |c| c.zip(|a, b| (a + b).gelu())),
+    op("DequantizeLinear", 1, quant::dequantize),
+    op("DynamicQuantizeMatMul", 1, dynamic_quantize_matmul),
+    op("FastGelu", 1, |c| {
+        let bias = c.optional(1)?;
+        c.map(|x| bias.map_or(x.clone(), |b| x + b).gelu_tanh())
+    }),
+    op("FusedConv", 1, fused_conv),
+    op("FusedMatMul", 1, fused_matmul),
+    op("Gelu", 1, |c| c.map(Tensor::gelu)),
+    op("GroupQueryAttention", 1, group_query_attention),
+    op("MatMulIntegerToFloat", 1, |c| {
+        let sums = integers(c, 0, 4, -2)?.matmul(&integers(c, 1, 5, -1)?);
+        let y = sums.float() * c.tensor(2)? * c.tensor(3)?;
+        give(c.optional(6)?.map_or(y.clone(), |b| y + b))
+    }),
+    op("MatMulNBits", 1, matmul_bits),
+    op("MultiHeadAttention", 1, multi_head_attention),
+    op("QLinearAdd", 1, |c| q_binary(c, |a, b| a + b)),
+    op("QLinearConcat", 1, q_concat),
+    op("QLinearGlobalAveragePool", 1, q_global_average_pool),
+    op("QLinearLeakyRelu", 1, |c| {
+        let alpha = c.float_or("alpha", 0.01)?;
+        q_unary(c, |x| x.leaky_relu(alpha))
+    }),
+    op("QLinearMul", 1, |c| q_binary(c, |a, b| a * b)),
+    op("QLinearSigmoid", 1, |c| q_unary(c, Tensor::sigmoid)),
+    op("QuantizeLinear", 1, quant::quantize),
+    op("QuickGelu", 1, |c| {
+        let alpha = c.float_or("alpha", 1.702)?;
+        c.map(|x| x * (x * alpha).sigmoid())
+    }),
+    op("RotaryEmbedding", 1, rotary_embedding),
+    op("SkipLayerNormalization", 1, |c| skip_norm(c, true)),
+    op("SkipSimplifiedLayerNormalization", 1, |c| skip_norm(c, false)),
+];
+/// In the domain of ONNX, though it is none of its operators.
+pub(super) const IN_ONNX: &[Op] = &[op("SimplifiedLayerNormalization", 1, |c| {
+    c.ignore(&["stash_type"]);
+    let (axis, eps, scale) = (c.axis("axis", -1)?, c.float_or("epsilon", 1e-5)?, c.tensor(1)?);
+    c.kept(|x| x.rmsnorm(axis, None, eps) * scale)
+})];
+
+fn fused_matmul(c: &Call) -> Result<Outs> {
+    let alpha = c.float_or("alpha", 1.0)?;
+    if c.flag("transBatchA")? || c.flag("transBatchB")? {
+        return fail("transposed batches are not supported");
+    }
+    let (ta, tb) = (c.flag("transA")?, c.flag("transB")?);
+    c.zip(|a, b| {
+        let (a, b) = (if ta { a.t() } else { a.clone() }, if tb { b.t() } else { b.clone() });
+        a.matmul(&b) * alpha
+    })
+}
+
+fn fused_conv(c: &Call) -> Result<Outs> {
+    let (x, w, bias, more) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?, c.optional(3)?);
+    let parameters = c.floats("activation_params")?.unwrap_or_default();
+    let parameter = |i: usize, default: f32| f64::from(parameters.get(i).copied().unwrap_or(default));
+    let y = convolved(c, &x, &w, bias.as_ref())?;
+    let y = more.map_or(y.clone(), |z| y + z);
+    give(match c.text_or("activation", "")? {
+        "" => y,
+        "Relu" => y.relu(),
+        "Sigmoid" => y.sigmoid(),
+        "Tanh" => y.tanh(),
+        "LeakyRelu" => y.leaky_relu(parameter(0, 0.01)),
+        "Clip" => y.clamp(parameter(0, f32::MIN), parameter(1, f32::MAX)),
+        "HardSigmoid" => (y * parameter(0, 0.2) + parameter(1, 0.5)).clamp(0.0, 1.0),
+        other => return fail(format!("attribute \"activation\" is {other:?}")),
+    })
+}
+
+/// The sum of two layers, normalised.
+fn skip_norm(c: &Call, centred: bool) -> Result<Outs> {
+    let eps = c.float_or("epsilon", 1e-12)?;
+    let (gamma, beta) = (c.tensor(2)?, if centred { c.optional(3)? } else { None });
+    let bias = c.optional(if centred { 4 } else { 3 })?;
+    let sum = c.tensor(0)? + c.tensor(1)?;
+    let sum = bias.map_or(sum.clone(), |b| sum + b);
+    let y = match centred {
+        true => sum.layernorm(-1, Some(&gamma), beta.as_ref(), eps),
+        false => sum.rmsnorm(-1, Some(&gamma), eps),
+    };
+    Ok(Outs(vec![Some(y.into()), None, None, Some(sum.into())]))
+}
+
+fn rotary_embedding(c: &Call) -> Result<Outs> {
+    c.ignore(&["is_packed_batching", "scale"]);
+    let (x, at, cos, sin) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?, c.tensor(3)?);
+    let (interleaved, part) = (c.flag("interleaved")?, c.int_or("rotary_embedding_dim", 0)?);
+    let is_flat = x.rank() == 3;
+    let half = cos.dims()?.last().copied().unwrap_or(1) as i64;
+    let n = match c.int_or("num_heads", 0)? {
+        0 if is_flat => x.dims()?[2] as i64 / (2 * half).max(1),
+        n => n,
+    };
+    let y = if is_flat { heads(&x, n) } else { x.clone() };
+    let length = y.shape()[2].clone();
+    // one number is the first position
+    let at = if at.shape().numel() == 1 { at.reshape([1, 1]) + Tensor::arange(length).long() } else { at };
+    let angles = |t: &Tensor| {
+        let s = at.shape();
+        t.index_select(0, &at.reshape([-1])).reshape((&s[0], 1, &s[1], -1))
+    };
+    let y = apply_rotary(&y, &angles(&cos), &angles(&sin), interleaved, part)?;
+    give(if is_flat { packed(&y) } else { y })
+}
+
+fn multi_head_attention(c: &Call) -> Result<Outs> {
+    let n = c.int_or("num_heads", 1)?;
+    let (scale, causal) = (c.float("scale")?, c.flag("unidirectional")?);
+    let never = c.float_or("mask_filter_value", -10000.0)?;
+    let (q, k, v) = (c.tensor(0)?, c.optional(1)?, c.optional(2)?);
+    let (Some(k), Some(v)) = (k, v) else { return fail("packed queries, keys and values are not supported") };
+    let hidden = q.dims()?.last().copied().unwrap_or(0);
+    let bias = c.optional(3)?;
+    let part = |x: Tensor, begin: usize| -> Result<Tensor> {
+        if x.rank() == 4 {
+            return Ok(x);
+        }
+        let size = x.dims()?[2];
+        Ok(heads(&bias.as_ref().map_or(x.clone(), |b| &x + b.narrow(0, begin, size)), n))
+    };
+    let (q, k, v) = (part(q, 0)?, part(k, hidden)?, part(v, 2 * hidden)?);
+    let join = |past: Option<Tensor>, x: Tensor| past.map_or(x.clone(), |p| Tensor::cat(&[p, x], 2));
+    let (k, v) = (join(c.optional(6)?, k), join(c.optional(7)?, v));
+    let mut mask = c.optional(5)?;
+    if let Some(on) = c.optional(4)? {
+        // (B, S): which keys are there
+        let hidden = on.ne(0).where_(0.0, never).unsqueeze(1).unsqueeze(1);
+        mask = Some(mask.map_or(hidden.clone(), |m| m + hidden));
+    }
+    let y = attend(&q, &k, &v, scale, mask, causal)?;
+    give(vec![packed(&y), k, v])
+}
+
+fn group_query_attention(c: &Call) -> Result<Outs> {
+    c.ignore(&["smooth_softmax", "qk_output"]);
+    let (n, kv) = (c.int_or("num_heads", 1)?, c.int_or("kv_num_heads", 1)?);
+    let (scale, rotary) = (c.float("scale")?.filter(|s| *s != 0.0), c.flag("do_rotary")?);
+    let interleaved = c.flag("rotary_interleaved")?;
+    if c.int_or("local_window_size", -1)? >= 0 || c.float_or("softcap", 0.0)? != 0.0 {
+        return fail("windows and soft caps are not supported");
+    }
+    let (Some(k), Some(v)) = (c.optional(1)?, c.optional(2)?) else {
+        return fail("packed queries, keys and values are not supported");
+    };
+    let (q, k, v) = (heads(&c.tensor(0)?, n), heads(&k, kv), heads(&v, kv));
+    let length = q.dims()?[2] as i64;
+    // (B): the last place that has a key, so many minus one
+    let last = c.tensor(5)?.long().reshape((-1, 1));
+    let past = c.optional(3)?.map_or(Ok(0), |p| p.dims().map(|d| d[2] as i64))?;
+    let at = last - (length - 1) + Tensor::arange(length).long(); // (B, T)
+    let turn = |x: &Tensor| -> Result<Tensor> {
+        if !rotary {
+            return Ok(x.clone());
+        }
+        let s = at.shape();
+        let angles = |t: Tensor| t.index_select(0, &at.reshape([-1])).reshape((&s[0], 1, &s[1], -1));
+        apply_rotary(x, &angles(c.tensor(7)?), &angles(c.tensor(8)?), interleaved, 0)
+    };
+    let (q, k) = (turn(&q)?, turn(&k)?);
+    let join = |i: usize, x: Tensor| -> Result<Tensor> {
+        Ok(c.optional(i)?.map_or(x.clone(), |p| Tensor::cat(&[p, x], 2)))
+    };
+    let (k, v) = (join(3, k)?, join(4, v)?);
+    let keys = Tensor::arange(past + length).long();
+    let seen = keys.le(at.unsqueeze(1).unsqueeze(-1)); // (B, 1, T, S)
+    let y = attend(&q, &k, &v, scale, Some(seen), false)?;
+    give(vec![packed(&y), k, v])
+}
+
+/// Rows of weights in blocks of few bits, each block with a scale and maybe a zero point.
+fn matmul_bits(c: &Call) -> Result<Outs> {
+    c.ignore(&["accuracy_level"]);
+    let (k, n) = (c.int_or("K", 0)?, c.int_or("N", 0)?);
+    let (bits, block) = (c.int_or("bits", 4)?, c.int_or("block_size", 32)?);
+    if c.value(4).is_some() {
+        return fail("groups by index are not supported");
+    }
+    if !matches!(bits, 2 | 4 | 8) || k <= 0 || n <= 0 || block <= 0 {
+        return fail(format!("{n} rows of {k} with {bits} bits in blocks of {block}"));
+    }
+    let blocks = (k + block - 1) / block;
+    let each = 8 / bits;
+    let codes = |t: &Tensor| {
+        let shifts = Tensor::arange(each) * bits;
+        t.int().unsqueeze(-1).rshift(shifts).bitwise_and((1 << bits) - 1)
+    };
+    let a = c.tensor(0)?;
+    let b = codes(&c.tensor(1)?).reshape([n, blocks, block]);
+    let scales = c.tensor(2)?.reshape([n, blocks, 1]);
+    let zero = match c.optional(3)? {
+        Some(z) if z.dtype().is_float() => z.reshape([n, blocks, 1]),
+        Some(z) => {
+            codes(&z).reshape((n, -1)).narrow(1, 0, blocks).reshape([n, blocks, 1]).cast(scales.dtype())
+        }
+        None => Tensor::full_dtype((), 1i64 << (bits - 1), scales.dtype()),
+    };
+    let weights = ((b.cast(scales.dtype()) - zero) * scales).reshape([n, blocks * block]).narrow(1, 0, k);
+    let y = a.matmul(&weights.cast(a.dtype()).t());
+    give(c.optional(5)?.map_or(y.clone(), |b| y + b))
+}
+
+fn integers(c: &Call, i: usize, zero: usize, axis: isize) -> Result<Tensor> {
+    Ok(zeroed(&c.tensor(i)?, c.optional(zero)?, axis))
+}
+
+fn dynamic_quantize_matmul(c: &Call) -> Result<Outs> {
+    let (a, b) = (c.tensor(0)?, integers(c, 1, 3, -1)?);
+    let (q, scale, zero) = quant::dynamically(&a);
+    let sums = (q.cast(DType::I32) - zero.cast(DType::I32)).matmul(&b);
+    let y = sums.float() * scale * c.tensor(2)?;
+    give(c.optional(4)?.map_or(y.clone(), |b| y + b))
+}
+
+/// The numbers that three inputs from `i` on stand for.
+fn real(c: &Call, i: usize) -> Result<Tensor> {
+    Ok(dequantized(&c.tensor(i)?, &c.tensor(i + 1)?, c.optional(i + 2)?))
+}
+/// Numbers as two inputs from `i` on would have them; without a zero point of the type that the first input has.
+fn quantized_as(c: &Call, x: &Tensor, i: usize) -> Result<Value> {
+    let to = c.value(i + 1).unwrap_or(c.input(0)?).element()?;
+    quantized(&(x / c.tensor(i)?), c.optional(i + 1)?.map(|z| z.float()), to, true)
+}
+fn q_unary(c: &Call, f: impl Fn(&Tensor) -> Tensor) -> Result<Outs> {
+    give(quantized_as(c, &f(&real(c, 0)?), 3)?)
+}
+fn q_binary(c: &Call, f: fn(&Tensor, &Tensor) -> Tensor) -> Result<Outs> {
+    give(quantized_as(c, &f(&real(c, 0)?, &real(c, 3)?), 6)?)
+}
+fn q_concat(c: &Call) -> Result<Outs> {
+    let axis = c.axis("axis", 0)?;
+    let parts = (2..c.len()).step_by(3).map(|i| real(c, i)).collect::<Result<Vec<_>>>()?;
+    let joined = Tensor::cat(&parts, axis);
+    give(quantized(&(joined / c.tensor(0)?), Some(c.tensor(1)?.float()), c.element(1)?, true)?)
+}
+fn q_global_average_pool(c: &Call) -> Result<Outs> {
+    let last = c.flag("channels_last")?;
+    q_unary(c, |x| {
+        let rank = x.rank() as isize;
+        let axes: Vec<isize> = if last { (1..rank - 1).collect() } else { (2..rank).collect() };
+        x.mean(keepdim(&axes[..]))
+    })
+}
