@@ -64,6 +64,37 @@ fn truncated_files_are_errors() {
     );
 }
 
+/// Real models with bytes changed, cut out and doubled: loading them returns.
+#[test]
+fn mutated_models_are_read_to_an_end() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/onnx");
+    let mut state = 7u64;
+    let mut random = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n.max(1)
+    };
+    let mut count = 0;
+    for entry in std::fs::read_dir(corpus).expect("the corpus is there").flatten() {
+        let bytes = std::fs::read(entry.path()).unwrap();
+        assert!(Session::from_blob(&Blob::new(bytes.clone())).is_ok(), "{}", entry.path().display());
+        for _ in 0..100 {
+            let mut bad = bytes.clone();
+            for _ in 0..1 + random(4) {
+                let (at, n) = (random(bad.len()), random(8));
+                match random(4) {
+                    0 => bad[at] = random(256) as u8,
+                    1 => bad[at] ^= 1 << random(8),
+                    2 => drop(bad.drain(at..(at + n).min(bad.len() - 1).max(at))),
+                    _ => bad.splice(at..at, bytes[..n.min(bytes.len())].to_vec()).for_each(drop),
+                }
+            }
+            let _ = Session::from_blob(&Blob::new(bad));
+            count += 1;
+        }
+    }
+    assert!(count > 1000);
+}
+
 #[test]
 fn other_files_are_only_read_inside_the_model_s_folder() {
     let dir = std::env::temp_dir().join(format!("frit-onnx-{}", std::process::id()));
