@@ -4,7 +4,7 @@ use crate::element::Element;
 use crate::plan::{Attribute, Plan, Step};
 use crate::session;
 use crate::value::{Strings, Value};
-use frit_tensor::{Error, Result, Tensor};
+use frit_tensor::{Dim, Error, Result, Tensor};
 use std::cell::Cell;
 
 /// What an operator is called with.
@@ -102,6 +102,10 @@ impl<'a> Call<'a> {
     /// Integers that must be known now.
     pub fn ints(&self, i: usize) -> Result<Vec<i64>> {
         self.input(i)?.ints()
+    }
+    /// Sizes: integers that must be known now, but for variables in them.
+    pub fn dims(&self, i: usize) -> Result<Vec<Dim>> {
+        self.input(i)?.sizes()
     }
     /// Integers that must be known now and may be left out.
     pub fn optional_ints(&self, i: usize) -> Result<Option<Vec<i64>>> {

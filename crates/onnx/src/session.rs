@@ -137,7 +137,7 @@ impl Session {
         if !missing.is_empty() {
             return Err(Error::new("onnx", format!("no value for {}", missing.join(", "))));
         }
-        match self.replay.run(&inputs)? {
+        match self.replay.run(&self.inputs, &inputs)? {
             Some(outputs) => Ok(outputs),
             None => computed(&self.plan, inputs),
         }
@@ -237,7 +237,7 @@ fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
 }
 
 /// The outputs of a plan, computed.
-pub(crate) fn computed(plan: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+fn computed(plan: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
     let outputs = execute(plan, inputs, vec![])?;
     let mut tensors = vec![];
     outputs.iter().for_each(|v| v.tensors(&mut tensors));

@@ -1,7 +1,7 @@
 //! What flows along the edges of a model: tensors, texts, sequences, optionals, maps.
 
 use crate::element::Element;
-use frit_tensor::{DType, Error, Result, Tensor};
+use frit_tensor::{DType, Dim, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -101,6 +101,27 @@ impl Value {
             Value::Optional(Some(v)) => v.tensors(found),
             Value::Map(all) => all.values().for_each(|v| v.tensors(found)),
             _ => {}
+        }
+    }
+    /// Sizes on the host: integers, with variables where they follow from sizes that have some.
+    pub fn sizes(&self) -> Result<Vec<Dim>> {
+        match self.tensor()?.as_sizes() {
+            Some(sizes) => Ok(sizes),
+            None => Ok(self.ints()?.iter().map(Dim::from).collect()),
+        }
+    }
+    /// How many dims it has.
+    pub fn rank(&self) -> Result<usize> {
+        match self {
+            Value::Strings(s) => Ok(s.dims.len()),
+            other => Ok(other.tensor()?.rank()),
+        }
+    }
+    /// One of its dims.
+    pub fn dim(&self, axis: usize) -> Result<Dim> {
+        match self {
+            Value::Strings(s) => Ok(s.dims.get(axis).map_or(Dim::from(1), Dim::from)),
+            other => Ok(other.tensor()?.shape()[axis].clone()),
         }
     }
     /// Numbers on the host, whatever their type.

@@ -178,17 +178,26 @@ fn few(element: Element, bytes: &[u8], dims: &[usize]) -> Option<Tensor> {
     if dims.len() > 1 || n == 0 || n > most {
         return None;
     }
-    let one = |b: &[u8]| {
+    let number = |b: &[u8]| {
         let mut word = [0; 8];
         word[..b.len()].copy_from_slice(b);
-        match (element, Scalar::from_bits(u64::from_le_bytes(word), d)) {
-            (Float, v) => Tensor::full_dtype((), v.as_f64(), d),
-            (Bool, _) => Tensor::full((), b != [0]),
-            (_, v) => Tensor::full_dtype((), v.as_i128() as i64, d),
-        }
+        Scalar::from_bits(u64::from_le_bytes(word), d)
     };
-    let all: Vec<Tensor> = bytes.chunks(d.size()).map(one).collect();
-    Some(if dims.is_empty() { all[0].clone() } else { Tensor::stack(&all, 0) })
+    let all = bytes.chunks(d.size()).map(number);
+    let t = match element {
+        Float => Tensor::stack(&all.map(|v| Tensor::full_dtype((), v.as_f64(), d)).collect::<Vec<_>>(), 0),
+        _ => constants(d, &all.map(|v| v.as_i128() as i64).collect::<Vec<_>>()),
+    };
+    Some(t.reshape(dims))
+}
+
+/// A vector of integers, or of truth values, that is not memory.
+pub(crate) fn constants(d: DType, values: &[i64]) -> Tensor {
+    let one = |v: &i64| Tensor::full_dtype((), *v, DType::I64).cast(d);
+    match values.is_empty() {
+        true => Tensor::full_dtype([0], 0, d),
+        false => Tensor::stack(&values.iter().map(one).collect::<Vec<_>>(), 0),
+    }
 }
 
 fn strings(t: &TensorData, dims: Vec<usize>, n: usize) -> Read<Value> {

@@ -2,7 +2,7 @@
 
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
-use frit_tensor::{DType, Result, Tensor, Window};
+use frit_tensor::{DType, Dim, Result, Tensor, Window};
 
 pub(super) const OPS: &[Op] = &[
     op("CausalConvWithState", 27, causal_conv),
@@ -26,33 +26,36 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// From the attributes; `size` where there is no `kernel_shape`, `spatial` the sizes it walks over.
-    pub fn of(c: &Call, size: &[usize], spatial: &[usize]) -> Result<Walk> {
+    /// From the attributes; `size` where there is no `kernel_shape`, `over` the sizes it walks over.
+    pub fn of(c: &Call, size: &[usize], over: &[Dim]) -> Result<Walk> {
         let size = c.sizes("kernel_shape")?.unwrap_or(size.to_vec());
         let n = size.len();
         let stride = c.sizes("strides")?.unwrap_or(vec![1; n]);
         let dilation = c.sizes("dilations")?.unwrap_or(vec![1; n]);
         let pads = c.sizes("pads")?.unwrap_or(vec![0; 2 * n]);
-        if spatial.len() != n || stride.len() != n || dilation.len() != n || pads.len() != 2 * n {
-            return fail(format!(
-                "a window of {size:?}, strides {stride:?}, dilations {dilation:?}, pads {pads:?} over {spatial:?}"
-            ));
+        if over.len() != n || stride.len() != n || dilation.len() != n || pads.len() != 2 * n {
+            let window =
+                format!("a window of {size:?}, strides {stride:?}, dilations {dilation:?}, pads {pads:?}");
+            return fail(format!("{window} over {over:?}"));
         }
         if size.iter().chain(&stride).chain(&dilation).any(|v| *v == 0) {
             return fail("a window, stride or dilation of 0");
         }
         let given = (0..n).map(|i| (pads[i], pads[i + n])).collect();
         // so much that there is a result for each stride
-        let same = |i: usize| {
-            let span = dilation[i] * (size[i] - 1) + 1;
-            let places = spatial[i].div_ceil(stride[i]);
-            (places.saturating_sub(1) * stride[i] + span).saturating_sub(spatial[i])
+        let same = |i: usize| -> Result<usize> {
+            let (span, n) = (dilation[i] * (size[i] - 1) + 1, over[i].value()?.max(0) as usize);
+            Ok((n.div_ceil(stride[i]).saturating_sub(1) * stride[i] + span).saturating_sub(n))
+        };
+        let halves = |upper: bool| -> Result<Vec<(usize, usize)>> {
+            let pair = |p: usize| if upper { (p / 2, p - p / 2) } else { (p - p / 2, p / 2) };
+            (0..n).map(|i| same(i).map(pair)).collect()
         };
         let pads = match c.text_or("auto_pad", "NOTSET")? {
             "NOTSET" | "" => given,
             "VALID" => vec![(0, 0); n],
-            "SAME_UPPER" => (0..n).map(same).map(|p| (p / 2, p - p / 2)).collect(),
-            "SAME_LOWER" => (0..n).map(same).map(|p| (p - p / 2, p / 2)).collect(),
+            "SAME_UPPER" => halves(true)?,
+            "SAME_LOWER" => halves(false)?,
             other => return fail(format!("attribute \"auto_pad\" is {other:?}")),
         };
         Ok(Walk { size, stride, dilation, pads })
@@ -63,12 +66,15 @@ impl Walk {
 }
 
 /// The sizes after the first two.
-pub(super) fn spatial(x: &Tensor) -> Result<Vec<usize>> {
-    let dims = x.dims()?;
-    if dims.len() < 3 {
-        return fail(format!("shape {dims:?} has no spatial dims"));
+pub(super) fn spatial(x: &Tensor) -> Result<Vec<Dim>> {
+    match x.shape().as_slice() {
+        [_, _, rest @ ..] if !rest.is_empty() => Ok(rest.to_vec()),
+        _ => fail(format!("shape {} has no spatial dims", x.shape())),
     }
-    Ok(dims[2..].to_vec())
+}
+/// The same as numbers.
+fn fixed_spatial(x: &Tensor) -> Result<Vec<usize>> {
+    spatial(x)?.iter().map(|d| Ok(d.value()?.max(0) as usize)).collect()
 }
 
 /// Integers less their zero point, which may be one for each place along an axis.
@@ -89,7 +95,7 @@ pub(super) fn zeroed(x: &Tensor, zero: Option<Tensor>, axis: isize) -> Tensor {
 
 pub(super) fn convolved(c: &Call, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let groups = c.int_or("group", 1)?.max(1) as usize;
-    let walk = Walk::of(c, &spatial(w)?, &spatial(x)?)?;
+    let walk = Walk::of(c, &fixed_spatial(w)?, &spatial(x)?)?;
     Ok(x.conv(w, bias, walk.window().groups(groups)).cast(x.dtype()))
 }
 
@@ -103,7 +109,7 @@ fn conv_transpose(c: &Call) -> Result<Outs> {
     let (x, w, bias) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?);
     c.alike(&x, &w)?;
     let groups = c.int_or("group", 1)?.max(1) as usize;
-    let (input, size) = (spatial(&x)?, c.sizes("kernel_shape")?.unwrap_or(spatial(&w)?));
+    let (input, size) = (fixed_spatial(&x)?, c.sizes("kernel_shape")?.unwrap_or(fixed_spatial(&w)?));
     let n = size.len();
     let stride = c.sizes("strides")?.unwrap_or(vec![1; n]);
     let dilation = c.sizes("dilations")?.unwrap_or(vec![1; n]);
@@ -148,7 +154,7 @@ fn col2im(c: &Call) -> Result<Outs> {
     let (x, image, block) = (c.tensor(0)?, c.ints(1)?, c.ints(2)?);
     let sizes = |v: &[i64]| v.iter().map(|s| (*s).max(1) as usize).collect::<Vec<_>>();
     let (image, block) = (sizes(&image), sizes(&block));
-    let walk = Walk::of(c, &block, &image)?;
+    let walk = Walk::of(c, &block, &image.iter().map(Dim::from).collect::<Vec<_>>())?;
     let n = image.len();
     let (dims, cells) = (x.dims()?, block.iter().product::<usize>());
     if dims.len() != 3 {
@@ -203,7 +209,7 @@ fn deform_conv(c: &Call) -> Result<Outs> {
     let (bias, mask) = (c.optional(3)?, c.optional(4)?);
     let groups = c.int_or("group", 1)?.max(1) as usize;
     let shared = c.int_or("offset_group", 1)?.max(1) as usize;
-    let walk = Walk::of(c, &spatial(&w)?, &spatial(&x)?)?;
+    let walk = Walk::of(c, &fixed_spatial(&w)?, &spatial(&x)?)?;
     let ([n, ch, h, wd], [kh, kw]) = (four(&x)?, [walk.size[0], walk.size[1]]);
     let [_, _, oh, ow] = four(&offset)?;
     let cells = kh * kw;

@@ -4,7 +4,7 @@ use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
 use crate::value::{Strings, Value};
-use frit_tensor::{DType, Result, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
     op("Bernoulli", 15, bernoulli),
@@ -46,7 +46,7 @@ fn constant(c: &Call) -> Result<Outs> {
 }
 
 fn constant_of_shape(c: &Call) -> Result<Outs> {
-    let dims = c.ints(0)?;
+    let dims = c.dims(0)?;
     match c.constant("value")? {
         Some(v) => {
             let one = v.tensor()?.reshape(());
@@ -83,6 +83,11 @@ fn one_hot(c: &Call) -> Result<Outs> {
 }
 
 fn range(c: &Call) -> Result<Outs> {
+    if let (Some([start]), Some([end]), Some([by])) = (whole(c, 0)?, whole(c, 1)?, whole(c, 2)?)
+        && let Some(by) = by.as_int()
+    {
+        return give(Tensor::arange_between(start, end, by).cast(c.tensor(0)?.dtype()));
+    }
     let (start, d) = (c.tensor(0)?.reshape(()), c.tensor(0)?.dtype());
     let step = c.tensor(2)?.reshape(());
     let n = match d.is_float() {
@@ -98,6 +103,11 @@ fn range(c: &Call) -> Result<Outs> {
     };
     // numbers of two types meet at a wider one, and the result is of theirs
     give((Tensor::arange(n.max(0)).cast(d) * step + start).cast(d))
+}
+
+/// One size, where an input is known to be one.
+fn whole(c: &Call, i: usize) -> Result<Option<[Dim; 1]>> {
+    Ok(c.tensor(i)?.as_sizes().and_then(|all| <[Dim; 1]>::try_from(all).ok()))
 }
 
 fn seed(c: &Call) -> Result<()> {

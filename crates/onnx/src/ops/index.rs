@@ -3,7 +3,7 @@
 use super::shape::axis_of;
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
-use frit_tensor::{DType, Result, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
     op("Compress", 9, compress),
@@ -27,14 +27,14 @@ pub(super) const OPS: &[Op] = &[
     op("Unique", 11, unique),
 ];
 
-fn axis_len(c: &Call, axis: isize) -> Result<i64> {
-    let dims = c.input(0)?.dims()?;
-    Ok(dims[axis_of(axis as i64, dims.len())?] as i64)
+fn axis_len(c: &Call, axis: isize) -> Result<Dim> {
+    let x = c.input(0)?;
+    x.dim(axis_of(axis as i64, x.rank()?)?)
 }
 /// Places counted from the front.
-fn wrapped(at: &Tensor, n: i64) -> Tensor {
+fn wrapped(at: &Tensor, n: impl Into<Dim>) -> Tensor {
     let at = at.long();
-    at.lt(0).where_(&at + n, &at)
+    at.lt(0).where_(&at + n.into().tensor().long(), &at)
 }
 
 fn gather(c: &Call) -> Result<Outs> {

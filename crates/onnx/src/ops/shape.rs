@@ -11,7 +11,7 @@ pub(super) const OPS: &[Op] = &[
     op("Concat", 4, |c| concat(c, -1)),
     op("DepthToSpace", 1, depth_to_space),
     op("Expand", 8, |c| {
-        let dims = c.ints(1)?;
+        let dims = c.dims(1)?;
         c.moved(|x| expanded(x, &dims))
     }),
     op("Flatten", 1, flatten),
@@ -21,24 +21,20 @@ pub(super) const OPS: &[Op] = &[
     op("Pad", 11, |c| pad(c, Some(c.ints(1)?), c.optional(2)?)),
     op("Reshape", 1, |c| {
         c.ignore(&["consumed_inputs"]);
-        reshape(c, c.list("shape")?.unwrap_or_default())
+        reshape(c, listed(c, "shape")?)
     }),
-    op("Reshape", 5, |c| reshape(c, c.ints(1)?)),
+    op("Reshape", 5, |c| reshape(c, c.dims(1)?)),
     op("ReverseSequence", 10, reverse_sequence),
     op("Shape", 1, shape),
-    op("Size", 1, |c| {
-        give(Tensor::full_dtype((), c.input(0)?.dims()?.iter().product::<usize>() as i64, I64))
+    op("Size", 1, |c| match c.input(0)? {
+        Value::Strings(s) => give(Tensor::full_dtype((), s.texts.len() as i64, I64)),
+        other => give(other.tensor()?.shape().numel().tensor().long()),
     }),
     op("Slice", 1, |c| {
-        slice(
-            c,
-            c.list("starts")?.unwrap_or_default(),
-            c.list("ends")?.unwrap_or_default(),
-            c.list("axes")?,
-            None,
-        )
+        let axes = c.list("axes")?;
+        slice(c, listed(c, "starts")?, listed(c, "ends")?, axes, None)
     }),
-    op("Slice", 10, |c| slice(c, c.ints(1)?, c.ints(2)?, c.optional_ints(3)?, c.optional_ints(4)?)),
+    op("Slice", 10, |c| slice(c, c.dims(1)?, c.dims(2)?, c.optional_ints(3)?, c.optional_ints(4)?)),
     op("SpaceToDepth", 1, space_to_depth),
     op("Split", 1, |c| split(c, if c.len() > 1 { Some(c.ints(1)?) } else { c.list("split")? })),
     op("Split", 13, |c| split(c, c.optional_ints(1)?)),
@@ -46,7 +42,7 @@ pub(super) const OPS: &[Op] = &[
     op("Squeeze", 13, |c| squeeze(c, c.optional_ints(1)?)),
     op("Tile", 1, old_tile),
     op("Tile", 6, |c| {
-        let counts = c.ints(1)?;
+        let counts = c.dims(1)?;
         c.moved(|x| Ok(x.tile(&counts)))
     }),
     op("Transpose", 1, transpose),
@@ -78,12 +74,16 @@ fn concat(c: &Call, default: isize) -> Result<Outs> {
     give(Value::Tensor(Tensor::cat(&all, axis), c.element(0)?))
 }
 
-fn reshape(c: &Call, dims: Vec<i64>) -> Result<Outs> {
+/// An attribute's integers as sizes.
+fn listed(c: &Call, name: &str) -> Result<Vec<Dim>> {
+    Ok(c.list(name)?.unwrap_or_default().iter().map(Dim::from).collect())
+}
+
+fn reshape(c: &Call, dims: Vec<Dim>) -> Result<Outs> {
     let allow_zero = c.flag("allowzero")?;
     c.moved(|x| {
         let shape = x.shape();
-        let dim =
-            |(i, d): (usize, &i64)| if *d == 0 && !allow_zero { shape[i].clone() } else { Dim::from(*d) };
+        let dim = |(i, d): (usize, &Dim)| if *d == 0 && !allow_zero { shape[i].clone() } else { d.clone() };
         Ok(x.reshape(dims.iter().enumerate().map(dim).collect::<Vec<_>>()))
     })
 }
@@ -99,13 +99,12 @@ fn flatten(c: &Call) -> Result<Outs> {
 }
 
 /// Broadcast both ways.
-pub(super) fn expanded(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
+pub(super) fn expanded(x: &Tensor, dims: &[Dim]) -> Result<Tensor> {
     let rank = dims.len().max(x.rank());
     let (shape, own, other) = (x.shape(), rank - x.rank(), rank - dims.len());
     let dim = |i: usize| {
         let here = if i < own { Dim::from(1) } else { shape[i - own].clone() };
-        let there = if i < other { 1 } else { dims[i - other] };
-        if there == 1 { here } else { Dim::from(there) }
+        if i < other || dims[i - other] == 1 { here } else { dims[i - other].clone() }
     };
     Ok(x.expand((0..rank).map(dim).collect::<Vec<_>>()))
 }
@@ -161,8 +160,8 @@ fn shape(c: &Call) -> Result<Outs> {
 
 fn slice(
     c: &Call,
-    starts: Vec<i64>,
-    ends: Vec<i64>,
+    starts: Vec<Dim>,
+    ends: Vec<Dim>,
     axes: Option<Vec<i64>>,
     steps: Option<Vec<i64>>,
 ) -> Result<Outs> {
@@ -174,9 +173,9 @@ fn slice(
     c.moved(|x| {
         let mut indices: Vec<Index> = (0..x.rank()).map(|_| (..).into()).collect();
         // far beyond any dim means to its end
-        let far = |v: i64| v.clamp(-1 << 60, 1 << 60);
+        let far = |d: &Dim| d.as_int().map_or_else(|| d.clone(), |v| v.clamp(-1 << 60, 1 << 60).into());
         for (i, axis) in axes.iter().enumerate() {
-            indices[axis_of(*axis, x.rank())?] = step(far(starts[i])..far(ends[i]), steps[i]);
+            indices[axis_of(*axis, x.rank())?] = step(far(&starts[i])..far(&ends[i]), steps[i]);
         }
         Ok(x.at(Indices::from(indices)))
     })
@@ -185,8 +184,7 @@ fn slice(
 fn split(c: &Call, sizes: Option<Vec<i64>>) -> Result<Outs> {
     let (axis, parts) = (c.int_or("axis", 0)?, c.int("num_outputs")?);
     let value = c.input(0)?;
-    let dims = value.dims()?;
-    let n = dims[axis_of(axis, dims.len())?];
+    let n = value.dim(axis_of(axis, value.rank()?)?)?.value()?.max(0) as usize;
     let sizes = match sizes {
         Some(s) if s.iter().sum::<i64>() == n as i64 && s.iter().all(|s| *s >= 0) => s,
         Some(s) => return fail(format!("{n} elements in parts of {s:?}")),
