@@ -1,4 +1,4 @@
-"""Runs the backend tests of the onnx package: python -P python/onnx_suite.py [--sample N] [--names PART ...]
+"""Runs the backend tests of the onnx package: python python/onnx_suite.py [--sample N] [--names PART ...]
 
 Prints how many of each kind pass. What tests-data/onnx_exceptions.txt lists may fail, and nothing else; what it lists and
 passes is named, so that it can leave the list. FRIT_DEVICE chooses the device, ``--sample N`` runs a random Nth.
@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--names", nargs="*", default=[], help="only tests whose names contain one of these")
     options = parser.parse_args()
 
+    sys.path.pop(0)  # the module as it is installed, not the sources beside this file
     warnings.filterwarnings("ignore")
     # the tests of light models write their inputs there
     os.environ.setdefault("ONNX_HOME", tempfile.mkdtemp(prefix="frit-onnx-"))

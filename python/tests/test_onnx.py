@@ -35,6 +35,15 @@ def test_outputs_by_name_and_all(tmp_path):
         session.run(["w"], {"x": x})
 
 
+def test_tensors_go_in_and_out_without_numpy():
+    from frit import Tensor
+    from frit.nn.onnx import OnnxRunner
+
+    m = model([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 2)], [floats("y", 2)])
+    out = OnnxRunner(m)({"x": Tensor([-1.0, 2.0])})
+    assert isinstance(out["y"], Tensor) and out["y"].tolist() == [0.0, 2.0]
+
+
 def test_shapes_that_change_and_sizes_that_follow_from_them():
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),

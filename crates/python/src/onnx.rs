@@ -1,7 +1,7 @@
 //! ONNX models: `frit.onnx`, whose Python part makes numpy arrays of what is here.
 //!
 //! A value of a model is a tensor with the name of its element type, texts with their shape, a list, or an optional:
-//! `("tensor", Tensor, "float")`, `("strings", shape, texts)`, `("sequence", values)`, `("optional", value or None)`.
+//! `("tensor", Tensor, "float")` (`""` for the tensor's own), `("strings", shape, texts)`, `("sequence", values)`, `("optional", value or None)`.
 
 use crate::convert::TensorArg;
 use crate::device::within;
@@ -45,8 +45,11 @@ fn from_python(v: &Bound<'_, PyAny>) -> PyResult<Value> {
     let kind: String = v.get_item(0)?.extract()?;
     match kind.as_str() {
         "tensor" => {
-            let e = element(&v.get_item(2)?.extract::<String>()?)?;
-            let t = v.get_item(1)?.extract::<TensorArg>()?.0;
+            let (t, name) = (v.get_item(1)?.extract::<TensorArg>()?.0, v.get_item(2)?.extract::<String>()?);
+            if name.is_empty() {
+                return Ok(Value::from(t));
+            }
+            let e = element(&name)?;
             Ok(Value::Tensor(t.cast(e.dtype()), e))
         }
         "strings" => Ok(Value::Strings(Strings::new(v.get_item(1)?.extract()?, v.get_item(2)?.extract()?))),

@@ -6,7 +6,7 @@
 
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from frit.onnx import Session
+from frit.onnx.session import Session
 
 __all__ = ["FritBackend", "FritRep", "prepare", "run_model", "run_node", "supports_device"]
 

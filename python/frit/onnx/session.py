@@ -1,11 +1,4 @@
-"""ONNX models.
-
->>> from frit.onnx import Session
->>> model = Session("model.onnx")                              # doctest: +SKIP
->>> [y] = model.run(None, {"x": numpy.zeros((1, 3, 224, 224))})  # doctest: +SKIP
-
-``frit.onnx.backend`` is what the tests of the ``onnx`` package drive.
-"""
+"""A loaded model: numpy arrays in and out."""
 
 from frit._frit import OnnxSession, Tensor
 
@@ -73,17 +66,22 @@ class Session:
                 raise ValueError(f"no output {name!r}, the model has {', '.join(known)}")
         return [_array(made[known.index(name)]) for name in names]
 
+    def tensors(self, feeds):
+        """All outputs by name, tensors as they are."""
+        made = self._session.run({name: _value(v) for name, v in feeds.items()})
+        return {p.name: v[1] if v[0] == "tensor" else _array(v) for p, v in zip(self.outputs, made)}
+
 
 def _value(v):
     """A value of a model from what Python has."""
-    import numpy
-
     if v is None:
         return ("optional", None)
     if isinstance(v, (list, tuple)):
         return ("sequence", [_value(x) for x in v])
     if isinstance(v, Tensor):
-        v = v.numpy()
+        return ("tensor", v, "")
+    import numpy
+
     v = numpy.asarray(v)
     if v.dtype.kind in "OUS":
         text = [x.decode() if isinstance(x, bytes) else str(x) for x in v.ravel().tolist()]
