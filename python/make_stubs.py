@@ -129,6 +129,11 @@ RESULTS = {
 RESULT = {name: t.strip() for t, names in RESULTS.items() for name in names.split()}
 # By class and function, before the table above.
 RESULT_OF = {
+    "Session.inputs": "list[Port]",
+    "Session.outputs": "list[Port]",
+    "Session.run": "list[Any]",
+    "Session.tensors": "dict[str, Any]",
+    "OnnxRunner.__call__": "dict[str, Any]",
     "Variable.bind": "SymbolicInt",
     "SymbolicInt.bind": "SymbolicInt",
     "SymbolicInt.unbind": "tuple[SymbolicInt, int]",
@@ -291,6 +296,7 @@ def operators(indent):
 
 NEW = {
     "Tensor": "self, data: Any = ..., device: str | None = ..., dtype: DTypeLike = ..., requires_grad: bool | None = ...",
+    "OnnxSession": "self, model: Any",
     "Variable": "self, name: str, min_val: int, max_val: int, dtype: Any = ..., multiple_of: int = ...",
     "TinyJit": "self, fxn: Callable[..., Any] | None = ..., captured: Any = ..., prune: bool = ..., optimize: bool = ...",
 }
@@ -459,8 +465,8 @@ def stubs():
     """Every stub by its path."""
     all = {ROOT / "_frit.pyi": native()}
     for path in sorted(ROOT.rglob("*.py")):
-        # these two only pass names on, which a checker reads by itself
-        if path.name not in ("__main__.py", "__init__.py"):
+        # these only pass names on, which a checker reads by itself
+        if path.name not in ("__main__.py", "__init__.py", "backend.py"):
             all[path.with_suffix(".pyi")] = python(path)
     return all
 
