@@ -1,7 +1,7 @@
 //! Runs that are recorded: from the third one of a signature on only kernels are launched.
 //!
-//! A size with a name is a number in the first run. Where a later run has another number, it is a variable from then on,
-//! and one recording serves all its values.
+//! A size with a name is a number in the first run. Where a later run has another one, it is a variable from then on, and
+//! one recording serves all its values; 0 and 1 stay numbers.
 //!
 //! A run that reads numbers of its inputs on the host (a branch, a loop with a condition, elements that are not zero)
 //! cannot be recorded. That shows when it is tried. Then a few integers among the inputs, a rate or a mode, are made
@@ -51,6 +51,8 @@ struct Recording {
 const SIGNATURES: usize = 32;
 /// Variables reach at least this far.
 const LEAST_REACH: usize = 64;
+/// Elements of an input with variables, at the most that these can be.
+const LARGEST: usize = 1 << 28;
 /// As many integers of an input can be part of a signature.
 const FEW: usize = 8;
 
@@ -128,7 +130,8 @@ impl Replay {
                 Some(Value::Tensor(t, e)) if e.is_native() => (t, t.dims()?),
                 Some(_) => return Ok(None),
             };
-            if frozen && t.dtype().is_int() && dims.iter().product::<usize>() <= FEW {
+            let is_whole = t.dtype().is_int() || t.dtype() == DType::Bool;
+            if frozen && is_whole && dims.iter().product::<usize>() <= FEW {
                 key.push(Given::Frozen(t.dtype(), dims, t.long().to_vec()?));
                 continue;
             }
@@ -140,6 +143,10 @@ impl Replay {
                     Some(Size::Name(name)) if *seen.entry(name).or_insert(n) == n => sizes.extent(name, n),
                     _ => Extent::Number(n),
                 });
+            }
+            if most(&extents).is_none_or(|n| n > LARGEST) {
+                sizes.is_rigid = true;
+                return Ok(None);
             }
             tensors.push(seen_as(t, &extents)?);
             key.push(Given::Tensor(t.dtype(), extents));
@@ -153,18 +160,23 @@ impl Replay {
 
 impl Given {
     fn has_variables(&self) -> bool {
-        matches!(self, Given::Tensor(_, e) if e.iter().any(|e| matches!(e, Extent::Variable(..))))
+        matches!(self, Given::Tensor(_, e) if e.iter().any(Extent::is_variable))
+    }
+}
+impl Extent {
+    fn is_variable(&self) -> bool {
+        matches!(self, Extent::Variable(..))
     }
 }
 
 impl Sizes {
     fn extent(&mut self, name: &str, n: usize) -> Extent {
-        // nothing at all is another program than something
-        if self.is_rigid || n == 0 {
+        // nothing, and one, are other programs than several
+        if self.is_rigid || n <= 1 {
             return Extent::Number(n);
         }
         let known = self.reach.get(name).copied();
-        let has_changed = self.last.get(name).is_some_and(|last| *last != n && *last != 0);
+        let has_changed = self.last.get(name).is_some_and(|last| *last != n && *last > 1);
         match known {
             Some(most) if n <= most => Extent::Variable(name.to_string(), most),
             None if !has_changed => Extent::Number(n),
@@ -177,9 +189,10 @@ impl Sizes {
     }
 }
 
-/// A tensor in dims of which some are variables that have its sizes.
+/// A tensor in dims of which some are variables that have its sizes, in memory for the most that they can be: so the same
+/// kernels read it, whatever they are.
 fn seen_as(t: &Tensor, extents: &[Extent]) -> Result<Tensor> {
-    if extents.iter().all(|e| matches!(e, Extent::Number(_))) {
+    if !extents.iter().any(Extent::is_variable) {
         return Ok(t.clone());
     }
     let dims = t.dims()?;
@@ -191,7 +204,17 @@ fn seen_as(t: &Tensor, extents: &[Extent]) -> Result<Tensor> {
         }
     };
     let dims = extents.iter().zip(&dims).map(dim).collect::<Result<Vec<Dim>>>()?;
-    Ok(t.reshape(dims))
+    let most = most(extents).unwrap_or(0);
+    let mut bytes = t.to_bytes()?;
+    bytes.resize(most * t.dtype().size(), 0);
+    let count = dims.iter().fold(Dim::from(1), |n, d| n * d);
+    Ok(Tensor::from_bytes(t.dtype(), &bytes, [most]).at(..count).reshape(dims))
+}
+/// As many elements as there can be.
+fn most(extents: &[Extent]) -> Option<usize> {
+    extents.iter().try_fold(1usize, |n, e| match e {
+        Extent::Number(m) | Extent::Variable(_, m) => n.checked_mul(*m),
+    })
 }
 
 impl Recording {

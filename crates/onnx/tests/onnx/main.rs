@@ -4,4 +4,5 @@ mod build;
 mod elements;
 mod graphs;
 mod hostile;
+mod sizes;
 mod versions;

@@ -1,0 +1,78 @@
+//! Sizes with names: numbers while they stay the same, variables once they change.
+
+use crate::build::{Attr, Model, stored};
+use frit_engine::stats::stats;
+use frit_onnx::Element::{Float, Int64};
+use frit_onnx::{Session, Value};
+use frit_tensor::{DType, Result, Tensor};
+
+/// (n, 4), by way of its own shape as (n, 2, 2), and a softmax.
+fn session() -> Result<Session> {
+    let ints = |v: &[i64]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    Model::new(13)
+        .input("x", Float, &["n", "4"])
+        .initializer(stored("zero", Int64, &[1], &ints(&[0])))
+        .initializer(stored("one", Int64, &[1], &ints(&[1])))
+        .initializer(stored("halves", Int64, &[2], &ints(&[2, 2])))
+        .node("s = Shape(x)")
+        .node("n = Slice(s, zero, one)")
+        .node_with("d = Concat(n, halves)", vec![("axis", Attr::Int(0))])
+        .node("r = Reshape(x, d)")
+        .node("y = Softmax(r)")
+        .output("y")
+        .load()
+}
+fn rows(n: usize) -> Tensor {
+    Tensor::arange(4 * n).float().reshape([n, 4]).sin()
+}
+
+#[test]
+fn other_lengths_compile_nothing_after_the_second_run() -> Result<()> {
+    let session = session()?;
+    let mut compiled = vec![];
+    for n in [3usize, 5, 4, 9, 2, 31, 5, 17] {
+        let x = rows(n).realize()?;
+        let before = stats();
+        let outs = session.run([("x", Value::from(x.clone()))])?;
+        compiled.push((stats() - before).compiles);
+        let want = x.reshape([n, 2, 2]).softmax(-1);
+        assert_eq!(outs[0].dims()?, [n, 2, 2]);
+        assert!(outs[0].tensor()?.reshape([n, 2, 2]).allclose(&want, 1e-6, 1e-7)?, "{n}");
+    }
+    assert_eq!(compiled[2..], [0; 6], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
+fn a_length_beyond_what_a_variable_reaches_is_another_variable() -> Result<()> {
+    let session = session()?;
+    for n in [1usize, 2, 100, 3, 1000, 2] {
+        let outs = session.run([("x", Value::from(rows(n)))])?;
+        assert_eq!(outs[0].dims()?, [n, 2, 2]);
+        assert!((outs[0].tensor()?.sum(..).item::<f32>()? - 2.0 * n as f32).abs() < 1e-2);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_branch_by_an_integer_input_is_decided_by_its_value() -> Result<()> {
+    use crate::build::node;
+    use frit_onnx::wire::Writer;
+    let branch =
+        |line: &str| Writer::new().message(1, node(line, vec![])).message(12, Writer::new().bytes(1, "z"));
+    let both = vec![
+        ("then_branch", Attr::Graph(branch("z = Add(x, x)"))),
+        ("else_branch", Attr::Graph(branch("z = Neg(x)"))),
+    ];
+    let rate = stored("rate", Int64, &[], &8000i64.to_le_bytes());
+    let m = Model::new(16).input("sr", Int64, &[]).input("x", Float, &["2"]).initializer(rate);
+    let session = m.node("on = Equal(sr, rate)").node_with("y = If(on)", both).output("y").load()?;
+    for (i, sr) in [8000i64, 8000, 8000, 8000, 16000, 16000, 16000, 8000].into_iter().enumerate() {
+        let x = Tensor::new([1.0, i as f64]);
+        let sr_value = Tensor::full_dtype((), sr, DType::I64);
+        let outs = session.run([("sr", Value::from(sr_value)), ("x", Value::from(x.clone()))])?;
+        let want = if sr == 8000 { [2.0, 2.0 * i as f32] } else { [-1.0, -(i as f32)] };
+        assert_eq!(outs[0].tensor()?.to_vec::<f32>()?, want, "{i}");
+    }
+    Ok(())
+}
