@@ -3,7 +3,7 @@
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
-use frit_tensor::{DType, Result, Tensor};
+use frit_tensor::{DType, Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
     op("ArrayFeatureExtractor", 1, |c| {
@@ -14,8 +14,92 @@ pub(super) const OPS: &[Op] = &[
         let at = c.float_or("threshold", 0.0)?;
         c.kept(|x| x.gt(at).cast(x.dtype()))
     }),
+    op("FeatureVectorizer", 1, feature_vectorizer),
+    op("Imputer", 1, imputer),
     op("LabelEncoder", 2, label_encoder),
+    op("LinearRegressor", 1, linear_regressor),
+    op("Normalizer", 1, normalizer),
+    op("OneHotEncoder", 1, one_hot_encoder),
+    op("Scaler", 1, scaler),
 ];
+
+/// Numbers of an attribute as a vector.
+fn vector(v: Option<&[f32]>) -> Option<Tensor> {
+    v.filter(|v| !v.is_empty()).map(Tensor::from_slice)
+}
+
+fn scaler(c: &Call) -> Result<Outs> {
+    let (offset, scale) = (vector(c.floats("offset")?), vector(c.floats("scale")?));
+    c.map(|x| {
+        let moved = offset.map_or(x.float(), |o| x.float() - o);
+        scale.map_or(moved.clone(), |s| moved * s)
+    })
+}
+
+fn normalizer(c: &Call) -> Result<Outs> {
+    let x = c.tensor(0)?.float();
+    let by = match c.text_or("norm", "MAX")? {
+        "MAX" => x.max(keepdim(-1)),
+        "L1" => x.abs().sum(keepdim(-1)),
+        "L2" => x.square().sum(keepdim(-1)).sqrt(),
+        other => return fail(format!("attribute \"norm\" is {other:?}")),
+    };
+    give(by.eq(0.0).where_(&x, &x / &by))
+}
+
+fn linear_regressor(c: &Call) -> Result<Outs> {
+    let targets = c.int_or("targets", 1)?.max(1);
+    if c.text_or("post_transform", "NONE")? != "NONE" {
+        return fail("scores that are transformed afterwards are not supported");
+    }
+    let Some(weights) = vector(c.floats("coefficients")?) else { return fail("no coefficients") };
+    let bias = vector(c.floats("intercepts")?);
+    c.map(|x| {
+        let y = x.float().matmul(&weights.reshape((targets, -1)).t());
+        bias.map_or(y.clone(), |b| y + b)
+    })
+}
+
+/// One value put in the place of another that stands for none.
+fn imputer(c: &Call) -> Result<Outs> {
+    let x = c.tensor(0)?;
+    if x.dtype().is_float() {
+        let missing = c.float_or("replaced_value_float", 0.0)?;
+        let Some(values) = vector(c.floats("imputed_value_floats")?) else {
+            return fail("no values to impute");
+        };
+        let gone = if missing.is_nan() { x.isnan() } else { x.eq(missing) };
+        return give(gone.where_(values.cast(x.dtype()), &x));
+    }
+    let missing = c.int_or("replaced_value_int64", 0)?;
+    match c.list("imputed_value_int64s")? {
+        Some(values) => give(x.eq(missing).where_(Tensor::from_slice(&values).cast(x.dtype()), &x)),
+        None => fail("no values to impute"),
+    }
+}
+
+fn one_hot_encoder(c: &Call) -> Result<Outs> {
+    let zeros = c.int_or("zeros", 1)? != 0;
+    let hot = match (c.input(0)?, c.list("cats_int64s")?, c.texts("cats_strings")?) {
+        (Value::Strings(s), _, Some(cats)) => {
+            let mut known = vec![];
+            let cats = Strings::new(vec![cats.len()], cats.to_vec()).numbered(&mut known);
+            s.numbered(&mut known).unsqueeze(-1).eq(cats)
+        }
+        (x, Some(cats), _) => x.tensor()?.long().unsqueeze(-1).eq(Tensor::from_slice(&cats)),
+        _ => return fail("no categories of the input's type"),
+    };
+    if !zeros && !hot.any(-1).all(..).item::<bool>()? {
+        return fail("a value is none of the categories");
+    }
+    give(hot.float())
+}
+
+fn feature_vectorizer(c: &Call) -> Result<Outs> {
+    c.ignore(&["inputdimensions"]);
+    let rows = |t: &Tensor| if t.rank() == 1 { t.unsqueeze(0) } else { t.clone() }.float();
+    give(Tensor::cat(&c.tensors()?.iter().map(rows).collect::<Vec<_>>(), -1))
+}
 
 /// Keys or values of a table, of whatever type it has.
 fn column(c: &Call, what: &str) -> Result<Option<Value>> {
