@@ -1,0 +1,134 @@
+"""Makes the folders beside it: models of one node of operators that the tests of onnx do not have, with what onnxruntime
+makes of random inputs. python tests-data/onnx/make.py (with onnx and onnxruntime installed)."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import onnxruntime as ort
+from onnx import helper, numpy_helper
+
+HERE = pathlib.Path(__file__).parent
+random = np.random.default_rng(0)
+count = {}
+
+
+def floats(*shape):
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def bytes_(*shape):
+    return random.integers(0, 256, shape).astype(np.uint8)
+
+
+def signed(*shape):
+    return random.integers(-128, 128, shape).astype(np.int8)
+
+
+def case(op, inputs, outputs=1, domain="com.microsoft", **attributes):
+    """A folder for one call; an input that is left out is None."""
+    count[op] = count.get(op, 0) + 1
+    folder = HERE / f"{op}_{count[op]}"
+    shutil.rmtree(folder, ignore_errors=True)
+    data = folder / "test_data_set_0"
+    data.mkdir(parents=True)
+    inputs = [None if v is None else np.asarray(v) for v in inputs]
+    names = ["" if v is None else f"i{k}" for k, v in enumerate(inputs)]
+    given = [(n, v) for n, v in zip(names, inputs) if v is not None]
+    ports = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given]
+    outs = [helper.make_empty_tensor_value_info(f"o{k}") for k in range(outputs)]
+    node = helper.make_node(op, names, [o.name for o in outs], domain=domain, **attributes)
+    versions = [("", 17), ("com.microsoft", 1), ("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node], op, ports, outs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*v) for v in versions], ir_version=8)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    for k, (_, v) in enumerate(given):
+        (data / f"input_{k}.pb").write_bytes(numpy_helper.from_array(v).SerializeToString())
+    for k, v in enumerate(session.run(None, dict(given))):
+        (data / f"output_{k}.pb").write_bytes(numpy_helper.from_array(v).SerializeToString())
+
+
+def fused():
+    case("BiasGelu", [floats(2, 3, 8), floats(8)])
+    case("FastGelu", [floats(2, 8), floats(8)])
+    case("FastGelu", [floats(2, 8)])
+    case("Gelu", [floats(2, 8)])
+    case("QuickGelu", [floats(2, 8)])
+    case("FusedMatMul", [floats(2, 4, 3), floats(2, 4, 5)], alpha=0.5, transA=1)
+    case("FusedMatMul", [floats(4, 3), floats(5, 3)], transB=1)
+    case("SkipLayerNormalization", [floats(1, 3, 8), floats(1, 3, 8), floats(8), floats(8), floats(8)], epsilon=1e-5)
+    case("SkipSimplifiedLayerNormalization", [floats(1, 3, 8), floats(1, 3, 8), floats(8)], epsilon=1e-5)
+    case("SimplifiedLayerNormalization", [floats(1, 3, 8), floats(8)], domain="", epsilon=1e-5)
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    case("FusedConv", [floats(1, 3, 8, 8), floats(4, 3, 3, 3), floats(4)], activation="Relu", **window)
+
+
+def quantised():
+    one = lambda v, d=np.float32: np.array([v], d)  # noqa: E731
+    case("DynamicQuantizeMatMul", [floats(3, 8), signed(8, 5), one(0.02), one(0, np.int8), floats(5)])
+    scales = [one(0.1), one(0.02), one(5, np.uint8), one(0, np.int8)]
+    case("MatMulIntegerToFloat", [bytes_(3, 8), signed(8, 5), *scales, floats(5)])
+    pair = lambda scale, zero: [np.float32(scale), np.uint8(zero)]  # noqa: E731
+    for op in ("QLinearAdd", "QLinearMul"):
+        case(op, [bytes_(2, 8), *pair(0.1, 3), bytes_(2, 8), *pair(0.05, 7), *pair(0.19, 9)])
+    case("QLinearConcat", [*pair(0.1, 4), bytes_(2, 3), *pair(0.2, 1), bytes_(2, 4), *pair(0.05, 9)], axis=1)
+    case("QLinearGlobalAveragePool", [bytes_(1, 3, 4, 4), *pair(0.1, 3), *pair(0.05, 4)], channels_last=0)
+    case("QLinearLeakyRelu", [bytes_(2, 8), *pair(0.05, 128), *pair(0.05, 100)], alpha=0.1)
+    case("QLinearSigmoid", [bytes_(2, 8), *pair(0.05, 128), *pair(1 / 256, 0)])
+    for bits, block, k, n in ((4, 32, 64, 8), (4, 16, 40, 6), (8, 32, 64, 8)):
+        blocks = -(-k // block)
+        rows, scales = bytes_(n, blocks, block * bits // 8), np.abs(floats(n * blocks)) * np.float32(0.02)
+        case("MatMulNBits", [floats(3, k), rows, scales], K=k, N=n, bits=bits, block_size=block)
+        if bits == 4:
+            zeros = bytes_(n * ((blocks + 1) // 2))
+            case("MatMulNBits", [floats(3, k), rows, scales, zeros], K=k, N=n, bits=bits, block_size=block)
+
+
+def attention():
+    q, kv = floats(2, 4, 16), lambda n: floats(2, n, 16)
+    case("MultiHeadAttention", [q, kv(6), kv(6)], num_heads=4)
+    case("MultiHeadAttention", [q, kv(4), kv(4), floats(48)], num_heads=4)
+    case("MultiHeadAttention", [q, kv(6), kv(6), None, None, floats(2, 4, 4, 6)], num_heads=4)
+    mask = np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32)
+    case("MultiHeadAttention", [q, kv(4), kv(4), None, mask], num_heads=4)
+    case("MultiHeadAttention", [q, kv(4), kv(4)], num_heads=4, unidirectional=1)
+    step = [floats(1, 1, 16) for _ in range(3)]
+    case("MultiHeadAttention", [*step, None, None, None, floats(1, 4, 3, 4), floats(1, 4, 3, 4)], outputs=3, num_heads=4)
+    angles = np.arange(32)[:, None] * np.linspace(0.1, 1, 8)
+    turn = [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
+    at = np.array([[0, 1, 2], [3, 4, 5]], np.int64)
+    case("RotaryEmbedding", [floats(2, 3, 32), at, *turn])
+    case("RotaryEmbedding", [floats(2, 3, 32), np.array([2], np.int64), *turn], interleaved=1)
+    case("RotaryEmbedding", [floats(2, 2, 3, 16), at, *turn])
+    group = {"outputs": 3, "num_heads": 4, "kv_num_heads": 2}
+    none = [np.zeros((1, 2, 0, 16), np.float32)] * 2
+    prompt = [floats(1, 3, 64), floats(1, 3, 32), floats(1, 3, 32), *none, np.array([2], np.int32), np.array(3, np.int32)]
+    case("GroupQueryAttention", prompt, **group)
+    case("GroupQueryAttention", [*prompt, *turn], do_rotary=1, **group)
+    past = [floats(1, 2, 4, 16), floats(1, 2, 4, 16), np.array([4], np.int32), np.array(5, np.int32)]
+    token = [floats(1, 1, 64), floats(1, 1, 32), floats(1, 1, 32), *past, *turn]
+    case("GroupQueryAttention", token, do_rotary=1, rotary_interleaved=1, **group)
+
+
+def classic():
+    ml = {"domain": "ai.onnx.ml"}
+    case("Scaler", [floats(2, 3)], offset=[0.5, 1.0, -1.0], scale=[2.0, 3.0, 0.5], **ml)
+    for norm in ("MAX", "L1", "L2"):
+        case("Normalizer", [np.abs(floats(2, 3))], norm=norm, **ml)
+    case("LinearRegressor", [floats(2, 3)], coefficients=[0.5, 1.0, -1.0, 2, 3, 4], intercepts=[0.1, 0.2], targets=2, **ml)
+    holes = floats(2, 3)
+    holes[0, 1] = np.nan
+    case("Imputer", [holes], imputed_value_floats=[7.0, 8.0, 9.0], replaced_value_float=float("nan"), **ml)
+    case("OneHotEncoder", [np.array([1, 3, 9], np.int64)], cats_int64s=[1, 2, 3], zeros=1, **ml)
+    case("FeatureVectorizer", [floats(2, 3), floats(2, 2)], inputdimensions=[3, 2], **ml)
+
+
+if __name__ == "__main__":
+    fused()
+    quantised()
+    attention()
+    classic()
+    print(f"{sum(count.values())} models")
