@@ -5,7 +5,7 @@
 //! value    =  varint | 8 bytes | length bytes | 4 bytes
 //! ```
 //!
-//! A message is a table of its fields ([`message!`]); a type says how a value of the wire becomes one of its own
+//! A message is a table of its fields (`message!`); a type says how a value of the wire becomes one of its own
 //! ([`Decode`]). Later values replace earlier ones, parts of one submessage are merged, repeats may be packed or not,
 //! unknown fields are passed over. Texts and bytes stay where they are.
 
