@@ -9,7 +9,7 @@
 
 use crate::element::Element;
 use crate::plan::Plan;
-use crate::session::{Port, Size, execute};
+use crate::session::{Port, Size, computed, execute};
 use crate::value::Value;
 use crate::weights::constants;
 use frit_tensor::{DType, Dim, Error, Jit, Result, Tensor, Variable};
@@ -84,20 +84,33 @@ impl Replay {
     }
     /// The outputs; `None` where the run is none that can be recorded.
     pub fn run(&self, ports: &[Port], inputs: &[Option<Value>]) -> Result<Option<Vec<Value>>> {
+        let mut failed = vec![];
         for frozen in [false, true] {
             let Some((key, tensors)) = self.signature(ports, inputs, frozen)? else { return Ok(None) };
             let Mode::Recorded(recording) = self.mode(&key) else { continue };
             if let Ok(outs) = recording.jit.call(tensors) {
                 let elements = lock(&recording.elements).clone();
+                self.refuse(failed);
                 return Ok(Some(outs.into_iter().zip(elements).map(|(t, e)| Value::Tensor(t, e)).collect()));
             }
-            // an error of the run itself comes again when it runs plainly
-            lock(&self.modes).insert(key.clone(), Mode::Plain);
+            failed.push(key);
+        }
+        if failed.is_empty() {
+            return Ok(None);
+        }
+        // an error of the run itself comes again; else it was that of recording it
+        let outputs = computed(&self.plan, inputs.to_vec())?;
+        self.refuse(failed);
+        Ok(Some(outputs))
+    }
+    /// Signatures that cannot be recorded run plainly; where sizes were variables, these are the reason.
+    fn refuse(&self, failed: Vec<Key>) {
+        for key in failed {
             if key.iter().any(Given::has_variables) {
                 lock(&self.sizes).is_rigid = true;
             }
+            lock(&self.modes).insert(key, Mode::Plain);
         }
-        Ok(None)
     }
     fn mode(&self, key: &Key) -> Mode {
         let mut modes = lock(&self.modes);

@@ -237,7 +237,7 @@ fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
 }
 
 /// The outputs of a plan, computed.
-fn computed(plan: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+pub(crate) fn computed(plan: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
     let outputs = execute(plan, inputs, vec![])?;
     let mut tensors = vec![];
     outputs.iter().for_each(|v| v.tensors(&mut tensors));

@@ -76,3 +76,24 @@ fn a_branch_by_an_integer_input_is_decided_by_its_value() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_run_that_fails_leaves_the_next_ones_recorded() -> Result<()> {
+    let m = Model::new(13).input("x", Float, &["3"]).input("at", Int64, &["1"]);
+    let session = m.node("y = Gather(x, at)").output("y").load()?;
+    let run = |at: i64| {
+        let feeds = [
+            ("x", Value::from(Tensor::new([1.0, 2.0, 3.0]))),
+            ("at", Value::from(Tensor::from_slice(&[at]))),
+        ];
+        session.run(feeds)?[0].tensor()?.to_vec::<f32>()
+    };
+    for at in [0i64, 1, 2, 7, 0, -1, 1] {
+        match at {
+            7 => assert!(run(at).is_err()),
+            -1 => assert_eq!(run(at)?, [3.0]),
+            _ => assert_eq!(run(at)?, [1.0 + at as f32]),
+        }
+    }
+    Ok(())
+}
