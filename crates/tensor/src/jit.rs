@@ -156,6 +156,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Calls a function as a recording would: what could not be recorded, reading numbers of a tensor or of a size with
+/// variables, is an error already. So a first call, which runs plainly, finds what the second would.
+///
+/// ```
+/// # use frit_tensor::{Tensor, rehearse};
+/// let x = Tensor::new([1.0f32, 2.0]).realize()?;
+/// assert!(rehearse(|| x.to_vec::<f32>()).is_err());
+/// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), frit_tensor::Error>(())
+/// ```
+pub fn rehearse<T>(f: impl FnOnce() -> T) -> T {
+    // a recording watches already
+    let _watching = (!shape::is_watched()).then(shape::Watching::start);
+    run::rehearse(f)
+}
+
 /// Calls in a row that cannot be recorded before it is an error.
 const TRIES: u32 = 3;
 /// Signatures that a Jit remembers.

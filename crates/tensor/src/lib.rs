@@ -86,7 +86,7 @@ pub use grid_sample::{GridSample, Outside};
 pub use hash::Keccak;
 pub use index::{Ellipsis, Index, Indices, NewAxis, step};
 pub use interpolate::{Interpolate, Sampling};
-pub use jit::{Bundle, Jit};
+pub use jit::{Bundle, Jit, rehearse};
 pub use linalg::Triangular;
 pub use loss::{Bce, CrossEntropy, Reduction};
 pub use mode::{is_training, training};

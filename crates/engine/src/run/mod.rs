@@ -11,4 +11,4 @@ pub(crate) mod tape;
 
 pub use read::{Lent, LentThere, lend, lend_there, read, write};
 pub use realize::realize;
-pub use tape::{Tape, is_recording, record};
+pub use tape::{Tape, is_recording, record, rehearse};

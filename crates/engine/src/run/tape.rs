@@ -8,11 +8,12 @@ use frit_runtime::Memory;
 use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
+    static REHEARSES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Everything launched while a thread records.
@@ -53,7 +54,19 @@ pub(crate) fn first_new() -> Option<u64> {
 /// An error while this thread records: what is read now would be frozen.
 pub(crate) fn check_reading() -> Result<(), Error> {
     let why = "data is read while a Jit records: what it is now would be frozen; return the tensor instead";
-    if is_recording() { Err(Error::Graph(why.into())) } else { Ok(()) }
+    if is_recording() || REHEARSES.get() { Err(Error::Graph(why.into())) } else { Ok(()) }
+}
+
+/// Let reading data be an error on this thread while `f` runs, as it is while one records.
+pub fn rehearse<T>(f: impl FnOnce() -> T) -> T {
+    struct Stop(bool);
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            REHEARSES.set(self.0);
+        }
+    }
+    let _stop = Stop(REHEARSES.replace(true));
+    f()
 }
 
 /// An error while this thread records: a replay would not look at a file.
