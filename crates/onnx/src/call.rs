@@ -1,11 +1,12 @@
 //! A call of an operator: its inputs, and its attributes through a checker that knows which were read.
 
 use crate::element::Element;
+use crate::parts::Runner;
 use crate::plan::{Attribute, Plan, Step};
-use crate::session;
 use crate::value::{Strings, Value};
 use frit_tensor::{Dim, Error, Result, Tensor};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 /// What an operator is called with.
 pub(crate) struct Call<'a> {
@@ -13,7 +14,81 @@ pub(crate) struct Call<'a> {
     pub inputs: Vec<Option<Value>>,
     /// Values that are there, for graphs among the attributes.
     slots: &'a [Option<Value>],
+    mode: Mode<'a>,
     read: Vec<Cell<bool>>,
+}
+
+/// How numbers that are computed become known.
+#[derive(Clone, Copy)]
+pub(crate) enum Mode<'a> {
+    /// They are read, and graphs run in parts.
+    Host(&'a Runner),
+    /// They are asked for.
+    Part(&'a Asking),
+    /// They do not: this is described, and nothing is computed.
+    Describe,
+}
+
+impl<'a> Mode<'a> {
+    /// That of the steps in a graph or function inside, which ask for nothing: they cannot begin again.
+    pub fn inside(&self) -> Mode<'a> {
+        match self {
+            Mode::Part(_) => Mode::Describe,
+            other => *other,
+        }
+    }
+}
+
+/// Numbers that a step needs to go on.
+#[derive(Clone)]
+pub(crate) enum Question {
+    /// As sizes, which may be variables.
+    Sizes(Tensor),
+    /// As they are.
+    Numbers(Tensor),
+}
+
+impl Question {
+    pub fn tensor(&self) -> &Tensor {
+        let (Question::Sizes(t) | Question::Numbers(t)) = self;
+        t
+    }
+    /// The same question about another tensor.
+    pub fn about(&self, t: Tensor) -> Question {
+        match self {
+            Question::Sizes(_) => Question::Sizes(t),
+            Question::Numbers(_) => Question::Numbers(t),
+        }
+    }
+}
+
+/// The answers that a step has, and the question it ends with.
+#[derive(Default)]
+pub(crate) struct Asking {
+    answers: Vec<Value>,
+    asked: Cell<usize>,
+    question: RefCell<Option<Question>>,
+}
+
+impl Asking {
+    pub fn new(answers: Vec<Value>) -> Asking {
+        Asking { answers, ..Asking::default() }
+    }
+    /// The next answer, or an error where there is none yet.
+    fn ask(&self, question: Question) -> Result<Value> {
+        let at = self.asked.replace(self.asked.get() + 1);
+        match self.answers.get(at) {
+            Some(v) => Ok(v.clone()),
+            None => {
+                self.question.borrow_mut().get_or_insert(question);
+                fail("it needs numbers that are computed")
+            }
+        }
+    }
+    /// What it asked for that it was not told, after how many answers.
+    pub fn into_question(self) -> Option<(usize, Question)> {
+        self.question.into_inner().map(|q| (self.answers.len(), q))
+    }
 }
 
 /// What an operator gives: as many values as it has, of which a model may want fewer.
@@ -50,8 +125,13 @@ pub(crate) fn fail<T>(message: impl Into<String>) -> Result<T> {
 }
 
 impl<'a> Call<'a> {
-    pub fn new(step: &'a Step, inputs: Vec<Option<Value>>, slots: &'a [Option<Value>]) -> Call<'a> {
-        Call { step, inputs, slots, read: vec![Cell::new(false); step.attributes.len()] }
+    pub fn new(
+        step: &'a Step,
+        inputs: Vec<Option<Value>>,
+        slots: &'a [Option<Value>],
+        mode: Mode<'a>,
+    ) -> Call<'a> {
+        Call { step, inputs, slots, mode, read: vec![Cell::new(false); step.attributes.len()] }
     }
     /// The version of the operator's domain.
     pub fn version(&self) -> i64 {
@@ -99,17 +179,50 @@ impl<'a> Call<'a> {
             other => fail(format!("input {i} is {}, not texts", other.kind())),
         }
     }
+    /// A value as it must be known now: where it is computed, as the answer to a question.
+    fn known(&self, v: &Value, is_known: bool, question: fn(Tensor) -> Question) -> Result<Value> {
+        match self.mode {
+            Mode::Part(asking) if !is_known => asking.ask(question(v.tensor()?)),
+            _ => Ok(v.clone()),
+        }
+    }
+    /// Integers of a value that must be known now.
+    pub fn ints_of(&self, v: &Value) -> Result<Vec<i64>> {
+        let sizes = v.tensor()?.as_sizes();
+        let is_known = sizes.is_some_and(|all| all.iter().all(|d| d.as_int().is_some()));
+        self.known(v, is_known, Question::Numbers)?.ints()
+    }
+    /// Numbers of a value that must be known now.
+    pub fn numbers_of(&self, v: &Value) -> Result<Vec<f64>> {
+        self.known(v, v.tensor()?.as_numbers().is_some(), Question::Numbers)?.numbers()
+    }
+    /// A size that is computed.
+    pub fn size_of(&self, t: &Tensor) -> Result<Dim> {
+        let v = Value::from(t.clone());
+        match &self.known(&v, t.as_sizes().is_some(), Question::Sizes)?.sizes()?[..] {
+            [d] => Ok(d.clone()),
+            all => fail(format!("{} sizes where one is wanted", all.len())),
+        }
+    }
+    /// An error where this cannot run among others: it reads numbers of its own accord, or runs graphs many times.
+    pub fn alone(&self) -> Result<&'a Runner> {
+        match self.mode {
+            Mode::Host(runner) => Ok(runner),
+            _ => fail("it runs by itself"),
+        }
+    }
     /// Integers that must be known now.
     pub fn ints(&self, i: usize) -> Result<Vec<i64>> {
-        self.input(i)?.ints()
+        self.ints_of(self.input(i)?)
     }
     /// Sizes: integers that must be known now, but for variables in them.
     pub fn dims(&self, i: usize) -> Result<Vec<Dim>> {
-        self.input(i)?.sizes()
+        let v = self.input(i)?;
+        self.known(v, v.tensor()?.as_sizes().is_some(), Question::Sizes)?.sizes()
     }
     /// Integers that must be known now and may be left out.
     pub fn optional_ints(&self, i: usize) -> Result<Option<Vec<i64>>> {
-        self.value(i).map(Value::ints).transpose()
+        self.value(i).map(|v| self.ints_of(v)).transpose()
     }
     /// One integer that must be known now.
     pub fn int_input(&self, i: usize) -> Result<i64> {
@@ -120,7 +233,7 @@ impl<'a> Call<'a> {
     }
     /// One number that must be known now.
     pub fn float_input(&self, i: usize) -> Result<f64> {
-        match self.input(i)?.numbers()?[..] {
+        match self.numbers_of(self.input(i)?)?[..] {
             [v] => Ok(v),
             ref all => fail(format!("input {i} has {} elements, one is wanted", all.len())),
         }
@@ -278,14 +391,14 @@ impl<'a> Call<'a> {
         self.int(name)?.map(of).transpose()
     }
     /// A graph.
-    pub fn graph(&self, name: &str) -> Result<&Plan> {
+    pub fn graph(&self, name: &str) -> Result<&Arc<Plan>> {
         match self.attribute(name) {
             Some(Attribute::Graph(g)) => Ok(g),
             _ => self.wrong(name, "a graph"),
         }
     }
     /// A graph that may be left out.
-    pub fn optional_graph(&self, name: &str) -> Result<Option<&Plan>> {
+    pub fn optional_graph(&self, name: &str) -> Result<Option<&Arc<Plan>>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Graph(g)) => Ok(Some(g)),
@@ -293,8 +406,17 @@ impl<'a> Call<'a> {
         }
     }
     /// What a graph among the attributes gives, with the values around it.
-    pub fn run(&self, graph: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+    pub fn run(&self, graph: &Arc<Plan>, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
         let captured = |(outer, _): &(usize, usize)| self.slots.get(*outer).cloned().flatten();
-        session::execute(graph, inputs, graph.captures.iter().map(captured).collect())
+        let captured = graph.captures.iter().map(captured).collect();
+        match self.mode {
+            Mode::Host(runner) => runner.run(graph, inputs, captured),
+            mode => graph.describe(inputs, captured, &mode.inside()),
+        }
+    }
+    /// What a graph among the attributes gives, described: for loops that take it as one step.
+    pub fn describe(&self, graph: &Arc<Plan>, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+        let captured = |(outer, _): &(usize, usize)| self.slots.get(*outer).cloned().flatten();
+        graph.describe(inputs, graph.captures.iter().map(captured).collect(), &Mode::Describe)
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! - [`wire`] reads and writes protobuf, [`proto`] has the messages of ONNX as tables of their fields;
 //! - [`element`] has the element types, [`value`] what flows between nodes, `weights` what is stored;
-//! - `plan` resolves names, functions and operators, [`session`] runs what it made, `replay` what a run launched;
+//! - `plan` resolves names, functions and operators, [`session`] runs what it made, in recorded `parts`;
 //! - `ops` has a table of operators for each family, with domain and the version each row holds from;
 //! - [`check`] compares a model with stored outputs.
 //!
@@ -24,7 +24,9 @@ mod weights;
 mod plan;
 mod call;
 mod ops;
-mod replay;
+mod sizes;
+mod packed;
+mod parts;
 pub mod session;
 pub mod check;
 

@@ -22,7 +22,11 @@ type Read<T> = Result<T, String>;
 /// A graph, ready to run.
 #[derive(Default)]
 pub(crate) struct Plan {
+    /// Of all graphs of a model.
+    pub id: usize,
     pub slots: usize,
+    /// Which slots hold the same in every run: constants, and what is made of them alone.
+    pub fixed: Vec<bool>,
     pub inputs: Vec<Slot>,
     pub outputs: Vec<(String, Slot)>,
     pub constants: Vec<(Slot, Value)>,
@@ -43,20 +47,47 @@ pub(crate) struct Step {
     pub last: Vec<Slot>,
 }
 
+/// Operators that give something else each time.
+const RANDOM: &[&str] = &[
+    "Bernoulli",
+    "Dropout",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+];
+
 impl Step {
     /// The graphs among its attributes.
-    pub fn graphs(&self) -> impl Iterator<Item = &Plan> {
+    pub fn graphs(&self) -> impl Iterator<Item = &Arc<Plan>> {
         self.attributes.iter().filter_map(|(_, a)| match a {
-            Attribute::Graph(g) => Some(&**g),
+            Attribute::Graph(g) => Some(g),
             _ => None,
         })
+    }
+    /// The slots that it reads, in graphs inside it too.
+    pub fn reads(&self) -> impl Iterator<Item = Slot> {
+        let captured = self.graphs().flat_map(|g| g.captures.iter().map(|c| c.0));
+        self.inputs.iter().flatten().copied().chain(captured)
+    }
+    /// The slots that it writes.
+    pub fn writes(&self) -> impl Iterator<Item = Slot> {
+        self.outputs.iter().flatten().copied()
+    }
+    /// Whether it gives the same in every run, inputs that do so given.
+    fn is_constant(&self) -> bool {
+        match &self.run {
+            Run::Operator(op) => !RANDOM.contains(&op.name) && self.graphs().next().is_none(),
+            Run::Function(..) => false,
+        }
     }
 }
 
 /// What a node does.
 pub(crate) enum Run {
     Operator(&'static Op),
-    Function(String, Plan),
+    Function(String, Arc<Plan>),
 }
 
 /// An attribute's value.
@@ -90,27 +121,28 @@ struct Scope {
 }
 
 impl Scope {
-    fn fresh(&mut self, name: &str) -> Slot {
+    fn fresh(&mut self, name: &str, is_fixed: bool) -> Slot {
         let slot = self.plan.slots;
         self.plan.slots += 1;
+        self.plan.fixed.push(is_fixed);
         self.names.insert(name.to_string(), slot);
         slot
     }
-    fn define(&mut self, name: &str) -> Read<Slot> {
+    fn define(&mut self, name: &str, is_fixed: bool) -> Read<Slot> {
         match self.names.contains_key(name) {
             true => Err(format!("{name:?} is computed twice")),
-            false => Ok(self.fresh(name)),
+            false => Ok(self.fresh(name, is_fixed)),
         }
     }
     fn inputs<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Read<()> {
-        self.plan.inputs = names.map(|name| self.define(name)).collect::<Read<_>>()?;
+        self.plan.inputs = names.map(|name| self.define(name, false)).collect::<Read<_>>()?;
         Ok(())
     }
     /// A constant may also be an input, whose value it is where none is given.
     fn constant(&mut self, name: &str, value: Value) -> Read<()> {
         let slot = match self.names.get(name) {
             Some(slot) if self.plan.inputs.contains(slot) => *slot,
-            _ => self.define(name)?,
+            _ => self.define(name, true)?,
         };
         self.plan.constants.push((slot, value));
         Ok(())
@@ -124,7 +156,8 @@ fn find(scopes: &mut [Scope], name: &str) -> Option<Slot> {
         return Some(*slot);
     }
     let outer = if scope.is_closed { None } else { find(around, name) }?;
-    let slot = scope.fresh(name);
+    let is_fixed = around.last().is_some_and(|s| s.plan.fixed[outer]);
+    let slot = scope.fresh(name, is_fixed);
     scope.plan.captures.push((outer, slot));
     Some(slot)
 }
@@ -143,6 +176,7 @@ pub(crate) struct Planner<'m> {
     /// Operators that are not there, with the nodes that want them.
     missing: BTreeMap<String, Vec<String>>,
     steps: usize,
+    plans: usize,
 }
 
 /// What the nodes of a graph or function are read with: versions of domains, attributes of the call.
@@ -157,7 +191,7 @@ impl<'m> Planner<'m> {
     pub fn plan(model: &'m Model<'m>, source: Source) -> Read<Plan> {
         let key = |f: &'m Function<'m>| ((ops::domain(f.domain), f.name, f.overload), f);
         let functions = model.functions.iter().map(key).collect();
-        let mut p = Planner { source, functions, scopes: vec![], missing: BTreeMap::new(), steps: 0 };
+        let mut p = Planner { source, functions, scopes: vec![], missing: BTreeMap::new(), steps: 0, plans: 0 };
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
         let opsets = opsets(&model.opset_import);
         let plan =
@@ -215,6 +249,8 @@ impl<'m> Planner<'m> {
             self.scope().plan.outputs.push((name.to_string(), slot));
         }
         let mut plan = self.scopes.pop().map(|s| s.plan).unwrap_or_default();
+        plan.id = self.plans;
+        self.plans += 1;
         mark_last(&mut plan);
         Ok(plan)
     }
@@ -244,10 +280,15 @@ impl<'m> Planner<'m> {
             attributes.extend(value.map(|v| (a.name.to_string(), v)));
         }
         let run = self.resolve(node, within, &attributes)?;
-        let define = |name: &&str| (!name.is_empty()).then(|| self.scope().define(name)).transpose();
+        let define = |name: &&str| (!name.is_empty()).then(|| self.scope().define(name, false)).transpose();
         let outputs = node.output.iter().map(define).collect::<Read<Vec<_>>>()?;
         let Some((run, version)) = run else { return Ok(None) };
-        Ok(Some(Step { name: node.name.into(), run, version, inputs, outputs, attributes, last: vec![] }))
+        let step = Step { name: node.name.into(), run, version, inputs, outputs, attributes, last: vec![] };
+        let fixed = &mut self.scope().plan.fixed;
+        if step.is_constant() && step.inputs.iter().flatten().all(|slot| fixed[*slot]) {
+            step.writes().for_each(|slot| fixed[slot] = true);
+        }
+        Ok(Some(step))
     }
     /// What a node runs, and the version of it; none where there is no such operator.
     fn resolve(
@@ -259,7 +300,7 @@ impl<'m> Planner<'m> {
         let domain = ops::domain(node.domain);
         if let Some(f) = self.functions.get(&(domain, node.op_type, node.overload)).copied() {
             let plan = self.function(f, attributes).map_err(|e| format!("function {:?}: {e}", f.name))?;
-            return Ok(Some((Run::Function(f.name.into(), plan), 0)));
+            return Ok(Some((Run::Function(f.name.into(), Arc::new(plan)), 0)));
         }
         let Some(version) = within.opsets.get(domain).copied() else {
             return Err(format!("no version of the operators of {:?} is imported", node.domain));
@@ -328,9 +369,7 @@ fn mark_last(plan: &mut Plan) {
     let mut kept: Vec<bool> = vec![false; plan.slots];
     plan.outputs.iter().for_each(|(_, slot)| kept[*slot] = true);
     for step in plan.steps.iter_mut().rev() {
-        let captured = step.graphs().flat_map(|g| g.captures.iter().map(|c| c.0));
-        let read = step.inputs.iter().flatten().copied().chain(captured);
-        let written = step.outputs.iter().flatten().copied();
-        step.last = read.chain(written).filter(|slot| !std::mem::replace(&mut kept[*slot], true)).collect();
+        let used: Vec<Slot> = step.reads().chain(step.writes()).collect();
+        step.last = used.into_iter().filter(|slot| !std::mem::replace(&mut kept[*slot], true)).collect();
     }
 }

@@ -1,13 +1,13 @@
 //! A loaded model, and runs of it.
 
-use crate::call::{Call, fail};
+use crate::call::{Call, Mode, fail};
 use crate::element::Element;
-use crate::plan::{Plan, Planner, Run, Step};
+use crate::parts::Runner;
+use crate::plan::{Plan, Planner, Run, Slot, Step};
 use crate::proto::{self, Model, Type, ValueInfo};
-use crate::replay::Replay;
 use crate::value::Value;
 use crate::weights::Source;
-use frit_tensor::{Blob, Error, Result, Tensor};
+use frit_tensor::{Blob, Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub struct Session {
     plan: Arc<Plan>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
-    replay: Replay,
+    runner: Runner,
 }
 
 impl Session {
@@ -98,8 +98,7 @@ impl Session {
             port.has_default = plan.constants.iter().any(|(s, _)| s == slot);
         }
         let outputs = graph.output.iter().map(port).collect::<std::result::Result<_, _>>()?;
-        let plan = Arc::new(plan);
-        Ok(Session { replay: Replay::new(&plan), plan, inputs, outputs })
+        Ok(Session { plan: Arc::new(plan), inputs, outputs, runner: Runner::default() })
     }
     /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {
@@ -137,10 +136,12 @@ impl Session {
         if !missing.is_empty() {
             return Err(Error::new("onnx", format!("no value for {}", missing.join(", "))));
         }
-        match self.replay.run(&self.inputs, &inputs)? {
-            Some(outputs) => Ok(outputs),
-            None => computed(&self.plan, inputs),
-        }
+        let name = |i: usize, axis: usize| match self.inputs.get(i)?.dims.as_ref()?.get(axis)? {
+            Size::Name(name) => Some(name.clone()),
+            Size::Any => Some(format!("i{i}_{axis}")),
+            Size::Number(_) => None,
+        };
+        self.runner.run_named(&self.plan, inputs, name)
     }
 }
 
@@ -236,70 +237,101 @@ fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
     Ok(Port { name: v.name.to_string(), kind, element, dims, has_default: false })
 }
 
-/// The outputs of a plan, computed.
-pub(crate) fn computed(plan: &Plan, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
-    let outputs = execute(plan, inputs, vec![])?;
-    let mut tensors = vec![];
-    outputs.iter().for_each(|v| v.tensors(&mut tensors));
-    Tensor::realize_all(&tensors)?;
-    Ok(outputs)
-}
-
-/// The outputs of a plan, described.
-pub(crate) fn execute(
-    plan: &Plan,
-    inputs: Vec<Option<Value>>,
-    captured: Vec<Option<Value>>,
-) -> Result<Vec<Value>> {
-    let mut slots: Vec<Option<Value>> = vec![None; plan.slots];
-    for (slot, value) in &plan.constants {
-        slots[*slot] = Some(value.clone());
-    }
-    for (slot, value) in plan.inputs.iter().zip(inputs) {
-        if value.is_some() {
+impl Plan {
+    /// Slots with what is there before the first step.
+    pub fn begin(&self, inputs: Vec<Option<Value>>, captured: Vec<Option<Value>>) -> Vec<Option<Value>> {
+        let mut slots: Vec<Option<Value>> = vec![None; self.slots];
+        for (slot, value) in &self.constants {
+            slots[*slot] = Some(value.clone());
+        }
+        for (slot, value) in self.inputs.iter().zip(inputs) {
+            if value.is_some() {
+                slots[*slot] = value;
+            }
+        }
+        for ((_, slot), value) in self.captures.iter().zip(captured) {
             slots[*slot] = value;
         }
+        slots
     }
-    for ((_, slot), value) in plan.captures.iter().zip(captured) {
-        slots[*slot] = value;
+    /// The outputs, after the last step.
+    pub fn end(&self, slots: &mut [Option<Value>]) -> Result<Vec<Value>> {
+        self.describe_fixed(slots, self.outputs.iter().map(|(_, slot)| *slot))?;
+        let value = |(name, slot): &(String, Slot)| match &slots[*slot] {
+            Some(v) => Ok(v.clone()),
+            None => fail(format!("the output {name:?} has no value")),
+        };
+        self.outputs.iter().map(value).collect()
     }
-    for step in &plan.steps {
-        take_step(step, &mut slots).map_err(|e| e.within(&step.label()))?;
-        step.last.iter().for_each(|slot| slots[*slot] = None);
-    }
-    let value = |(name, slot): &(String, usize)| match &slots[*slot] {
-        Some(v) => Ok(v.clone()),
-        None => fail(format!("the output {name:?} has no value")),
-    };
-    plan.outputs.iter().map(value).collect()
-}
-
-fn take_step(step: &Step, slots: &mut [Option<Value>]) -> Result<()> {
-    let inputs: Vec<Option<Value>> = step.inputs.iter().map(|s| s.and_then(|s| slots[s].clone())).collect();
-    let outs = match &step.run {
-        Run::Function(_, plan) => execute(plan, inputs, vec![])?.into_iter().map(Some).collect(),
-        Run::Operator(op) => {
-            let call = Call::new(step, inputs, slots);
-            let outs = (op.run)(&call)?.0;
-            call.finish()?;
-            outs
+    /// Fills slots that hold the same in every run, and those behind them.
+    pub fn describe_fixed(&self, slots: &mut [Option<Value>], wanted: impl Iterator<Item = Slot>) -> Result<()> {
+        let mut missing = vec![false; self.slots];
+        wanted.filter(|slot| self.fixed[*slot] && slots[*slot].is_none()).for_each(|slot| missing[slot] = true);
+        if !missing.contains(&true) {
+            return Ok(());
         }
-    };
-    let mut outs = outs.into_iter();
-    for slot in &step.outputs {
-        let value = outs.next().flatten();
-        if let Some(v) = &value {
-            v.check()?;
+        let mut steps = vec![];
+        for step in self.steps.iter().rev().filter(|s| s.is_fixed(self)) {
+            if step.writes().any(|slot| missing[slot]) {
+                step.reads().filter(|slot| slots[*slot].is_none()).for_each(|slot| missing[slot] = true);
+                steps.push(step);
+            }
         }
-        if let Some(slot) = slot {
-            slots[*slot] = value;
-        }
+        steps.into_iter().rev().try_for_each(|step| step.take(slots, &Mode::Describe))
     }
-    Ok(())
+    /// The outputs, described.
+    pub fn describe(
+        &self,
+        inputs: Vec<Option<Value>>,
+        captured: Vec<Option<Value>>,
+        mode: &Mode,
+    ) -> Result<Vec<Value>> {
+        let mut slots = self.begin(inputs, captured);
+        for step in &self.steps {
+            step.take(&mut slots, mode)?;
+            step.last.iter().for_each(|slot| slots[*slot] = None);
+        }
+        self.end(&mut slots)
+    }
 }
 
 impl Step {
-    fn label(&self) -> String {
+    /// Whether it gives the same in every run.
+    pub fn is_fixed(&self, plan: &Plan) -> bool {
+        self.writes().all(|slot| plan.fixed[slot])
+    }
+    /// Describes what it gives, from slots into slots.
+    pub fn take(&self, slots: &mut [Option<Value>], mode: &Mode) -> Result<()> {
+        self.give(slots, mode).map_err(|e| e.within(&self.label()))
+    }
+    fn give(&self, slots: &mut [Option<Value>], mode: &Mode) -> Result<()> {
+        let inputs: Vec<Option<Value>> =
+            self.inputs.iter().map(|s| s.and_then(|s| slots[s].clone())).collect();
+        let outs = match &self.run {
+            Run::Function(_, plan) => {
+                plan.describe(inputs, vec![], &mode.inside())?.into_iter().map(Some).collect()
+            }
+            Run::Operator(op) => {
+                let call = Call::new(self, inputs, slots, *mode);
+                let outs = (op.run)(&call)?.0;
+                call.finish()?;
+                outs
+            }
+        };
+        let mut outs = outs.into_iter();
+        for slot in &self.outputs {
+            let value = outs.next().flatten();
+            if let Some(v) = &value {
+                v.check()?;
+            }
+            if let Some(slot) = slot {
+                slots[*slot] = value;
+            }
+        }
+        Ok(())
+    }
+    /// What errors in it are said to be in.
+    pub fn label(&self) -> String {
         let op = match &self.run {
             Run::Operator(op) => op.name,
             Run::Function(name, _) => name,

@@ -20,6 +20,7 @@ pub(super) const OPS: &[Op] = &[
 /// Runs a body until its count or its condition ends it; what it gives besides the carries is stacked.
 fn repeat(c: &Call) -> Result<Outs> {
     let body = c.graph("body")?;
+    c.alone()?;
     let count = if c.value(0).is_some() { Some(c.int_input(0)?) } else { None };
     let mut go = if c.value(1).is_some() { c.int_input(1)? != 0 } else { true };
     let mut carries: Vec<Option<Value>> = c.inputs.get(2..).unwrap_or_default().to_vec();
@@ -27,28 +28,23 @@ fn repeat(c: &Call) -> Result<Outs> {
     let mut stacked: Vec<Vec<Value>> = vec![vec![]; body.outputs.len().saturating_sub(1 + n)];
     let mut i = 0;
     while go && count.is_none_or(|count| i < count) {
-        let number: Value = Tensor::full_dtype((), i, frit_tensor::DType::I64).into();
+        // in memory, so that all steps are one recording
+        let number: Value = Tensor::from_slice(&[i]).reshape(()).realize()?.clone().into();
         let flag: Value = Tensor::full((), go).into();
         let outs = c.run(body, [Some(number), Some(flag)].into_iter().chain(carries).collect())?;
+        // a variable in a size has another value in the next step
+        let outs = outs.into_iter().map(Value::with_numbers).collect::<Result<Vec<_>>>()?;
         let mut outs = outs.into_iter();
         go = match outs.next() {
             Some(v) => v.ints()?.first().is_some_and(|v| *v != 0),
             None => return fail("the body gives no condition"),
         };
         carries = outs.by_ref().take(n).map(Some).collect();
-        realize(&carries)?;
         stacked.iter_mut().zip(outs).for_each(|(all, v)| all.push(v));
         i += 1;
     }
     let stacked = stacked.into_iter().map(|all| stack(all, 0).map(Some)).collect::<Result<Vec<_>>>()?;
     Ok(Outs(carries.into_iter().chain(stacked).collect()))
-}
-
-/// Steps run one by one: what one leaves is computed before the next looks at it.
-fn realize(values: &[Option<Value>]) -> Result<()> {
-    let mut tensors = vec![];
-    values.iter().flatten().for_each(|v| v.tensors(&mut tensors));
-    Tensor::realize_all(&tensors)
 }
 
 /// Values of one shape along a new axis.
@@ -121,7 +117,7 @@ fn run_scan(
         let now = rows.iter().map(|x| x.select(0, i));
         let inputs = carries.iter().cloned().chain(now).map(|t| Some(Value::from(t))).collect();
         let tensors =
-            c.run(body, inputs).and_then(|all| all.iter().map(Value::tensor).collect::<Result<Vec<_>>>());
+            c.describe(body, inputs).and_then(|all| all.iter().map(Value::tensor).collect::<Result<Vec<_>>>());
         match tensors {
             Ok(mut next) if next.len() == carries.len() + outs => {
                 let ys = next.split_off(carries.len());

@@ -14,7 +14,11 @@ pub(super) const OPS: &[Op] = &[
         c.moved(|x| Ok(x.gather(axis, &at)))
     }),
     op("GatherND", 11, gather_nd),
-    op("NonZero", 9, |c| give(c.tensor(0)?.nonzero()?.t().long())),
+    op("NonZero", 9, |c| {
+        let x = c.tensor(0)?;
+        let n = c.size_of(&x.ne(0).long().sum(..))?;
+        give(x.nonzero_sized(n, 0).t().long())
+    }),
     op("Scatter", 9, scatter_elements),
     op("ScatterElements", 11, scatter_elements),
     op("ScatterND", 11, scatter_nd),
@@ -50,10 +54,9 @@ fn gather(c: &Call) -> Result<Outs> {
 }
 
 fn compress(c: &Call) -> Result<Outs> {
-    let axis = c.int("axis")?;
-    let places: Vec<i64> =
-        (0i64..).zip(c.tensor(1)?.bool().to_vec::<bool>()?).filter(|(_, on)| *on).map(|(i, _)| i).collect();
-    let places = Tensor::from_slice(&places);
+    let (axis, on) = (c.int("axis")?, c.tensor(1)?.bool());
+    let n = c.size_of(&on.long().sum(..))?;
+    let places = on.nonzero_sized(n, 0).reshape([-1]).long();
     c.moved(|x| {
         Ok(match axis {
             Some(a) => x.index_select(a as isize, &places),
@@ -63,31 +66,36 @@ fn compress(c: &Call) -> Result<Outs> {
 }
 
 /// The last dim of an index as places in the first dims of a shape, row-major.
-fn places(at: &Tensor, dims: &[usize]) -> Tensor {
-    let n = dims.len() as i64;
-    let strides = crate::weights::strides(dims);
-    (0..n).fold(Tensor::full_dtype((), 0, DType::I64), |sum, i| {
-        let one = wrapped(&at.select(-1, i), dims[i as usize] as i64);
-        sum + one * strides[i as usize]
+fn places(at: &Tensor, dims: &[Dim]) -> Tensor {
+    (0i64..).zip(dims).fold(Tensor::full_dtype((), 0, DType::I64), |sum, (i, n)| {
+        sum * n.tensor().long() + wrapped(&at.select(-1, i), n)
     })
+}
+/// How many elements there are.
+fn count(dims: &[Dim]) -> Dim {
+    dims.iter().fold(Dim::from(1), |n, d| n * d)
+}
+/// How many dims the rows of an index are places in, behind `batch` of them.
+fn depth(at: &Tensor, x: &Tensor, batch: usize) -> Result<usize> {
+    let (idx, rank) = (at.shape(), x.rank());
+    let depth = idx.as_slice().last().and_then(Dim::as_int).and_then(|d| usize::try_from(d).ok());
+    let fits = depth.filter(|d| batch < idx.rank() && batch + d <= rank);
+    fits.map_or_else(|| fail(format!("indices of shape {idx} into shape {}", x.shape())), Ok)
 }
 
 fn gather_nd(c: &Call) -> Result<Outs> {
     let (batch, at) = (c.int_or("batch_dims", 0)?.max(0) as usize, c.tensor(1)?);
-    let (idx, dims) = (at.dims()?, c.input(0)?.dims()?);
-    let Some(depth) = idx.last().copied().filter(|d| batch + d <= dims.len()) else {
-        return fail(format!("indices of shape {idx:?} into shape {dims:?}"));
-    };
-    let (front, inner, rest) = (&dims[..batch], &dims[batch..batch + depth], &dims[batch + depth..]);
-    let b: usize = front.iter().product();
-    let out = [&idx[..idx.len() - 1], rest].concat();
     c.moved(|x| {
+        let depth = depth(&at, x, batch)?;
+        let (idx, dims) = (at.shape(), x.shape());
+        let (idx, dims) = (idx.as_slice(), dims.as_slice());
+        let (inner, rest) = (&dims[batch..batch + depth], &dims[batch + depth..]);
+        let (b, n) = (count(&dims[..batch]), count(inner));
         // (batches, places, rest)
-        let n: usize = inner.iter().product();
-        let rows = x.reshape([b * n, rest.iter().product()]);
-        let flat = places(&at, inner).reshape((b, -1));
-        let flat = flat + Tensor::arange(b).long().unsqueeze(1) * n as i64;
-        Ok(rows.index_select(0, &flat.reshape([-1])).reshape(out))
+        let rows = x.reshape((&b * &n, count(rest)));
+        let flat = places(&at, inner).reshape((b.clone(), -1));
+        let flat = flat + Tensor::arange(b).long().unsqueeze(1) * n.tensor().long();
+        Ok(rows.index_select(0, &flat.reshape([-1])).reshape([&idx[..idx.len() - 1], rest].concat()))
     })
 }
 
@@ -117,20 +125,17 @@ fn scatter_elements(c: &Call) -> Result<Outs> {
 
 fn scatter_nd(c: &Call) -> Result<Outs> {
     let (how, at, updates) = (reduction(c)?, c.tensor(1)?, c.tensor(2)?);
-    let (idx, dims) = (at.dims()?, c.input(0)?.dims()?);
-    let Some(depth) = idx.last().copied().filter(|d| *d <= dims.len()) else {
-        return fail(format!("indices of shape {idx:?} into shape {dims:?}"));
-    };
-    let rest: usize = dims[depth..].iter().product();
     c.moved(|x| {
-        let rows = x.reshape((-1, rest));
-        let flat = places(&at, &dims[..depth]).reshape((-1, 1)).expand((-1, rest));
+        let (depth, dims) = (depth(&at, x, 0)?, x.shape());
+        let rest = count(&dims.as_slice()[depth..]);
+        let rows = x.reshape((-1, &rest));
+        let flat = places(&at, &dims.as_slice()[..depth]).reshape((-1, 1)).expand((-1, &rest));
         let updates = updates.reshape((-1, rest));
         let done = match how {
             None => rows.scatter(0, &flat, &updates),
             Some(how) => rows.scatter_reduce(0, &flat, &updates, how, true),
         };
-        Ok(done.reshape(&dims))
+        Ok(done.reshape(dims))
     })
 }
 

@@ -57,7 +57,7 @@ struct Axis {
 
 fn numbers(c: &Call, i: Option<usize>) -> Result<Option<Vec<f64>>> {
     match i.and_then(|i| c.value(i)) {
-        Some(v) => Ok(Some(v.numbers()?).filter(|v| !v.is_empty())),
+        Some(v) => Ok(Some(c.numbers_of(v)?).filter(|v| !v.is_empty())),
         None => Ok(None),
     }
 }

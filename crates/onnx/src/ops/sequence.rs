@@ -87,7 +87,7 @@ fn split(c: &Call) -> Result<Outs> {
             by if by > 0 => (0..n).step_by(by as usize).map(|i| by.min(n - i)).collect(),
             by => return fail(format!("in parts of {by}")),
         },
-        Some(v) => v.ints()?,
+        Some(v) => c.ints_of(v)?,
     };
     if sizes.iter().any(|s| *s < 0) || sizes.iter().sum::<i64>() != n {
         return fail(format!("{n} elements in parts of {sizes:?}"));

@@ -97,3 +97,72 @@ fn a_run_that_fails_leaves_the_next_ones_recorded() -> Result<()> {
     }
     Ok(())
 }
+
+/// As many kernels as each run of a model compiles.
+fn compiled<'a>(session: &Session, runs: &[(Vec<(&'a str, Tensor)>, Vec<f32>)]) -> Result<Vec<u64>> {
+    let mut all = vec![];
+    for (feeds, want) in runs {
+        let feeds = feeds.iter().map(|(n, t)| Ok((*n, Value::from(t.realize()?.clone())))).collect::<Result<Vec<_>>>()?;
+        let before = stats();
+        let outs = session.run(feeds)?;
+        all.push((stats() - before).compiles);
+        assert_eq!(outs[0].tensor()?.float().to_vec::<f32>()?, *want);
+    }
+    Ok(all)
+}
+
+#[test]
+fn what_has_a_size_of_data_compiles_nothing_later() -> Result<()> {
+    // the elements that are not zero, twice
+    let session = Model::new(13)
+        .input("x", Float, &["6"])
+        .node("at = NonZero(x)")
+        .node_with("t = Transpose(at)", vec![])
+        .node("found = GatherND(x, t)")
+        .node("y = Add(found, found)")
+        .output("y")
+        .load()?;
+    let mut runs = vec![];
+    for k in [3usize, 4, 2, 5, 6, 2, 3, 4, 5, 6] {
+        let x: Vec<f32> = (0..6).map(|i| if i < k { i as f32 + 1.0 } else { 0.0 }).collect();
+        runs.push((vec![("x", Tensor::from_slice(&x))], x[..k].iter().map(|v| 2.0 * v).collect()));
+    }
+    let compiled = compiled(&session, &runs)?;
+    assert!(compiled[0] > 0 && compiled[1] > 0, "{compiled:?}");
+    assert_eq!(compiled[2..], [0; 8], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
+fn a_loop_with_a_condition_compiles_its_body_once() -> Result<()> {
+    use frit_onnx::wire::Writer;
+    use crate::build::{node, port};
+    // doubles x until its first element is 100 or more
+    let nodes = ["z = Add(v, v)", "s = ReduceMax(z)", "go = Less(s, limit)"];
+    let body = nodes.iter().fold(Writer::new(), |w, line| {
+        let flat = if line.contains("Reduce") { vec![("keepdims", Attr::Int(0))] } else { vec![] };
+        w.message(1, node(line, flat))
+    });
+    let body = [("i", Int64), ("on", frit_onnx::Element::Bool), ("v", Float)]
+        .iter()
+        .fold(body, |w, (name, e)| w.message(11, port(name, *e, &[])));
+    let body = ["go", "z"].iter().fold(body, |w, name| w.message(12, Writer::new().bytes(1, *name)));
+    let session = Model::new(13)
+        .input("x", Float, &["2"])
+        .initializer(stored("limit", Float, &[], &100f32.to_le_bytes()))
+        .initializer(stored("yes", frit_onnx::Element::Bool, &[], &[1]))
+        .node_with("y = Loop(_, yes, x)", vec![("body", Attr::Graph(body))])
+        .output("y")
+        .load()?;
+    let run = |x: f32| {
+        let (mut a, mut b) = (x, x / 2.0);
+        while a < 100.0 {
+            (a, b) = (2.0 * a, 2.0 * b);
+        }
+        (vec![("x", Tensor::from_slice(&[x, x / 2.0]))], vec![a, b])
+    };
+    let compiled = compiled(&session, &[run(60.0), run(3.0), run(0.5), run(7.0), run(1.0)])?;
+    assert!(compiled[0] > 0, "{compiled:?}");
+    assert_eq!(compiled[1..], [0; 4], "{compiled:?}");
+    Ok(())
+}

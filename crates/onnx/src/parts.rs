@@ -1,0 +1,463 @@
+//! Runs in parts. A plan is cut where a step needs numbers that are computed, and what lies between two cuts is recorded:
+//! from the third run on only its kernels are launched.
+//!
+//! ```text
+//! steps   0 1 2 | 3 4 5 6 | 7 8
+//!               |         step 7 runs apart: a loop, or what reads data in a way of its own
+//!               step 3 asks for numbers that step 2 computes; they are read, and it is described again with the answer
+//! ```
+//!
+//! Where a plan must be cut shows when it is tried, since whether a `Reshape` reads data depends on where its shape comes
+//! from. A part is recorded for what is known of its inputs: types, sizes, integers that follow from sizes, and answers.
+
+use crate::call::{Asking, Call, Mode, Question};
+use crate::packed::{Given, Packed};
+use crate::plan::{Plan, Run, Slot, Step};
+use crate::sizes::Sizes;
+use crate::value::Value;
+use frit_tensor::{Dim, Error, Jit, Result, Tensor, rehearse};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Before a step, or in one that has been given so many answers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Place {
+    step: usize,
+    answers: usize,
+}
+
+/// Why a part ends.
+#[derive(Clone, Copy, PartialEq)]
+enum Stop {
+    /// The step asks for numbers.
+    Question,
+    /// The step runs by itself.
+    Apart,
+    /// There are no more steps.
+    End,
+}
+
+/// Why a part cannot be described to its end.
+enum Halt {
+    /// A step asks for numbers.
+    Question(Place),
+    /// A step that was said to ask for numbers does not.
+    NoQuestion(Place),
+    /// A step fails in a part, and may run by itself.
+    Step(usize, Error),
+}
+
+/// Recordings that a part remembers.
+const RECORDINGS: usize = 32;
+
+/// What is recorded of a session.
+#[derive(Default)]
+pub(crate) struct Runner {
+    sizes: Mutex<Sizes>,
+    /// By the number of the plan.
+    states: Mutex<FxHashMap<usize, Arc<State>>>,
+}
+
+/// How a plan is cut, and its parts.
+#[derive(Default)]
+struct State {
+    stops: Mutex<BTreeMap<Place, Stop>>,
+    parts: Mutex<FxHashMap<(Place, Place), Arc<Part>>>,
+}
+
+struct Part {
+    plan: Arc<Plan>,
+    from: Place,
+    to: Place,
+    stop: Stop,
+    inputs: Vec<Slot>,
+    outputs: Vec<Slot>,
+    /// What never changes in the graph around.
+    around: Vec<(Slot, Value)>,
+    recordings: Mutex<FxHashMap<Vec<Given>, Arc<Recording>>>,
+}
+
+struct Recording {
+    jit: Jit<Vec<Tensor>, Vec<Tensor>>,
+    /// What a call gives to the function besides tensors, and what that gives back.
+    passed: Arc<Mutex<Passed>>,
+    /// Calls take turns, so that `passed` is of one.
+    turn: Mutex<()>,
+    /// It could not be recorded.
+    is_plain: AtomicBool,
+}
+
+#[derive(Default)]
+struct Passed {
+    sizes: Vec<Dim>,
+    halt: Option<Halt>,
+    /// The outputs, tensors left out, and the question.
+    made: Option<(Vec<Given>, Vec<Dim>, Option<Question>)>,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runner {
+    /// The outputs of a model for inputs whose sizes have names.
+    pub fn run_named(
+        &self,
+        plan: &Arc<Plan>,
+        inputs: Vec<Option<Value>>,
+        name: impl Fn(usize, usize) -> Option<String>,
+    ) -> Result<Vec<Value>> {
+        let mut given = vec![];
+        let mut seen: FxHashMap<String, usize> = FxHashMap::default();
+        for (i, v) in inputs.into_iter().enumerate() {
+            let Some(v) = v else {
+                given.push(None);
+                continue;
+            };
+            let dims = if let Value::Tensor(..) = v { v.dims()? } else { vec![] };
+            // a name has one value in a run; another one beside it is a number
+            let name =
+                |a: usize| name(i, a).filter(|n| *seen.get(n).unwrap_or(&dims[a]) == dims[a]);
+            let names: Vec<Option<String>> = (0..dims.len()).map(name).collect();
+            let settled = lock(&self.sizes).settle(v, |a| names[a].clone())?;
+            names.into_iter().zip(dims).for_each(|(name, n)| seen.extend(name.map(|name| (name, n))));
+            given.push(Some(settled));
+        }
+        let outputs = self.parts(plan, given, vec![])?;
+        realize(&outputs, true)?;
+        Ok(outputs)
+    }
+    /// The outputs of a graph inside another, or of a function.
+    pub fn run(
+        &self,
+        plan: &Arc<Plan>,
+        inputs: Vec<Option<Value>>,
+        captured: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>> {
+        let mut given = vec![];
+        for (i, v) in inputs.into_iter().enumerate() {
+            let name = |axis: usize| Some(format!("g{}_{i}_{axis}", plan.id));
+            given.push(v.map(|v| lock(&self.sizes).settle(v, name)).transpose()?);
+        }
+        self.parts(plan, given, captured)
+    }
+
+    fn parts(
+        &self,
+        plan: &Arc<Plan>,
+        inputs: Vec<Option<Value>>,
+        captured: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>> {
+        let state = lock(&self.states).entry(plan.id).or_default().clone();
+        let mut slots = plan.begin(inputs, captured);
+        let (mut at, mut answers) = (Place::default(), vec![]);
+        // a step that failed in a part, until it is known that it runs apart
+        let mut failed: Option<usize> = None;
+        loop {
+            let (to, stop) = match failed {
+                Some(step) => (Place { step, answers: 0 }, Stop::Apart),
+                None => state.next(plan, at),
+            };
+            let mut asked = None;
+            if to >= at {
+                let part = state.part(plan, at, to, stop, &slots);
+                match part.run(&mut slots, &answers)? {
+                    Ok(question) => asked = question,
+                    Err(Halt::Question(place)) => {
+                        lock(&state.stops).insert(place, Stop::Question);
+                        continue;
+                    }
+                    Err(Halt::NoQuestion(place)) => {
+                        lock(&state.stops).remove(&place);
+                        continue;
+                    }
+                    Err(Halt::Step(step, e)) if failed == Some(step) => return Err(e),
+                    Err(Halt::Step(step, _)) => {
+                        failed = Some(step);
+                        continue;
+                    }
+                }
+            }
+            for step in plan.steps.iter().take(to.step).skip(at.step) {
+                step.last.iter().for_each(|slot| slots[*slot] = None);
+            }
+            match stop {
+                Stop::End => return plan.end(&mut slots),
+                Stop::Question => {
+                    if to.step != at.step {
+                        answers.clear();
+                    }
+                    if let Some(question) = asked {
+                        answers.push(self.answer(plan, to, &question)?);
+                    }
+                    at = Place { step: to.step, answers: to.answers + 1 };
+                }
+                Stop::Apart => {
+                    let label = |e: Error| e.within(&plan.steps[to.step].label());
+                    self.apart(plan, to.step, &mut slots).map_err(label)?;
+                    if failed.take().is_some() {
+                        let mut stops = lock(&state.stops);
+                        stops.retain(|place, _| place.step != to.step);
+                        stops.insert(to, Stop::Apart);
+                    }
+                    plan.steps[to.step].last.iter().for_each(|slot| slots[*slot] = None);
+                    (at, answers) = (Place { step: to.step + 1, answers: 0 }, vec![]);
+                }
+            }
+        }
+    }
+    /// What a step asked for, read from memory; sizes that change are variables.
+    fn answer(&self, plan: &Plan, at: Place, question: &Question) -> Result<Value> {
+        let Question::Sizes(t) = question else {
+            let (Question::Numbers(t) | Question::Sizes(t)) = question;
+            return known(t);
+        };
+        let ints = t.cast(frit_tensor::DType::I64).to_vec::<i64>()?;
+        let mut sizes = lock(&self.sizes);
+        let mut dims = vec![];
+        for (i, v) in ints.into_iter().enumerate() {
+            dims.push(match usize::try_from(v) {
+                Ok(n) => sizes.dim(&format!("d{}_{}_{}_{i}", plan.id, at.step, at.answers), n)?,
+                Err(_) => Dim::from(v),
+            });
+        }
+        Ok(crate::packed::integers(t.dtype(), &t.dims()?, &dims).into())
+    }
+    /// Runs one step by itself: its graphs in parts of their own, and what it reads is read.
+    fn apart(&self, plan: &Arc<Plan>, at: usize, slots: &mut [Option<Value>]) -> Result<()> {
+        let step = &plan.steps[at];
+        plan.describe_fixed(slots, step.reads())?;
+        let inputs = step.inputs.iter().map(|s| s.and_then(|s| slots[s].clone()));
+        let outs = match &step.run {
+            Run::Function(_, inner) => {
+                let outs = self.run(inner, inputs.collect(), vec![]);
+                outs?.into_iter().map(Some).collect()
+            }
+            Run::Operator(op) => {
+                // an operator that runs its graphs takes sizes as they are, another one needs numbers
+                let numbered = |v: Option<Value>| match v {
+                    Some(v) if step.graphs().next().is_none() => v.with_numbers().map(Some),
+                    v => Ok(v),
+                };
+                let inputs = inputs.map(numbered).collect::<Result<_>>()?;
+                let call = Call::new(step, inputs, slots, Mode::Host(self));
+                let outs = (op.run)(&call)?.0;
+                call.finish()?;
+                outs
+            }
+        };
+        let given: Vec<Value> = outs.iter().flatten().cloned().collect();
+        given.iter().try_for_each(Value::check)?;
+        realize(&given, false)?;
+        for (i, (slot, value)) in step.outputs.iter().zip(outs).enumerate() {
+            if let Some(slot) = slot {
+                let name = |axis: usize| Some(format!("o{}_{at}_{i}_{axis}", plan.id));
+                let is_known = value.as_ref().is_some_and(Given::is_known);
+                slots[*slot] = match value {
+                    Some(v) if !is_known => Some(lock(&self.sizes).settle(v, name)?),
+                    v => v,
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Integers or numbers of a tensor in memory, as constants.
+fn known(t: &Tensor) -> Result<Value> {
+    if t.dtype().is_float() {
+        return Ok(crate::packed::numbers(t.dtype(), &t.dims()?, &t.double().to_vec::<f64>()?).into());
+    }
+    let ints = t.cast(frit_tensor::DType::I64).to_vec::<i64>()?;
+    let dims: Vec<Dim> = ints.into_iter().map(Dim::from).collect();
+    Ok(crate::packed::integers(t.dtype(), &t.dims()?, &dims).into())
+}
+
+/// Computes values, of those that are known on the host only where all are wanted.
+fn realize(values: &[Value], all: bool) -> Result<()> {
+    let mut tensors = vec![];
+    values.iter().for_each(|v| v.tensors(&mut tensors));
+    if !all {
+        tensors.retain(|t| !Given::is_known(&Value::from((*t).clone())));
+    }
+    Tensor::realize_all(&tensors)
+}
+
+impl State {
+    fn next(&self, plan: &Plan, at: Place) -> (Place, Stop) {
+        let end = (Place { step: plan.steps.len(), answers: 0 }, Stop::End);
+        lock(&self.stops).range(at..).next().map_or(end, |(place, stop)| (*place, *stop))
+    }
+    fn part(
+        &self,
+        plan: &Arc<Plan>,
+        from: Place,
+        to: Place,
+        stop: Stop,
+        slots: &[Option<Value>],
+    ) -> Arc<Part> {
+        let new = || Arc::new(Part::new(plan, from, to, stop, slots));
+        lock(&self.parts).entry((from, to)).or_insert_with(new).clone()
+    }
+}
+
+impl Part {
+    fn new(plan: &Arc<Plan>, from: Place, to: Place, stop: Stop, slots: &[Option<Value>]) -> Part {
+        let behind = to.step + (stop == Stop::Question) as usize;
+        let inside = &plan.steps[from.step..behind];
+        let mut written = vec![false; plan.slots];
+        plan.steps[from.step..to.step].iter().for_each(|s| s.writes().for_each(|slot| written[slot] = true));
+        let mut read = vec![false; plan.slots];
+        inside.iter().for_each(|s| s.reads().for_each(|slot| read[slot] = true));
+        let mut wanted = vec![false; plan.slots];
+        plan.steps[to.step..].iter().for_each(|s| s.reads().for_each(|slot| wanted[slot] = true));
+        plan.outputs.iter().for_each(|(_, slot)| wanted[*slot] = true);
+        let slot_where = |is: &dyn Fn(usize) -> bool| (0..plan.slots).filter(|s| is(*s)).collect::<Vec<_>>();
+        let inputs = slot_where(&|s| read[s] && !written[s] && !plan.fixed[s]);
+        let outputs = slot_where(&|s| written[s] && wanted[s] && !plan.fixed[s]);
+        let around = plan.captures.iter().map(|(_, slot)| *slot).filter(|slot| plan.fixed[*slot]);
+        let around = around.filter_map(|slot| Some((slot, slots[slot].clone()?))).collect();
+        let recordings = Mutex::default();
+        Part { plan: plan.clone(), from, to, stop, inputs, outputs, around, recordings }
+    }
+    /// Computes what later steps read, and the numbers that the next one asks for.
+    fn run(
+        self: &Arc<Part>,
+        slots: &mut [Option<Value>],
+        answers: &[Value],
+    ) -> Result<std::result::Result<Option<Question>, Halt>> {
+        if self.outputs.is_empty() && self.stop != Stop::Question {
+            return Ok(Ok(None));
+        }
+        let values: Vec<Option<Value>> = self.inputs.iter().map(|s| slots[*s].clone()).collect();
+        let all = values.iter().cloned().chain(answers.iter().cloned().map(Some));
+        let mut packed = Packed::default();
+        let key = all.map(|v| packed.pack(v.as_ref())).collect::<Option<Vec<Given>>>();
+        let recording = key.map(|key| self.recording(key)).filter(|r| !r.is_plain.load(Ordering::Relaxed));
+        if let Some(recording) = &recording {
+            match recording.call(packed) {
+                Ok((outs, question)) => {
+                    self.outputs.iter().zip(outs).for_each(|(slot, v)| slots[*slot] = v);
+                    return Ok(Ok(question));
+                }
+                Err(Some(halt)) => return Ok(Err(halt)),
+                // an error of the run itself comes again; else it was that of recording it
+                Err(None) => {}
+            }
+        }
+        let numbered = |v: Option<Value>| v.map(Value::with_numbers).transpose();
+        let values = values.into_iter().map(numbered).collect::<Result<_>>()?;
+        let (outs, question) = match self.describe(values, answers.to_vec()) {
+            Ok(made) => made,
+            Err(halt) => return Ok(Err(halt)),
+        };
+        let mut given: Vec<Value> = outs.iter().flatten().cloned().collect();
+        given.extend(question.as_ref().map(|q| Value::from(q.tensor().clone())));
+        realize(&given, false)?;
+        self.outputs.iter().zip(outs).for_each(|(slot, v)| slots[*slot] = v);
+        if let Some(recording) = recording {
+            recording.is_plain.store(true, Ordering::Relaxed);
+        }
+        Ok(Ok(question))
+    }
+    fn recording(self: &Arc<Part>, key: Vec<Given>) -> Arc<Recording> {
+        let mut all = lock(&self.recordings);
+        if all.len() >= RECORDINGS && !all.contains_key(&key) {
+            all.clear();
+        }
+        let new = || Arc::new(Recording::new(self.clone(), &key));
+        all.entry(key.clone()).or_insert_with(new).clone()
+    }
+    /// What the steps make of values; nothing is computed or read.
+    #[allow(clippy::type_complexity)]
+    fn describe(
+        &self,
+        inputs: Vec<Option<Value>>,
+        answers: Vec<Value>,
+    ) -> std::result::Result<(Vec<Option<Value>>, Option<Question>), Halt> {
+        let plan = &self.plan;
+        let mut slots = plan.begin(vec![], vec![]);
+        self.around.iter().for_each(|(slot, v)| slots[*slot] = Some(v.clone()));
+        self.inputs.iter().zip(inputs).for_each(|(slot, v)| slots[*slot] = v.or(slots[*slot].take()));
+        let behind = self.to.step + (self.stop == Stop::Question) as usize;
+        let inside = &plan.steps[self.from.step..behind];
+        let failed = |step: usize| move |e: Error| Halt::Step(step, e);
+        plan.describe_fixed(&mut slots, inside.iter().flat_map(Step::reads)).map_err(failed(self.from.step))?;
+        let mut question = None;
+        for (i, step) in inside.iter().enumerate() {
+            let at = self.from.step + i;
+            if step.is_fixed(plan) {
+                continue;
+            }
+            let asking = Asking::new(if i == 0 { answers.clone() } else { vec![] });
+            let done = rehearse(|| step.take(&mut slots, &Mode::Part(&asking)));
+            let is_last = at == self.to.step;
+            match (done, asking.into_question()) {
+                (Err(_), Some((answers, asked))) => {
+                    let place = Place { step: at, answers };
+                    if !is_last || place != self.to {
+                        return Err(Halt::Question(place));
+                    }
+                    question = Some(asked);
+                }
+                (Err(e), None) => return Err(Halt::Step(at, e)),
+                (Ok(()), _) if is_last => return Err(Halt::NoQuestion(self.to)),
+                (Ok(()), _) => {}
+            }
+        }
+        Ok((self.outputs.iter().map(|slot| slots[*slot].clone()).collect(), question))
+    }
+}
+
+type Made = (Vec<Option<Value>>, Option<Question>);
+
+impl Recording {
+    fn new(part: Arc<Part>, key: &[Given]) -> Recording {
+        let passed: Arc<Mutex<Passed>> = Arc::default();
+        let (key, seen) = (key.to_vec(), passed.clone());
+        // the part holds what is recorded of it
+        let part = Arc::downgrade(&part);
+        let jit = Jit::new(move |tensors: Vec<Tensor>| {
+            let Some(part) = part.upgrade() else {
+                return Err(Error::elsewhere("onnx", "the session is gone"));
+            };
+            let packed = Packed { tensors, sizes: std::mem::take(&mut lock(&seen).sizes) };
+            let mut values: Vec<Option<Value>> = packed.unpack(&key);
+            let answers = values.split_off(part.inputs.len()).into_iter().flatten().collect();
+            let (outs, question) = part.describe(values, answers).map_err(|halt| {
+                lock(&seen).halt = Some(halt);
+                Error::elsewhere("onnx", "a part ends early")
+            })?;
+            let mut packed = Packed::default();
+            let given = outs.iter().map(|v| packed.pack(v.as_ref())).collect::<Option<Vec<Given>>>();
+            let Some(given) = given else {
+                return Err(Error::elsewhere("onnx", "a value is none of numbers"));
+            };
+            let mut tensors = packed.tensors;
+            tensors.extend(question.as_ref().map(|q| q.tensor().clone()));
+            lock(&seen).made = Some((given, packed.sizes, question));
+            Ok(tensors)
+        });
+        Recording { jit, passed, turn: Mutex::default(), is_plain: AtomicBool::new(false) }
+    }
+    /// The outputs and the question; an error that is no halt is one of recording or of the run itself.
+    fn call(&self, packed: Packed) -> std::result::Result<Made, Option<Halt>> {
+        let _turn = lock(&self.turn);
+        let now = packed.sizes.clone();
+        lock(&self.passed).sizes = packed.sizes;
+        let shapes: Vec<Dim> = packed.tensors.iter().flat_map(|t| t.shape().as_slice().to_vec()).collect();
+        let called = self.jit.call_with(packed.tensors, &now);
+        let mut passed = lock(&self.passed);
+        let Ok(mut tensors) = called else { return Err(passed.halt.take()) };
+        let Some((given, sizes, question)) = passed.made.clone() else { return Err(None) };
+        let question = match question {
+            Some(q) => Some(q.about(tensors.pop().ok_or(None)?)),
+            None => None,
+        };
+        let by = [now, shapes].concat();
+        let sizes = sizes.iter().map(|d| d.rebound(&by)).collect();
+        Ok((Packed { tensors, sizes }.unpack(&given), question))
+    }
+}
