@@ -36,6 +36,10 @@ impl Tensor {
     /// let sizes = Tensor::stack(&[n.clone(), n * 2 + 1], 0).as_sizes().unwrap();
     /// assert_eq!(sizes, [6, 13]);
     /// assert!(Tensor::new([1, 2]).as_sizes().is_none()); // in memory
+    /// // what exporters write for `expand`: 1 where a size is -1
+    /// let n = Variable::new("n", 2, 9)?.bind(4)?.tensor();
+    /// assert_eq!(n.eq(-1).where_(1, &n).as_sizes().unwrap()[0].value()?, 4);
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn as_sizes(&self) -> Option<Vec<Dim>> {
         let all = elements(&self.peek().ok()?)?;
@@ -167,6 +171,13 @@ fn computed(alu: Alu, dtype: DType, to: DType, args: &[&Known]) -> Option<Known>
         Known::Number(Value::Float(_)) => None,
     };
     match args {
+        [a, b] if alu.is_comparison() => {
+            // where bounds decide it for every value
+            let condition = node(a)?.bin(alu, &node(b)?);
+            let is = [condition.clone(), frit_uop::symbolic::size::canonical(&condition)];
+            let (lo, _) = is.iter().map(|c| c.bounds).find(|(lo, hi)| lo == hi)?;
+            Some(Known::Number(Value::Int(lo)))
+        }
         [a, b] => {
             let (a, b) = (Dim::from(node(a)?), Dim::from(node(b)?));
             let made = match alu {
