@@ -43,19 +43,22 @@ impl Walk {
         }
         let given = (0..n).map(|i| (pads[i], pads[i + n])).collect();
         // so much that there is a result for each stride
-        let same = |i: usize| -> Result<usize> {
-            let (span, n) = (dilation[i] * (size[i] - 1) + 1, over[i].value()?.max(0) as usize);
-            Ok((n.div_ceil(stride[i]).saturating_sub(1) * stride[i] + span).saturating_sub(n))
+        let same = |i: usize| {
+            let (span, stride) = (dilation[i] * (size[i] - 1) + 1, stride[i]);
+            match (&over[i] % stride).get() {
+                0 => span.saturating_sub(stride),
+                rest => span.saturating_sub(rest),
+            }
         };
-        let halves = |upper: bool| -> Result<Vec<(usize, usize)>> {
+        let halves = |upper: bool| {
             let pair = |p: usize| if upper { (p / 2, p - p / 2) } else { (p - p / 2, p / 2) };
-            (0..n).map(|i| same(i).map(pair)).collect()
+            (0..n).map(|i| pair(same(i))).collect()
         };
         let pads = match c.text_or("auto_pad", "NOTSET")? {
             "NOTSET" | "" => given,
             "VALID" => vec![(0, 0); n],
-            "SAME_UPPER" => halves(true)?,
-            "SAME_LOWER" => halves(false)?,
+            "SAME_UPPER" => halves(true),
+            "SAME_LOWER" => halves(false),
             other => return fail(format!("attribute \"auto_pad\" is {other:?}")),
         };
         Ok(Walk { size, stride, dilation, pads })
