@@ -71,8 +71,10 @@ impl Packed {
     }
     fn pack_tensor(&mut self, t: &Tensor, e: Element) -> Option<Given> {
         let shape = t.shape();
-        let dims = shape.as_slice().iter().map(|d| usize::try_from(d.as_int()?).ok()).collect::<Option<Vec<_>>>();
-        let few = dims.filter(|d| d.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_some_and(|n| n <= FEW));
+        let dims =
+            shape.as_slice().iter().map(|d| usize::try_from(d.as_int()?).ok()).collect::<Option<Vec<_>>>();
+        let few =
+            dims.filter(|d| d.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_some_and(|n| n <= FEW));
         if let Some(dims) = few {
             if let Some(sizes) = t.as_sizes() {
                 let extents = sizes.iter().map(Extent::of).collect::<Option<_>>()?;
@@ -80,7 +82,12 @@ impl Packed {
                 return Some(Given::Integers(t.dtype(), e, dims, extents));
             }
             if let Some(numbers) = t.as_numbers() {
-                return Some(Given::Numbers(t.dtype(), e, dims, numbers.iter().map(|v| v.to_bits()).collect()));
+                return Some(Given::Numbers(
+                    t.dtype(),
+                    e,
+                    dims,
+                    numbers.iter().map(|v| v.to_bits()).collect(),
+                ));
             }
         }
         let extents = shape.as_slice().iter().map(Extent::of).collect::<Option<_>>()?;

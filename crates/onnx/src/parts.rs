@@ -12,8 +12,8 @@
 
 use crate::call::{Asking, Call, Mode, Question};
 use crate::packed::{Given, Packed};
-use crate::plan::{Plan, Run, Slot, Step};
-use crate::sizes::Sizes;
+use crate::plan::{Plan, Run, Slot};
+use crate::sizes::{Sizes, computed, with_dims};
 use crate::value::Value;
 use frit_tensor::{Dim, Error, Jit, Result, Tensor, rehearse};
 use rustc_hash::FxHashMap;
@@ -74,8 +74,8 @@ struct Part {
     stop: Stop,
     inputs: Vec<Slot>,
     outputs: Vec<Slot>,
-    /// What never changes in the graph around.
-    around: Vec<(Slot, Value)>,
+    /// What its steps read that is the same in every run.
+    fixed: Vec<(Slot, Value)>,
     recordings: Mutex<FxHashMap<Vec<Given>, Arc<Recording>>>,
 }
 
@@ -109,25 +109,52 @@ impl Runner {
         inputs: Vec<Option<Value>>,
         name: impl Fn(usize, usize) -> Option<String>,
     ) -> Result<Vec<Value>> {
-        let mut given = vec![];
-        let mut seen: FxHashMap<String, usize> = FxHashMap::default();
-        for (i, v) in inputs.into_iter().enumerate() {
-            let Some(v) = v else {
-                given.push(None);
-                continue;
-            };
-            let dims = if let Value::Tensor(..) = v { v.dims()? } else { vec![] };
-            // a name has one value in a run; another one beside it is a number
-            let name =
-                |a: usize| name(i, a).filter(|n| *seen.get(n).unwrap_or(&dims[a]) == dims[a]);
-            let names: Vec<Option<String>> = (0..dims.len()).map(name).collect();
-            let settled = lock(&self.sizes).settle(v, |a| names[a].clone())?;
-            names.into_iter().zip(dims).for_each(|(name, n)| seen.extend(name.map(|name| (name, n))));
-            given.push(Some(settled));
-        }
+        let given = self.settled(inputs, name)?;
         let outputs = self.parts(plan, given, vec![])?;
         realize(&outputs, true)?;
         Ok(outputs)
+    }
+    /// Inputs with their sizes by name, variables where these have changed.
+    fn settled(
+        &self,
+        inputs: Vec<Option<Value>>,
+        name: impl Fn(usize, usize) -> Option<String>,
+    ) -> Result<Vec<Option<Value>>> {
+        let mut sizes = lock(&self.sizes);
+        let mut known: FxHashMap<String, (usize, Dim)> = FxHashMap::default();
+        let shape = |v: &Option<Value>| match v {
+            Some(v @ Value::Tensor(..)) => v.dims(),
+            _ => Ok(vec![]),
+        };
+        let shapes = inputs.iter().map(shape).collect::<Result<Vec<_>>>()?;
+        let places = || shapes.iter().enumerate().flat_map(|(i, s)| (0..s.len()).map(move |a| (i, a)));
+        // words first, then what is said with them
+        for (i, axis) in places() {
+            let (n, Some(name)) = (shapes[i][axis], name(i, axis)) else { continue };
+            if !name.contains(' ') && !known.contains_key(&name) {
+                let dim = sizes.dim(&name, n)?;
+                known.insert(name, (n, dim));
+            }
+        }
+        for (i, axis) in places() {
+            let (n, Some(name)) = (shapes[i][axis], name(i, axis)) else { continue };
+            if !known.contains_key(&name) {
+                let said = computed(&name, |word| known.get(word).map(|(_, dim)| dim.clone()));
+                let said = said.filter(|d| d.value().is_ok_and(|v| v == n as i64));
+                let dim = said.map_or_else(|| sizes.dim(&name, n), Ok)?;
+                known.insert(name, (n, dim));
+            }
+        }
+        let dim = |i: usize, axis: usize, n: usize| match name(i, axis).and_then(|name| known.get(&name)) {
+            // a name has one value in a run; another one beside it is a number
+            Some((value, dim)) if *value == n => dim.clone(),
+            _ => Dim::from(n),
+        };
+        let settle = |(i, v): (usize, Option<Value>)| {
+            let dims = shapes[i].iter().enumerate().map(|(axis, n)| dim(i, axis, *n)).collect();
+            v.map(|v| with_dims(v, dims)).transpose()
+        };
+        inputs.into_iter().enumerate().map(settle).collect()
     }
     /// The outputs of a graph inside another, or of a function.
     pub fn run(
@@ -162,7 +189,7 @@ impl Runner {
             };
             let mut asked = None;
             if to >= at {
-                let part = state.part(plan, at, to, stop, &slots);
+                let part = state.part(plan, at, to, stop, &slots)?;
                 match part.run(&mut slots, &answers)? {
                     Ok(question) => asked = question,
                     Err(Halt::Question(place)) => {
@@ -297,14 +324,17 @@ impl State {
         to: Place,
         stop: Stop,
         slots: &[Option<Value>],
-    ) -> Arc<Part> {
-        let new = || Arc::new(Part::new(plan, from, to, stop, slots));
-        lock(&self.parts).entry((from, to)).or_insert_with(new).clone()
+    ) -> Result<Arc<Part>> {
+        if let Some(part) = lock(&self.parts).get(&(from, to)) {
+            return Ok(part.clone());
+        }
+        let part = Arc::new(Part::new(plan, from, to, stop, slots)?);
+        Ok(lock(&self.parts).entry((from, to)).or_insert(part).clone())
     }
 }
 
 impl Part {
-    fn new(plan: &Arc<Plan>, from: Place, to: Place, stop: Stop, slots: &[Option<Value>]) -> Part {
+    fn new(plan: &Arc<Plan>, from: Place, to: Place, stop: Stop, slots: &[Option<Value>]) -> Result<Part> {
         let behind = to.step + (stop == Stop::Question) as usize;
         let inside = &plan.steps[from.step..behind];
         let mut written = vec![false; plan.slots];
@@ -317,10 +347,12 @@ impl Part {
         let slot_where = |is: &dyn Fn(usize) -> bool| (0..plan.slots).filter(|s| is(*s)).collect::<Vec<_>>();
         let inputs = slot_where(&|s| read[s] && !written[s] && !plan.fixed[s]);
         let outputs = slot_where(&|s| written[s] && wanted[s] && !plan.fixed[s]);
-        let around = plan.captures.iter().map(|(_, slot)| *slot).filter(|slot| plan.fixed[*slot]);
-        let around = around.filter_map(|slot| Some((slot, slots[slot].clone()?))).collect();
+        let needed = slot_where(&|s| read[s] && plan.fixed[s]);
+        let mut slots = slots.to_vec();
+        plan.describe_fixed(&mut slots, needed.iter().copied())?;
+        let fixed = needed.into_iter().filter_map(|slot| Some((slot, slots[slot].clone()?))).collect();
         let recordings = Mutex::default();
-        Part { plan: plan.clone(), from, to, stop, inputs, outputs, around, recordings }
+        Ok(Part { plan: plan.clone(), from, to, stop, inputs, outputs, fixed, recordings })
     }
     /// Computes what later steps read, and the numbers that the next one asks for.
     fn run(
@@ -379,12 +411,10 @@ impl Part {
     ) -> std::result::Result<(Vec<Option<Value>>, Option<Question>), Halt> {
         let plan = &self.plan;
         let mut slots = plan.begin(vec![], vec![]);
-        self.around.iter().for_each(|(slot, v)| slots[*slot] = Some(v.clone()));
+        self.fixed.iter().for_each(|(slot, v)| slots[*slot] = Some(v.clone()));
         self.inputs.iter().zip(inputs).for_each(|(slot, v)| slots[*slot] = v.or(slots[*slot].take()));
         let behind = self.to.step + (self.stop == Stop::Question) as usize;
         let inside = &plan.steps[self.from.step..behind];
-        let failed = |step: usize| move |e: Error| Halt::Step(step, e);
-        plan.describe_fixed(&mut slots, inside.iter().flat_map(Step::reads)).map_err(failed(self.from.step))?;
         let mut question = None;
         for (i, step) in inside.iter().enumerate() {
             let at = self.from.step + i;

@@ -191,7 +191,8 @@ impl<'m> Planner<'m> {
     pub fn plan(model: &'m Model<'m>, source: Source) -> Read<Plan> {
         let key = |f: &'m Function<'m>| ((ops::domain(f.domain), f.name, f.overload), f);
         let functions = model.functions.iter().map(key).collect();
-        let mut p = Planner { source, functions, scopes: vec![], missing: BTreeMap::new(), steps: 0, plans: 0 };
+        let mut p =
+            Planner { source, functions, scopes: vec![], missing: BTreeMap::new(), steps: 0, plans: 0 };
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
         let opsets = opsets(&model.opset_import);
         let plan =

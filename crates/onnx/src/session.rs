@@ -264,9 +264,15 @@ impl Plan {
         self.outputs.iter().map(value).collect()
     }
     /// Fills slots that hold the same in every run, and those behind them.
-    pub fn describe_fixed(&self, slots: &mut [Option<Value>], wanted: impl Iterator<Item = Slot>) -> Result<()> {
+    pub fn describe_fixed(
+        &self,
+        slots: &mut [Option<Value>],
+        wanted: impl Iterator<Item = Slot>,
+    ) -> Result<()> {
         let mut missing = vec![false; self.slots];
-        wanted.filter(|slot| self.fixed[*slot] && slots[*slot].is_none()).for_each(|slot| missing[slot] = true);
+        wanted
+            .filter(|slot| self.fixed[*slot] && slots[*slot].is_none())
+            .for_each(|slot| missing[slot] = true);
         if !missing.contains(&true) {
             return Ok(());
         }

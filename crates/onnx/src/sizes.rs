@@ -37,9 +37,8 @@ impl Sizes {
     }
     /// A tensor in memory with sizes of these names, where they have one.
     pub fn settle(&mut self, v: Value, name: impl Fn(usize) -> Option<String>) -> Result<Value> {
-        let Value::Tensor(t, element) = &v else { return Ok(v) };
-        let shape = t.shape();
-        if shape.as_slice().iter().any(|d| d.as_int().is_none()) {
+        let Value::Tensor(t, _) = &v else { return Ok(v) };
+        if t.shape().as_slice().iter().any(|d| d.as_int().is_none()) {
             return Ok(v);
         }
         let mut dims = vec![];
@@ -49,14 +48,38 @@ impl Sizes {
                 None => Dim::from(n),
             });
         }
-        let most = dims.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(d.max().ok()?).ok()?));
-        match most.filter(|n| *n <= LARGEST) {
-            Some(most) if dims.iter().any(|d| d.as_int().is_none()) => {
-                Ok(Value::Tensor(seen_as(t, dims, most)?, *element))
-            }
-            _ => Ok(v),
-        }
+        with_dims(v, dims)
     }
+}
+
+/// A value in the same sizes, some of them variables; as it is where that could be too large.
+pub(crate) fn with_dims(v: Value, dims: Vec<Dim>) -> Result<Value> {
+    let most = dims.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(d.max().ok()?).ok()?));
+    match (&v, most.filter(|n| *n <= LARGEST)) {
+        (Value::Tensor(t, element), Some(most)) if dims.iter().any(|d| d.as_int().is_none()) => {
+            Ok(Value::Tensor(seen_as(t, dims, most)?, *element))
+        }
+        _ => Ok(v),
+    }
+}
+
+/// What a name such as `past + length` or `2 * n` says, where all its words have a size; as exporters write it, from left
+/// to right.
+pub(crate) fn computed(name: &str, size: impl Fn(&str) -> Option<Dim>) -> Option<Dim> {
+    let mut words = name.split_whitespace();
+    let one = |word: &str| word.parse::<i64>().map(Dim::from).ok().or_else(|| size(word));
+    let mut sum = one(words.next()?)?;
+    while let Some(sign) = words.next() {
+        let next = one(words.next()?)?;
+        sum = match sign {
+            "+" => sum + next,
+            "-" => sum - next,
+            "*" => sum * next,
+            "/" | "//" => sum / next,
+            _ => return None,
+        };
+    }
+    Some(sum)
 }
 
 /// A tensor in dims of which some are variables that have its sizes, in memory for the most that they can be: so the same

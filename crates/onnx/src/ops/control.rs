@@ -116,8 +116,9 @@ fn run_scan(
     let done = Tensor::scan(length, &begin.iter().collect::<Vec<_>>(), |i, carries| {
         let now = rows.iter().map(|x| x.select(0, i));
         let inputs = carries.iter().cloned().chain(now).map(|t| Some(Value::from(t))).collect();
-        let tensors =
-            c.describe(body, inputs).and_then(|all| all.iter().map(Value::tensor).collect::<Result<Vec<_>>>());
+        let tensors = c
+            .describe(body, inputs)
+            .and_then(|all| all.iter().map(Value::tensor).collect::<Result<Vec<_>>>());
         match tensors {
             Ok(mut next) if next.len() == carries.len() + outs => {
                 let ys = next.split_off(carries.len());

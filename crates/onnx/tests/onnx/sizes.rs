@@ -102,7 +102,10 @@ fn a_run_that_fails_leaves_the_next_ones_recorded() -> Result<()> {
 fn compiled<'a>(session: &Session, runs: &[(Vec<(&'a str, Tensor)>, Vec<f32>)]) -> Result<Vec<u64>> {
     let mut all = vec![];
     for (feeds, want) in runs {
-        let feeds = feeds.iter().map(|(n, t)| Ok((*n, Value::from(t.realize()?.clone())))).collect::<Result<Vec<_>>>()?;
+        let feeds = feeds
+            .iter()
+            .map(|(n, t)| Ok((*n, Value::from(t.realize()?.clone()))))
+            .collect::<Result<Vec<_>>>()?;
         let before = stats();
         let outs = session.run(feeds)?;
         all.push((stats() - before).compiles);
@@ -135,8 +138,8 @@ fn what_has_a_size_of_data_compiles_nothing_later() -> Result<()> {
 
 #[test]
 fn a_loop_with_a_condition_compiles_its_body_once() -> Result<()> {
-    use frit_onnx::wire::Writer;
     use crate::build::{node, port};
+    use frit_onnx::wire::Writer;
     // doubles x until its first element is 100 or more
     let nodes = ["z = Add(v, v)", "s = ReduceMax(z)", "go = Less(s, limit)"];
     let body = nodes.iter().fold(Writer::new(), |w, line| {
