@@ -59,7 +59,7 @@ impl Padded {
     /// itself: another thread may still be writing that row.
     fn is_clamped(&self, load: &UOp, id: u32) -> bool {
         let far = |(buf, idx): (&UOp, &UOp)| {
-            buf.op != Op::After && coefficient(idx, id).is_some_and(|c| c.abs() > 1)
+            buf.op != Op::After && coefficient(idx, id).is_none_or(|c| c.abs() > 1)
         };
         self.clamped.contains_key(&id) && load.buffer_and_index().is_some_and(far)
     }

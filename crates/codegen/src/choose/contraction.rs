@@ -175,6 +175,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn is_fixed(&self, origin: u32) -> bool {
         self.plan.axes.iter().any(|a| a.origin == origin && a.size().is_some())
     }
+    /// Whether an axis is so many at a time, whatever its size is.
+    fn is_multiple(&self, origin: u32, n: usize) -> bool {
+        self.is_fixed(origin) && self.size(origin).is_multiple_of(n)
+    }
     fn depth(&self) -> f64 {
         self.reduced.iter().map(|r| r.1 as f64).product()
     }
@@ -206,7 +210,6 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let vectors = n.div_ceil(self.lanes);
             let (wide, narrow) = (|o: &&Operand| o.moves_with(lane), |o: &&Operand| !o.moves_with(lane));
             if n < self.lanes / 2
-                || !self.is_fixed(lane)
                 || !self.operands.iter().any(|o| wide(&o))
                 || !self.operands.iter().any(|o| narrow(&o))
             {
@@ -232,9 +235,12 @@ impl<'p, 'a> Contraction<'p, 'a> {
         // where hardly a size divides, or others are asked for too, some that do not: rows are read again
         let rows = |o: u32| {
             let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
-            moving.all(|x| !x.is_gated && x.steps.step(o).is_some_and(|s| s.abs() > 8))
+            moving.all(|x| !x.is_gated && x.steps.step(o).is_none_or(|s| s.abs() > 8))
         };
         let factors = |(o, n): (u32, usize)| -> Vec<usize> {
+            if !self.is_fixed(o) {
+                return if rows(o) { (4..=8.min(n)).collect() } else { vec![] };
+            }
             let exact: Vec<usize> = (2..=n.min(LONGEST)).filter(|f| n.is_multiple_of(*f)).collect();
             let few = uneven || exact.last().is_none_or(|f| *f < 4);
             match few && n > LONGEST && rows(o) {
@@ -243,7 +249,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             }
         };
         let axes: Vec<_> = (self.outputs.iter())
-            .filter(|(o, _)| *o != lane && self.is_shared(*o) && self.is_fixed(*o))
+            .filter(|(o, _)| *o != lane && self.is_shared(*o))
             .collect();
         let mut all = vec![];
         for (i, a) in axes.iter().enumerate() {
@@ -318,6 +324,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         }
         let depth = self.depth();
         let padded = self.size(c.lane).div_ceil(lanes * c.vectors) * lanes * c.vectors;
+        let is_whole = self.is_multiple(c.lane, lanes * c.vectors);
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
         let all = all / self.size(c.lane) as f64 * padded as f64;
         let more =
@@ -359,7 +366,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             + costs.masked_load.get() * gates
             + costs.loop_overhead.get()
             + lines;
-        let ragged = if padded == self.size(c.lane) { 1.0 } else { costs.masked_loop.get() };
+        let ragged = if is_whole { 1.0 } else { costs.masked_loop.get() };
         let mut cost = rounds * depth * step * ragged;
         for o in wide.iter().filter(|o| self.is_packed(o, c)) {
             let others =
@@ -412,7 +419,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn apply(&mut self, c: &Choice) -> Option<()> {
         let axis = self.find(c.lane, AxisKind::Global)?;
         let width = self.lanes * c.vectors;
-        if !self.size(c.lane).is_multiple_of(width) {
+        if !self.is_multiple(c.lane, width) {
             self.take(Opt::Pad { axis, n: width })?;
         }
         self.split(axis, self.lanes, AxisKind::Vector)?;
@@ -421,7 +428,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         }
         for (origin, n) in &c.tile {
             let axis = self.find(*origin, AxisKind::Global)?;
-            if !self.size(*origin).is_multiple_of(*n) {
+            if !self.is_multiple(*origin, *n) {
                 self.take(Opt::Pad { axis, n: *n })?;
             }
             self.split(axis, *n, AxisKind::Upcast)?;
@@ -475,7 +482,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// them is read for all. Gives how many panels a group has.
     fn group(&mut self, c: &Choice) -> Option<usize> {
         let Some(axis) = self.find(c.lane, AxisKind::Global) else { return Some(1) };
-        let panels = self.plan.axes[axis].size()?;
+        let Some(panels) = self.plan.axes[axis].size() else { return Some(1) };
         let packed: Vec<&Operand> =
             self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c)).collect();
         let depth = |o: &Operand| {
