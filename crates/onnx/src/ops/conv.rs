@@ -83,17 +83,27 @@ fn fixed_spatial(x: &Tensor) -> Result<Vec<usize>> {
 /// Integers less their zero point, which may be one for each place along an axis.
 pub(super) fn zeroed(x: &Tensor, zero: Option<Tensor>, axis: isize) -> Tensor {
     let x32 = x.cast(DType::I32);
-    let Some(zero) = zero else { return x32 };
+    match zero_beside(x, zero, axis) {
+        Some(zero) => x32 - zero,
+        None => x32,
+    }
+}
+/// A zero point beside what it is of; none where it is known to be zero.
+pub(super) fn zero_beside(x: &Tensor, zero: Option<Tensor>, axis: isize) -> Option<Tensor> {
+    let zero = zero?;
+    if zero.as_sizes().is_some_and(|all| all.iter().all(|v| *v == 0)) {
+        return None;
+    }
     let zero = zero.cast(DType::I32);
-    match zero.rank() {
-        0 => x32 - zero,
-        _ if zero.shape().numel() == 1 => x32 - zero.reshape(()),
+    Some(match zero.rank() {
+        0 => zero,
+        _ if zero.shape().numel() == 1 => zero.reshape(()),
         1 => {
             let behind = x.rank() as isize - 1 - axis.rem_euclid(x.rank() as isize);
-            x32 - (0..behind).fold(zero, |z, _| z.unsqueeze(-1))
+            (0..behind).fold(zero, |z, _| z.unsqueeze(-1))
         }
-        _ => x32 - zero,
-    }
+        _ => zero,
+    })
 }
 
 pub(super) fn convolved(c: &Call, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {

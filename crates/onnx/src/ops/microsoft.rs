@@ -1,12 +1,12 @@
 //! Operators of `com.microsoft` that real exports contain: fused layers, attention with caches, quantised arithmetic.
 
 use super::attention::{apply_rotary, attend, heads, packed};
-use super::conv::{convolved, zeroed};
+use super::conv::convolved;
 use super::quant::{dequantized, quantized};
 use super::{Op, op, quant};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::Value;
-use frit_tensor::{DType, Result, Tensor, keepdim};
+use frit_tensor::{Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
     op("BiasGelu", 1, |c| c.zip(|a, b| (a + b).gelu())),
@@ -21,7 +21,7 @@ pub(super) const OPS: &[Op] = &[
     op("Gelu", 1, |c| c.map(Tensor::gelu)),
     op("GroupQueryAttention", 1, group_query_attention),
     op("MatMulIntegerToFloat", 1, |c| {
-        let sums = integers(c, 0, 4, -2)?.matmul(&integers(c, 1, 5, -1)?);
+        let sums = quant::product((&c.tensor(0)?, c.optional(4)?), (&c.tensor(1)?, c.optional(5)?));
         let y = sums.float() * c.tensor(2)? * c.tensor(3)?;
         give(c.optional(6)?.map_or(y.clone(), |b| y + b))
     }),
@@ -214,14 +214,9 @@ fn matmul_bits(c: &Call) -> Result<Outs> {
     give(c.optional(5)?.map_or(y.clone(), |b| y + b))
 }
 
-fn integers(c: &Call, i: usize, zero: usize, axis: isize) -> Result<Tensor> {
-    Ok(zeroed(&c.tensor(i)?, c.optional(zero)?, axis))
-}
-
 fn dynamic_quantize_matmul(c: &Call) -> Result<Outs> {
-    let (a, b) = (c.tensor(0)?, integers(c, 1, 3, -1)?);
-    let (q, scale, zero) = quant::dynamically(&a);
-    let sums = (q.cast(DType::I32) - zero.cast(DType::I32)).matmul(&b);
+    let (q, scale, zero) = quant::dynamically(&c.tensor(0)?);
+    let sums = quant::product((&q, Some(zero)), (&c.tensor(1)?, c.optional(3)?));
     let y = sums.float() * scale * c.tensor(2)?;
     give(c.optional(4)?.map_or(y.clone(), |b| y + b))
 }

@@ -1,20 +1,18 @@
 //! Quantised numbers: `(q - zero) * scale`.
 
-use super::conv::{convolved, zeroed};
+use super::conv::{convolved, zero_beside, zeroed};
 use super::shape::axis_of;
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
 use crate::value::Value;
-use frit_tensor::{DType, Result, Tensor};
+use frit_tensor::{DType, Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
     op("DequantizeLinear", 10, dequantize),
     op("DynamicQuantizeLinear", 11, dynamic_quantize),
     op("MatMulInteger", 10, |c| {
-        let a = zeroed(&c.tensor(0)?, c.optional(2)?, -2);
-        let b = zeroed(&c.tensor(1)?, c.optional(3)?, -1);
-        give(a.matmul(&b))
+        give(product((&c.tensor(0)?, c.optional(2)?), (&c.tensor(1)?, c.optional(3)?)))
     }),
     op("QLinearConv", 10, q_linear_conv),
     op("QLinearMatMul", 10, q_linear_matmul),
@@ -100,6 +98,33 @@ fn dynamic_quantize(c: &Call) -> Result<Outs> {
     give(vec![y, scale, zero])
 }
 
+/// The product of matrices of small integers less their zero points, summed in int32 (which wraps, so any order is exact).
+/// What is multiplied are the integers as they are stored, which matrix units take; what zero points add to that follows
+/// from sums of rows and columns:
+///
+/// ```text
+/// sum (a - p) (b - q)  =  sum a b  -  p sum b  -  q sum a  +  k p q
+/// ```
+pub(super) fn product((a, p): (&Tensor, Option<Tensor>), (b, q): (&Tensor, Option<Tensor>)) -> Tensor {
+    if a.rank() < 2 || b.rank() < 2 {
+        return zeroed(a, p, -2).matmul(&zeroed(b, q, -1));
+    }
+    let (p, q) = (zero_beside(a, p, -2), zero_beside(b, q, -1));
+    // in memory as they are: quantising once an element, not once a product
+    let [a, b] = [a, b].map(|t| t.contiguous().cast(DType::I32));
+    let mut sums = a.matmul(&b);
+    if let Some(p) = &p {
+        sums = sums - p * b.sum(keepdim(-2));
+    }
+    if let Some(q) = &q {
+        sums = sums - q * a.sum(keepdim(-1));
+    }
+    match (p, q) {
+        (Some(p), Some(q)) => sums + p * q * a.shape()[-1].tensor().cast(DType::I32),
+        _ => sums,
+    }
+}
+
 /// Sums of products of quantised numbers, quantised again.
 fn requantized(c: &Call, sums: &Tensor, factor: Tensor, scale: usize, zero: usize) -> Result<Outs> {
     let x = sums.float() * factor / c.tensor(scale)?.float();
@@ -107,11 +132,10 @@ fn requantized(c: &Call, sums: &Tensor, factor: Tensor, scale: usize, zero: usiz
 }
 
 fn q_linear_matmul(c: &Call) -> Result<Outs> {
-    let a = zeroed(&c.tensor(0)?, c.optional(2)?, -2);
-    let b = zeroed(&c.tensor(3)?, c.optional(5)?, -1);
+    let sums = product((&c.tensor(0)?, c.optional(2)?), (&c.tensor(3)?, c.optional(5)?));
     let rows = |t: Tensor| if t.rank() == 1 && t.shape().numel() != 1 { t.unsqueeze(-1) } else { t };
     let factor = rows(c.tensor(1)?.float()) * c.tensor(4)?.float();
-    requantized(c, &a.matmul(&b), factor, 6, 7)
+    requantized(c, &sums, factor, 6, 7)
 }
 
 fn q_linear_conv(c: &Call) -> Result<Outs> {

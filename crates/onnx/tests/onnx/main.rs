@@ -5,5 +5,6 @@ mod elements;
 mod goldens;
 mod graphs;
 mod hostile;
+mod quantised;
 mod sizes;
 mod versions;
