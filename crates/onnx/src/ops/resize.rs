@@ -3,7 +3,12 @@
 use super::shape::axis_of;
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
-use frit_tensor::{DType, GridSample, Outside, Result, Sampling, Tensor};
+use frit_tensor::{DType, GridSample, Outside, PadMode, Result, Sampling, Tensor};
+
+/// New elements with weights of their own, at most, for slices instead of places.
+const MOST_PHASES: usize = 64;
+/// New elements along a row that are computed side by side, at least.
+const LANES: usize = 16;
 
 pub(super) const OPS: &[Op] = &[
     op("AffineGrid", 20, |c| {
@@ -149,7 +154,7 @@ impl Axis {
             other => return fail(format!("attribute \"coordinate_transformation_mode\" is {other:?}")),
         }))
     }
-    /// The elements that a new one is made of, as distances from the one before it, with their weights.
+    /// The elements that a new one is made of with their weights; beyond an end its last one is meant.
     fn taps(&self, place: f64, kernel: &Kernel) -> Vec<(i64, f64)> {
         let (floor, scale) = (place.floor(), if kernel.antialias { self.scale.min(1.0) } else { 1.0 });
         let reach = (kernel.support / scale).ceil() as i64;
@@ -161,8 +166,7 @@ impl Axis {
             taps.iter_mut().filter(|(k, _)| !inside(*k)).for_each(|t| t.1 = 0.0);
         }
         let sum: f64 = taps.iter().map(|t| t.1).sum();
-        let last = self.from as i64 - 1;
-        taps.iter().map(|(k, w)| ((floor as i64 + k).clamp(0, last.max(0)), w / sum)).collect()
+        taps.iter().map(|(k, w)| (floor as i64 + k, w / sum)).collect()
     }
 }
 
@@ -203,7 +207,8 @@ fn resize(c: &Call, inputs: Inputs) -> Result<Outs> {
     };
     let mut y = if kernel.is_some() && x.dtype() != DType::F64 { x.float() } else { x.clone() };
     let mut outside = vec![];
-    for axis in axes.iter().filter(|a| a.from != a.to || a.scale != 1.0 || a.roi != (0.0, 1.0)) {
+    // the last first: it is the dearest, and there is least of the others then
+    for axis in axes.iter().rev().filter(|a| a.from != a.to || a.scale != 1.0 || a.roi != (0.0, 1.0)) {
         let places = (0..axis.to).map(|i| axis.place(how, i)).collect::<Result<Vec<_>>>()?;
         if places.iter().any(Option::is_none) {
             let behind = x.rank() - 1 - axis.at;
@@ -239,14 +244,64 @@ fn picked(x: &Tensor, axis: &Axis, places: &[f64], how: &str) -> Result<Tensor> 
 }
 /// Weighted sums of a few elements along an axis.
 fn mixed(x: &Tensor, axis: &Axis, places: &[f64], kernel: &Kernel) -> Tensor {
-    let taps: Vec<(i64, f64)> = places.iter().flat_map(|p| axis.taps(*p, kernel)).collect();
-    let each = taps.len() / places.len().max(1);
-    let at = Tensor::from_slice(&taps.iter().map(|t| t.0).collect::<Vec<_>>());
+    let all: Vec<Vec<(i64, f64)>> = places.iter().map(|p| axis.taps(*p, kernel)).collect();
+    if let Some(y) = mixed_by_period(x, axis, &all) {
+        return y;
+    }
+    let last = (axis.from as i64 - 1).max(0);
+    let each = all.first().map_or(0, Vec::len);
+    let taps: Vec<(i64, f64)> = all.into_iter().flatten().collect();
+    let at = Tensor::from_slice(&taps.iter().map(|t| t.0.clamp(0, last)).collect::<Vec<_>>());
     let weights =
         Tensor::from_vec(taps.iter().map(|t| t.1).collect::<Vec<_>>(), [places.len(), each]).cast(x.dtype());
     let weights = (axis.at + 1..x.rank()).fold(weights, |w, _| w.unsqueeze(-1));
     let dim = axis.at as isize;
     (x.index_select(dim, &at).unflatten(dim, (places.len(), each)) * weights).sum(dim + 1)
+}
+/// The same where weights repeat: `r` new elements for every `s` old ones. Each weight then belongs to a slice of the axis,
+/// with the elements at its ends repeated, and no element is looked up. Along rows in memory it is a small product.
+///
+/// ```text
+/// y[r j + p]  =  sum of w[p][k] x[s j + k]   over a few k
+/// ```
+fn mixed_by_period(x: &Tensor, axis: &Axis, all: &[Vec<(i64, f64)>]) -> Option<Tensor> {
+    let (mut count, mut rest) = (axis.to, axis.from);
+    while rest > 0 {
+        (count, rest) = (rest, count % rest);
+    }
+    let (r, s) = (axis.to / count.max(1), axis.from / count.max(1));
+    let is_next = |(i, taps): (usize, &Vec<(i64, f64)>)| {
+        let moved = all[i].iter().map(|(k, w)| (k + s as i64, w));
+        moved.zip(taps).all(|((k, w), (l, v))| k == *l && (w - v).abs() < 1e-9)
+    };
+    if count < 2 || r > MOST_PHASES || !all[r..].iter().enumerate().all(is_next) {
+        return None;
+    }
+    // along rows in memory several periods together, so that there are as many weights side by side as vectors have lanes
+    let is_last = axis.at + 1 == x.rank();
+    let several = (1..=LANES.div_ceil(r)).rev().find(|m| is_last && count.is_multiple_of(*m)).unwrap_or(1);
+    let (count, r, s) = (count / several, r * several, s * several);
+    let reach = || all[..r].iter().flatten().map(|t| t.0);
+    let (first, last) = (reach().min()?, reach().max()?);
+    let weight = |k: i64, taps: &[(i64, f64)]| taps.iter().filter(|t| t.0 == k).map(|t| t.1).sum::<f64>();
+    let weights: Vec<f64> = (first..=last).flat_map(|k| all[..r].iter().map(move |t| weight(k, t))).collect();
+    let n = (last - first + 1) as usize;
+    let weights = Tensor::from_vec(weights, [n, r]).cast(x.dtype());
+    let dim = axis.at as isize;
+    if is_last {
+        let end = first + ((count - 1) * s + n) as i64;
+        let mut pads = vec![(0, 0); x.rank()];
+        pads[axis.at] = (-first, end - axis.from as i64);
+        let rows = x.pad_mode(&pads, PadMode::Replicate).contiguous();
+        return Some(rows.unfold(dim, n, s).matmul(&weights).contiguous().flatten(dim, dim + 1));
+    }
+    let slice = |k: usize| {
+        let mine = (axis.at + 1..x.rank()).fold(weights.select(0, k as i64), |w, _| w.unsqueeze(-1));
+        // those beyond an end are its last one
+        let at = (Tensor::arange(count) * s as i64 + (first + k as i64)).clamp(0, axis.from as i64 - 1);
+        x.index_select(dim, &at).unsqueeze(dim + 1) * mine
+    };
+    Some((0..n).map(slice).reduce(|a, b| a + b)?.flatten(dim, dim + 1))
 }
 
 /// Boxes by falling score, less those that overlap one before them.
