@@ -132,7 +132,7 @@ impl Runner {
         for (i, axis) in places() {
             let (n, Some(name)) = (shapes[i][axis], name(i, axis)) else { continue };
             if !name.contains(' ') && !known.contains_key(&name) {
-                let dim = sizes.dim(&name, n)?;
+                let dim = sizes.dim(&name, n, shapes[i].iter().product())?;
                 known.insert(name, (n, dim));
             }
         }
@@ -141,7 +141,8 @@ impl Runner {
             if !known.contains_key(&name) {
                 let said = computed(&name, |word| known.get(word).map(|(_, dim)| dim.clone()));
                 let said = said.filter(|d| d.value().is_ok_and(|v| v == n as i64));
-                let dim = said.map_or_else(|| sizes.dim(&name, n), Ok)?;
+                let elements = shapes[i].iter().product();
+                let dim = said.map_or_else(|| sizes.dim(&name, n, elements), Ok)?;
                 known.insert(name, (n, dim));
             }
         }
@@ -246,7 +247,7 @@ impl Runner {
         let mut dims = vec![];
         for (i, v) in ints.into_iter().enumerate() {
             dims.push(match usize::try_from(v) {
-                Ok(n) => sizes.dim(&format!("d{}_{}_{}_{i}", plan.id, at.step, at.answers), n)?,
+                Ok(n) => sizes.dim(&format!("d{}_{}_{}_{i}", plan.id, at.step, at.answers), n, n)?,
                 Err(_) => Dim::from(v),
             });
         }

@@ -5,8 +5,10 @@ use crate::value::Value;
 use frit_tensor::{Dim, Result, Tensor, Variable};
 use rustc_hash::FxHashMap;
 
-/// Variables reach at least this far.
-const LEAST_REACH: usize = 64;
+/// Variables reach at least this far, so that the steps of a decoder are one program,
+const LEAST_REACH: usize = 256;
+/// where the tensor has no more elements then.
+const LEAST_ELEMENTS: usize = 1 << 20;
 /// Elements of a tensor with variables, at the most that these can be.
 const LARGEST: usize = 1 << 28;
 
@@ -20,8 +22,8 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// A size as a number, or as a variable with that value where it has changed.
-    pub fn dim(&mut self, name: &str, n: usize) -> Result<Dim> {
+    /// A size as a number, or as a variable with that value where it has changed; of a tensor with so many elements.
+    pub fn dim(&mut self, name: &str, n: usize, elements: usize) -> Result<Dim> {
         let last = self.last.insert(name.to_string(), n);
         if n <= 1 {
             return Ok(Dim::from(n));
@@ -29,7 +31,10 @@ impl Sizes {
         let most = match self.reach.get(name) {
             Some(most) if n <= *most => *most,
             None if last.is_none_or(|last| last == n || last <= 1) => return Ok(Dim::from(n)),
-            _ => (2 * n).next_power_of_two().max(LEAST_REACH),
+            _ => {
+                let room = LEAST_ELEMENTS / (elements / n).max(1);
+                (2 * n).next_power_of_two().max(LEAST_REACH.min(room))
+            }
         };
         self.reach.insert(name.to_string(), most);
         let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
@@ -42,9 +47,11 @@ impl Sizes {
             return Ok(v);
         }
         let mut dims = vec![];
-        for (axis, n) in t.dims()?.into_iter().enumerate() {
+        let sizes = t.dims()?;
+        let elements = sizes.iter().product();
+        for (axis, n) in sizes.into_iter().enumerate() {
             dims.push(match name(axis) {
-                Some(name) => self.dim(&name, n)?,
+                Some(name) => self.dim(&name, n, elements)?,
                 None => Dim::from(n),
             });
         }
