@@ -25,6 +25,7 @@ impl Tensor {
     /// assert_eq!(x.bitcast(DType::U32).to_vec::<u32>()?, [0x3f800000, 0xc0000000]);
     /// assert_eq!(x.bitcast(DType::U16).to_vec::<u16>()?, [0, 0x3f80, 0, 0xc000]);
     /// assert_eq!(x.bitcast(DType::U8).bitcast(DType::F32).to_vec::<f32>()?, [1.0, -2.0]);
+    /// assert_eq!(x.gt(0.0).bitcast(DType::U8).to_vec::<u8>()?, [1, 0]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]

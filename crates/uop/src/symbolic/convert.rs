@@ -11,6 +11,9 @@ rules! {
     Cast(x) as n if n.dtype == x.dtype                      => x;
     Cast(Cast(x) as inner) as n                             => through(x, inner.dtype, n.dtype);
     Bitcast(x) as n if n.dtype == x.dtype                   => x;
+    // a bool outside memory is no byte: 0 or 1, and any but 0 is true
+    Bitcast(x) as n if x.dtype == DType::Bool               => x.cast(DType::U8).bitcast(n.dtype);
+    Bitcast(x) as n if n.dtype == DType::Bool               => x.bitcast(DType::U8).cast(DType::Bool);
     Bitcast(Bitcast(x) as i) as n if i.dtype.is_int()       => x.bitcast(n.dtype); // a float may forget which NaN it was
     Cast(Where(c, Const() as a, Const() as b)) as n      => c.select(&a.cast(n.dtype), &b.cast(n.dtype));
     (Eq|Ne)(Cast(x) as f, 0) as n if x.dtype == DType::Bool && f.dtype.is_int() => truth(x, n.op == Op::Ne);
