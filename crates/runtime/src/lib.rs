@@ -181,7 +181,7 @@ pub fn check_args(kernel: &str, params: &[Param], bufs: &[&Memory], vars: &[i64]
         if have < need {
             return fail(format!("buffer {i} needs {need} bytes ({len} of {dtype:?}), was given {have}"));
         }
-        if !buf.address().is_multiple_of(align.max(dtype.size()).max(1) as u64) {
+        if !buf.address().is_multiple_of(align.max(1) as u64) {
             return fail(format!("buffer {i} is not aligned to {align} bytes, which its accesses need"));
         }
         if written && !buf.is_writable() {

@@ -5,6 +5,7 @@ mod elements;
 mod goldens;
 mod graphs;
 mod hostile;
+mod memory;
 mod quantised;
 mod sizes;
 mod versions;

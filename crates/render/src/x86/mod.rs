@@ -32,7 +32,7 @@ mod text;
 
 use crate::walk::{Walk, params};
 use crate::{Error, Watch};
-use frit_abi::{Code, Kernel, Target};
+use frit_abi::{Code, Kernel, Param, Target};
 use frit_uop::Linear;
 use program::Program;
 use regalloc::Assignment;
@@ -78,6 +78,12 @@ pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> 
         run(&mut job)?;
         watch(name, &job);
     }
-    let (name, params, scratch) = (linear.name.to_string(), params(linear), job.scratch);
+    let (name, mut params, scratch) = (linear.name.to_string(), params(linear), job.scratch);
+    for p in &mut params {
+        if let Param::Buffer { align, .. } = p {
+            // its moves take any address
+            *align = 1;
+        }
+    }
     Ok(Kernel { name, code: Code::Native(job.bytes.into()), params, scratch })
 }
