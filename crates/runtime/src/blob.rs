@@ -4,7 +4,8 @@
 //! Blob::open(file)  ->  slice(a..b)  ->  memory(align)     one map, shared; nothing is read until a kernel or copy does
 //! ```
 //!
-//! A slice that is not aligned for its elements is copied when a kernel first wants its address, and only that slice.
+//! A slice that is not aligned for its elements is copied when a kernel first wants its address, and only that slice; its
+//! pages of the file are given back.
 
 use crate::Error;
 use crate::memory::{Block, Memory};
@@ -155,7 +156,12 @@ impl Borrowed {
                 w[..c.len()].copy_from_slice(c);
                 u64::from_ne_bytes(w)
             };
-            self.blob.chunks(8).map(word).collect()
+            let copy = self.blob.chunks(8).map(word).collect();
+            if let Keep::File(map, _) = &self.blob.owner.keep {
+                // nobody reads it there any more, mostly
+                map.release(self.blob.range.clone());
+            }
+            copy
         };
         self.copy.get_or_init(copied).as_ptr().cast()
     }

@@ -5,7 +5,7 @@
 //! used it asks [`Mapped::is_lost`] before the result is believed. Every other `SIGBUS` goes to the handler that was
 //! there before.
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -65,6 +65,14 @@ impl Mapped {
         let end = map.as_ptr().addr().saturating_add(map.len()).next_multiple_of(page());
         slot.end.store(end, Ordering::Release);
         Ok(Some(Mapped { slot, map }))
+    }
+    /// Gives back the memory of whole pages in this range; who reads them again has them from the file again.
+    pub fn release(&self, range: std::ops::Range<usize>) {
+        let (start, end) = (range.start.next_multiple_of(page()), range.end / page() * page());
+        if start < end {
+            // SAFETY: the map is of a file and read-only, so its pages come back as they were. That it fails costs memory only.
+            _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+        }
     }
     /// Whether someone read bytes that the file no longer had.
     pub fn is_lost(&self) -> bool {

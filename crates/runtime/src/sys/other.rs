@@ -75,6 +75,8 @@ impl Mapped {
         // the documentation of `Blob` says.
         Ok(Some(Mapped { map: unsafe { Mmap::map(file) }? }))
     }
+    /// Pages stay where they are.
+    pub fn release(&self, _range: std::ops::Range<usize>) {}
     /// Never.
     pub fn is_lost(&self) -> bool {
         false
