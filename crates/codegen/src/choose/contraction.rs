@@ -248,9 +248,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 false => exact,
             }
         };
-        let axes: Vec<_> = (self.outputs.iter())
-            .filter(|(o, _)| *o != lane && self.is_shared(*o))
-            .collect();
+        let axes: Vec<_> = (self.outputs.iter()).filter(|(o, _)| *o != lane && self.is_shared(*o)).collect();
         let mut all = vec![];
         for (i, a) in axes.iter().enumerate() {
             for f in factors(**a) {
