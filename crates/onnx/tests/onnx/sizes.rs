@@ -169,3 +169,42 @@ fn a_loop_with_a_condition_compiles_its_body_once() -> Result<()> {
     assert_eq!(compiled[1..], [0; 4], "{compiled:?}");
     Ok(())
 }
+
+#[test]
+fn the_steps_of_a_decoder_compile_nothing_after_the_second() -> Result<()> {
+    // what was seen and what comes, weighted by a mask that is as long as both
+    let session = Model::new(13)
+        .input("past", Float, &["1", "past", "4"])
+        .input("x", Float, &["1", "length", "4"])
+        .input("mask", Float, &["1", "past + length"])
+        .node_with("seen = Concat(past, x)", vec![("axis", Attr::Int(1))])
+        .node_with("turned = Transpose(seen)", vec![("perm", Attr::Ints(&[0, 2, 1]))])
+        .node("scores = MatMul(x, turned)")
+        .node("masked = Mul(scores, mask)")
+        .node("y = MatMul(masked, seen)")
+        .output("y")
+        .output("seen")
+        .load()?;
+    let mut past = Tensor::zeros([1, 3, 4]);
+    let mut compiled = vec![];
+    for step in 3..67usize {
+        let x = (Tensor::arange(4) + step as i64).float().reshape([1, 1, 4]) * 0.125;
+        let mask = Tensor::arange(step + 1).float().reshape([1, step + 1]);
+        let all = Tensor::cat(&[past.clone(), x.clone()], 1).realize()?.clone();
+        let want = (x.matmul(&all.transpose(1, 2)) * &mask).matmul(&all).to_vec::<f32>()?;
+        let feeds = [("past", past), ("x", x), ("mask", mask)];
+        let feeds = feeds.iter().map(|(n, t)| Ok((*n, Value::from(t.realize()?.clone()))));
+        let feeds = feeds.collect::<Result<Vec<_>>>()?;
+        let before = stats();
+        let outs = session.run(feeds)?;
+        compiled.push((stats() - before).compiles);
+        let got = outs[0].tensor()?.to_vec::<f32>()?;
+        assert!(
+            got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0)),
+            "{got:?} {want:?}"
+        );
+        past = all;
+    }
+    assert_eq!(compiled[2..], [0; 62], "{compiled:?}");
+    Ok(())
+}
