@@ -79,6 +79,9 @@ struct Part {
     recordings: Mutex<FxHashMap<Vec<Given>, Arc<Recording>>>,
 }
 
+/// The outputs of a part, and the question that it ends with.
+type Made = (Vec<Option<Value>>, Option<Question>);
+
 struct Recording {
     jit: Jit<Vec<Tensor>, Vec<Tensor>>,
     /// What a call gives to the function besides tensors, and what that gives back.
@@ -184,9 +187,9 @@ impl Runner {
         // a step that failed in a part, until it is known that it runs apart
         let mut failed: Option<usize> = None;
         loop {
-            let (to, stop) = match failed {
-                Some(step) => (Place { step, answers: 0 }, Stop::Apart),
-                None => state.next(plan, at),
+            let (to, stop) = match (failed, state.next(plan, at)) {
+                (Some(step), next) if step <= next.0.step => (Place { step, answers: 0 }, Stop::Apart),
+                (_, next) => next,
             };
             let mut asked = None;
             if to >= at {
@@ -225,7 +228,8 @@ impl Runner {
                 Stop::Apart => {
                     let label = |e: Error| e.within(&plan.steps[to.step].label());
                     self.apart(plan, to.step, &mut slots).map_err(label)?;
-                    if failed.take().is_some() {
+                    if failed == Some(to.step) {
+                        failed = None;
                         let mut stops = lock(&state.stops);
                         stops.retain(|place, _| place.step != to.step);
                         stops.insert(to, Stop::Apart);
@@ -238,9 +242,9 @@ impl Runner {
     }
     /// What a step asked for, read from memory; sizes that change are variables.
     fn answer(&self, plan: &Plan, at: Place, question: &Question) -> Result<Value> {
-        let Question::Sizes(t) = question else {
-            let (Question::Numbers(t) | Question::Sizes(t)) = question;
-            return known(t);
+        let t = match question {
+            Question::Sizes(t) => t,
+            Question::Numbers(t) => return known(t),
         };
         let ints = t.cast(frit_tensor::DType::I64).to_vec::<i64>()?;
         let mut sizes = lock(&self.sizes);
@@ -404,12 +408,7 @@ impl Part {
         all.entry(key.clone()).or_insert_with(new).clone()
     }
     /// What the steps make of values; nothing is computed or read.
-    #[allow(clippy::type_complexity)]
-    fn describe(
-        &self,
-        inputs: Vec<Option<Value>>,
-        answers: Vec<Value>,
-    ) -> std::result::Result<(Vec<Option<Value>>, Option<Question>), Halt> {
+    fn describe(&self, inputs: Vec<Option<Value>>, answers: Vec<Value>) -> std::result::Result<Made, Halt> {
         let plan = &self.plan;
         let mut slots = plan.begin(vec![], vec![]);
         self.fixed.iter().for_each(|(slot, v)| slots[*slot] = Some(v.clone()));
@@ -441,8 +440,6 @@ impl Part {
         Ok((self.outputs.iter().map(|slot| slots[*slot].clone()).collect(), question))
     }
 }
-
-type Made = (Vec<Option<Value>>, Option<Question>);
 
 impl Recording {
     fn new(part: Arc<Part>, key: &[Given]) -> Recording {

@@ -252,6 +252,7 @@ impl<'m> Planner<'m> {
         let mut plan = self.scopes.pop().map(|s| s.plan).unwrap_or_default();
         plan.id = self.plans;
         self.plans += 1;
+        multiply_integers(&mut plan);
         mark_last(&mut plan);
         Ok(plan)
     }
@@ -362,6 +363,35 @@ fn label(node: &Node, i: usize) -> String {
     match node.name {
         "" => format!("node[{i}] ({})", node.op_type),
         name => format!("node {name:?} ({})", node.op_type),
+    }
+}
+
+/// Lets products of two dequantised matrices multiply their integers:
+///
+/// ```text
+/// MatMul(DequantizeLinear(a, s, p), DequantizeLinear(b, t, q))  ->  one step of a, s, p, b, t, q
+/// ```
+fn multiply_integers(plan: &mut Plan) {
+    let is = |step: &Step, name: &str| matches!(&step.run, Run::Operator(op) if op.name == name);
+    // by the slot they write: inputs, and the axis of their parameters
+    let mut integers: FxHashMap<Slot, (Vec<Option<Slot>>, Attribute)> = FxHashMap::default();
+    for step in &mut plan.steps {
+        let [first, ..] = step.outputs[..] else { continue };
+        if is(step, "DequantizeLinear") && step.attributes.iter().all(|(name, _)| name == "axis") {
+            let axis = step.attributes.first().map_or(Attribute::Int(1), |(_, a)| a.clone());
+            let mut inputs = step.inputs.clone();
+            inputs.resize(3, None);
+            integers.extend(first.map(|slot| (slot, (inputs, axis))));
+        } else if is(step, "MatMul")
+            && let [Some(a), Some(b)] = step.inputs[..]
+        {
+            let (Some((a, a_axis)), Some((b, b_axis))) = (integers.get(&a), integers.get(&b)) else {
+                continue;
+            };
+            step.inputs = [&a[..], &b[..]].concat();
+            step.attributes = vec![("a_axis".into(), a_axis.clone()), ("b_axis".into(), b_axis.clone())];
+            step.run = Run::Operator(&ops::quant::DEQUANTISED_PRODUCT);
+        }
     }
 }
 

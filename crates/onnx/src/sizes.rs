@@ -59,14 +59,14 @@ impl Sizes {
     }
 }
 
-/// A value in the same sizes, some of them variables; as it is where that could be too large.
+/// A value in the same sizes, some of them variables; all numbers where that could be too large.
 pub(crate) fn with_dims(v: Value, dims: Vec<Dim>) -> Result<Value> {
     let most = dims.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(d.max().ok()?).ok()?));
     match (&v, most.filter(|n| *n <= LARGEST)) {
         (Value::Tensor(t, element), Some(most)) if dims.iter().any(|d| d.as_int().is_none()) => {
             Ok(Value::Tensor(seen_as(t, dims, most)?, *element))
         }
-        _ => Ok(v),
+        _ => v.with_numbers(),
     }
 }
 

@@ -16,7 +16,7 @@ mod microsoft;
 mod ml;
 mod norm;
 mod pool;
-mod quant;
+pub(crate) mod quant;
 mod recurrent;
 mod reduce;
 mod regex;

@@ -125,6 +125,31 @@ pub(super) fn product((a, p): (&Tensor, Option<Tensor>), (b, q): (&Tensor, Optio
     }
 }
 
+/// What a product of two dequantised matrices is planned as: their integers are multiplied. Its inputs are those of both
+/// `DequantizeLinear`, its attributes the axes of their parameters.
+pub(crate) static DEQUANTISED_PRODUCT: Op = op("MatMul", 1, |c| {
+    let side = |i: usize, axis: i64| Ok((c.tensor(i)?, c.tensor(i + 1)?, c.optional(i + 2)?, axis));
+    let a = side(0, c.int_or("a_axis", 1)?)?;
+    let b = side(3, c.int_or("b_axis", 1)?)?;
+    let is_small = |x: &Tensor| x.rank() > 1 && matches!(x.dtype(), DType::I8 | DType::U8);
+    let is_one = |t: &Tensor| t.shape().numel() == 1;
+    let is_last = |x: &Tensor, axis: i64| axis_of(axis, x.rank()).is_ok_and(|at| at + 1 == x.rank());
+    let of_columns = is_one(&b.1) || b.1.rank() == 1 && is_last(&b.0, b.3);
+    if is_small(&a.0) && is_small(&b.0) && is_one(&a.1) && of_columns && a.1.dtype() == b.1.dtype() {
+        let scale = |t: &Tensor| if is_one(t) { t.reshape(()) } else { t.clone() };
+        let sums = product((&a.0, a.2), (&b.0, b.2));
+        return give(sums.cast(a.1.dtype()) * (scale(&a.1) * scale(&b.1)));
+    }
+    let real = |(x, scale, zero, axis): (Tensor, Tensor, Option<Tensor>, i64)| -> Result<Tensor> {
+        let zero = zero.map(|z| beside(&z.cast(DType::I32), &x, axis, 0)).transpose()?;
+        let moved = zero.map_or(x.cast(DType::I32), |z| x.cast(DType::I32) - z);
+        Ok(moved.cast(scale.dtype()) * beside(&scale, &x, axis, 0)?)
+    };
+    let (a, b) = (real(a)?, real(b)?);
+    c.alike(&a, &b)?;
+    give(a.matmul(&b).cast(a.dtype()))
+});
+
 /// Sums of products of quantised numbers, quantised again.
 fn requantized(c: &Call, sums: &Tensor, factor: Tensor, scale: usize, zero: usize) -> Result<Outs> {
     let x = sums.float() * factor / c.tensor(scale)?.float();

@@ -2,7 +2,7 @@
 
 use crate::build::Model;
 use frit_onnx::Element;
-use frit_onnx::Element::{Int8, Uint8};
+use frit_onnx::Element::{Float, Int8, Uint8};
 use frit_tensor::{DType, Result, Tensor};
 
 /// Integers of a type, its ends among them.
@@ -49,6 +49,40 @@ fn products_of_integers_are_exact() -> Result<()> {
                     assert_eq!(got[i * n + j], want, "{m} x {k} x {n}, {of_a:?} {of_b:?} at {i}, {j}");
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn products_of_dequantised_numbers_sum_integers() -> Result<()> {
+    let (m, k, n) = (24, 600, 32);
+    let (a, b) = (integers(m * k, Uint8, 1), integers(k * n, Int8, 2));
+    let scale = |i: usize| 0.001 * (i + 1) as f32;
+    let scales: Vec<f32> = (0..n).map(scale).collect();
+    let model = Model::new(13)
+        .input("a", Uint8, &["m", "k"])
+        .input("s", Float, &[])
+        .input("p", Uint8, &[])
+        .input("b", Int8, &["k", "n"])
+        .input("t", Float, &["n"])
+        .node("x = DequantizeLinear(a, s, p)")
+        .node("w = DequantizeLinear(b, t)")
+        .node("y = MatMul(x, w)")
+        .output("y");
+    let feeds = [
+        ("a", tensor(&a, &[m, k], Uint8)),
+        ("s", Tensor::full((), 0.03f32)),
+        ("p", tensor(&[77], &[], Uint8)),
+        ("b", tensor(&b, &[k, n], Int8)),
+        ("t", Tensor::from_slice(&scales)),
+    ];
+    let got = model.floats(&feeds)?;
+    for i in 0..m {
+        for j in 0..n {
+            let sum: i64 = (0..k).map(|l| (a[i * k + l] - 77) * b[l * n + j]).sum();
+            // an integer, and two roundings
+            assert_eq!(got[i * n + j], sum as f32 * (0.03f32 * scales[j]), "at {i}, {j}");
         }
     }
     Ok(())

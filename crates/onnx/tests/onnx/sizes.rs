@@ -98,8 +98,11 @@ fn a_run_that_fails_leaves_the_next_ones_recorded() -> Result<()> {
     Ok(())
 }
 
+/// Inputs by name, and the output that they give.
+type Case<'a> = (Vec<(&'a str, Tensor)>, Vec<f32>);
+
 /// As many kernels as each run of a model compiles.
-fn compiled<'a>(session: &Session, runs: &[(Vec<(&'a str, Tensor)>, Vec<f32>)]) -> Result<Vec<u64>> {
+fn compiled(session: &Session, runs: &[Case]) -> Result<Vec<u64>> {
     let mut all = vec![];
     for (feeds, want) in runs {
         let feeds = feeds
