@@ -4,7 +4,7 @@ use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
 use crate::value::{Strings, Value};
-use frit_tensor::{DType, Dim, Result, Tensor};
+use frit_tensor::{DType, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
     op("Bernoulli", 15, bernoulli),
@@ -83,31 +83,18 @@ fn one_hot(c: &Call) -> Result<Outs> {
 }
 
 fn range(c: &Call) -> Result<Outs> {
-    if let (Some([start]), Some([end]), Some([by])) = (whole(c, 0)?, whole(c, 1)?, whole(c, 2)?)
-        && let Some(by) = by.as_int()
-    {
-        return give(Tensor::arange_between(start, end, by).cast(c.tensor(0)?.dtype()));
+    let d = c.tensor(0)?.dtype();
+    if d.is_float() {
+        let (start, step) = (c.tensor(0)?.reshape(()), c.tensor(2)?.reshape(()));
+        let n = ((c.float_input(1)? - c.float_input(0)?) / c.float_input(2)?).ceil() as i64;
+        // numbers of two types meet at a wider one, and the result is of theirs
+        return give((Tensor::arange(n.max(0)).cast(d) * step + start).cast(d));
     }
-    let (start, d) = (c.tensor(0)?.reshape(()), c.tensor(0)?.dtype());
-    let step = c.tensor(2)?.reshape(());
-    let n = match d.is_float() {
-        true => ((c.float_input(1)? - c.float_input(0)?) / c.float_input(2)?).ceil() as i64,
-        false => match c.int_input(2)? {
-            0 => return fail("by steps of 0"),
-            by => {
-                let (from, to) = (i128::from(c.int_input(0)?), i128::from(c.int_input(1)?));
-                let by = i128::from(by);
-                ((to - from + by - by.signum()) / by) as i64
-            }
-        },
-    };
-    // numbers of two types meet at a wider one, and the result is of theirs
-    give((Tensor::arange(n.max(0)).cast(d) * step + start).cast(d))
-}
-
-/// One size, where an input is known to be one.
-fn whole(c: &Call, i: usize) -> Result<Option<[Dim; 1]>> {
-    Ok(c.tensor(i)?.as_sizes().and_then(|all| <[Dim; 1]>::try_from(all).ok()))
+    match (&c.dims(0)?[..], &c.dims(1)?[..], c.int_input(2)?) {
+        (_, _, 0) => fail("by steps of 0"),
+        ([start], [end], by) => give(Tensor::arange_between(start, end, by).cast(d)),
+        _ => fail("a start, end or step of several elements"),
+    }
 }
 
 fn seed(c: &Call) -> Result<()> {

@@ -140,6 +140,28 @@ fn what_has_a_size_of_data_compiles_nothing_later() -> Result<()> {
 }
 
 #[test]
+fn a_range_to_what_is_computed_compiles_nothing_later() -> Result<()> {
+    // as long as the greatest number, which only the data tell
+    let number = |name: &str, v: i64| stored(name, Int64, &[], &v.to_le_bytes());
+    let session = Model::new(13)
+        .input("x", Int64, &["3"])
+        .initializer(number("zero", 0))
+        .initializer(number("one", 1))
+        .node_with("most = ReduceMax(x)", vec![("keepdims", Attr::Int(0))])
+        .node("places = Range(zero, most, one)")
+        .node("y = Mul(places, most)")
+        .output("y")
+        .load()?;
+    let run = |n: i64| {
+        let x = Tensor::from_slice(&[1, n, 0]);
+        (vec![("x", x)], (0..n).map(|i| (i * n) as f32).collect())
+    };
+    let compiled = compiled(&session, &[5, 9, 3, 30, 2, 100].map(run))?;
+    assert_eq!(compiled[2..], [0; 4], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
 fn a_loop_with_a_condition_compiles_its_body_once() -> Result<()> {
     use crate::build::{node, port};
     use frit_onnx::wire::Writer;
