@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::config;
+use crate::memory::unconfirmed;
 use frit_abi::sync::RwLock;
 use frit_runtime::disk;
 use frit_uop::UOp;
@@ -133,7 +134,7 @@ pub fn time<E>(
 
 /// Wait for all that was queued on a device.
 pub fn synchronize(name: &str) -> Result<(), Error> {
-    Ok(frit_runtime::device(name)?.synchronize()?)
+    unconfirmed::wait(&*frit_runtime::device(name)?)
 }
 
 /// What the allocator of a device holds.

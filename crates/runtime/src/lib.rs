@@ -102,7 +102,8 @@ pub trait Device: Send + Sync {
     }
     /// Wait for every launch; a data-dependent miss that was not reported yet is [`Error::Index`].
     fn synchronize(&self) -> Result<(), Error>;
-    /// How long what `queue` launches takes, to its end and by the device's own clock where it has one.
+    /// How long what `queue` launches takes, to its end and by the device's own clock where it has one; what missed is
+    /// for [`Device::synchronize`] to say.
     fn time(&self, queue: &mut dyn FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
         let start = Instant::now();
         queue()?;

@@ -3,6 +3,7 @@
 use crate::kernel::compiled::Compiled;
 use crate::memory::bindings::Bindings;
 use crate::memory::buffer::{Buffer, Versions};
+use crate::memory::unconfirmed;
 use crate::memory::view::{contiguous_base, seen_as, versions};
 use crate::plan::normalise::{bindings_of, normalise};
 use crate::run::launch::report;
@@ -130,7 +131,7 @@ impl Recording {
         let bound = |l: Launch| l.bind(&*dev, &parts.held, &arena, bindings).map(|b| (l, b));
         let once = once.into_iter().map(bound).collect::<Result<Vec<_>, Error>>()?;
         once.iter().try_for_each(|(_, b)| b.launch())?;
-        dev.synchronize()?;
+        unconfirmed::wait(&*dev)?;
         let varies = |l: &Launch| l.vars.iter().any(|v| matches!(v, Var::Bound(_)));
         let varying = (0..steps.len()).filter(|&i| varies(&parts.launches[i])).collect();
         let has_sizes = parts.outputs.iter().any(|o| o.view.any(|n| n.op == Op::Variable));
@@ -238,7 +239,7 @@ impl Recording {
         for ((_, bound), _) in self.once.iter().zip(again).filter(|(_, again)| *again) {
             bound.launch()?;
         }
-        Ok(self.dev.synchronize()?)
+        unconfirmed::wait(&*self.dev)
     }
     /// Put new bytes into a random place.
     pub fn set_draw(&self, i: usize, bytes: &[u8]) -> Result<(), Error> {
@@ -284,6 +285,7 @@ impl Recording {
                 self.steps[i].set_vars(&vars, dims)?;
             }
         }
+        let mark = unconfirmed::mark(&*self.dev);
         let mut begun = 0;
         if let Err(e) = self.launch_all(&mut begun) {
             self.lose(inputs, begun, &e);
@@ -316,6 +318,8 @@ impl Recording {
         for (held, output) in self.parts.moved.clone() {
             self.set_held(held, &values[output])?;
         }
+        let made = values.iter().filter_map(versions);
+        unconfirmed::note(&*self.dev, mark, self.can_miss, self.stored(inputs).chain(made));
         Ok(values)
     }
 
@@ -373,10 +377,6 @@ impl Recording {
                 *begun += 1;
                 step.launch()?;
             }
-        }
-        // who reads the results waits for them; that an index missed must be known before they are
-        if self.can_miss {
-            self.dev.synchronize()?;
         }
         Ok(())
     }

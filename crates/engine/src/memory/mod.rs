@@ -4,6 +4,7 @@ pub(crate) mod bindings;
 pub(crate) mod buffer;
 pub(crate) mod file;
 pub(crate) mod transfer;
+pub(crate) mod unconfirmed;
 pub(crate) mod view;
 
 pub use bindings::{Bindings, eval_index};

@@ -3,6 +3,7 @@
 use super::tape;
 use crate::memory::bindings::Bindings;
 use crate::memory::buffer::Buffer;
+use crate::memory::unconfirmed;
 use crate::plan::normalise::Normal;
 use crate::plan::schedule::Plan;
 use crate::{Error, config, interrupt, stats};
@@ -19,11 +20,8 @@ pub fn run(plan: &Plan, normal: &Normal, device: &Arc<str>, begun: &mut usize) -
     let begin = Instant::now();
     let total = Ready::new(plan, &*dev)?.launch(&normal.buffers, &normal.bindings, device, begun)?;
     let is_shown = config::debug()? >= 1;
-    // who reads the results waits for them; that an index missed must be known before they are
-    if is_shown || plan.calls.iter().any(|c| c.kernel.can_miss) {
-        dev.synchronize()?;
-    }
     if is_shown {
+        unconfirmed::wait(&*dev)?;
         total.report(plan.calls.len(), begin.elapsed());
     }
     Ok(())

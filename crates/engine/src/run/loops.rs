@@ -14,6 +14,7 @@ use super::tape;
 use crate::lru_map::LruMap;
 use crate::memory::bindings::{Bindings, eval_index};
 use crate::memory::buffer::Buffer;
+use crate::memory::unconfirmed;
 use crate::memory::view::{contiguous_base, most_elements, seen_as};
 use crate::plan::cache::{Cache, key, lock};
 use crate::plan::normalise::take_out;
@@ -129,7 +130,7 @@ pub(crate) fn run(node: &UOp, asked: &UOp, realize: Realize) -> Result<Vec<(UOp,
         Buffer::of(m).map_or(Ok(()), Buffer::check)?;
     }
     instance.run(&memory, count, &mut bindings)?;
-    dev.synchronize()?;
+    unconfirmed::wait(&*dev)?;
     if config::debug()? >= 1 {
         eprintln!("loop {} of {count} steps in {:.3} ms", l.arg.name, begin.elapsed().as_secs_f64() * 1e3);
     }

@@ -8,6 +8,7 @@ use crate::devices::device_of;
 use crate::memory::buffer::{Buffer, next_id};
 use crate::memory::file;
 use crate::memory::transfer::memory_of;
+use crate::memory::unconfirmed;
 use crate::memory::view::{
     base_of, byte_count, contiguous_base, most_elements, refreshed, seen_as, strip_stores, version_of,
     versions,
@@ -274,7 +275,8 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
         Buffer::of(b).map_or(Ok(()), Buffer::check)?;
     }
     let plan = plan(&normal.sink, &device)?;
-    let mut begun = 0;
+    let dev = frit_runtime::device(&device)?;
+    let (mark, mut begun) = (unconfirmed::mark(&*dev), 0);
     let failure = launch::run(&plan, &normal, &device, &mut begun).err();
     // a miss in the data is known only at the end: what was stored may come from it
     let done = match &failure {
@@ -302,6 +304,9 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
             _ => {}
         }
     }
+    let can_miss = plan.calls.iter().any(|c| c.kernel.can_miss);
+    let stored = normal.buffers.iter().enumerate().filter(|(slot, _)| plan.stores_to(*slot).is_some());
+    unconfirmed::note(&*dev, mark, can_miss, stored.filter_map(|(_, b)| versions(b)));
     run.results = graph::substitute_all(&results, &run.renewed);
     Ok(run)
 }

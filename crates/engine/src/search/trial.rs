@@ -252,6 +252,7 @@ impl<'a> Trial<'a> {
         if !self.is_cold {
             total = self.dev.time(&mut || (0..repeats).try_for_each(|_| bound.launch()))?;
         }
+        self.dev.synchronize()?;
         Ok(total.as_secs_f64() / repeats as f64)
     }
 

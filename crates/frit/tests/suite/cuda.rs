@@ -72,6 +72,53 @@ fn an_index_that_misses_is_an_error_and_the_device_goes_on() {
 }
 
 #[test]
+fn a_miss_that_nobody_waited_for_is_lost_with_what_came_after_it_and_nothing_else() {
+    on(gpu(), || {
+        let error = |t: &Tensor| t.to_vec::<f32>().unwrap_err().to_string();
+        let x = vector(&[1.0, 2.0]).realize().unwrap();
+        let old = (&x * 3.0).realize().unwrap();
+        let state = Tensor::zeros([2]).contiguous().realize().unwrap();
+        let missing = x.index_select(0, &Tensor::new([0, 7])).realize();
+        if gpu() != "CUDA" {
+            return assert!(missing.is_err());
+        }
+        let missing = missing.unwrap();
+        let after = (&missing + 1.0).realize().unwrap();
+        state.assign(&state + &after);
+        state.realize().unwrap();
+        // who reads first is told only of what is its own
+        assert_eq!(old.to_vec::<f32>().unwrap(), [3.0, 6.0]);
+        for t in [&missing, &after, &state] {
+            assert!(error(t).contains("out of range"), "{}", error(t));
+        }
+        assert!((&state + 1.0).realize().is_err());
+        assert_eq!((&old + 1.0).to_vec::<f32>().unwrap(), [4.0, 7.0]);
+    });
+}
+
+#[test]
+fn a_replay_that_misses_is_told_to_who_reads_it() {
+    on(gpu(), || {
+        let seen = Tensor::zeros([1]).contiguous().realize().unwrap();
+        let count = seen.clone();
+        let table = vector(&[1.0, 2.0, 3.0]).realize().unwrap();
+        let look = Jit::new(move |i: Tensor| {
+            count.assign(&count + 1.0);
+            Ok(table.index_select(0, &i) + &count)
+        });
+        let at = |i: i32| Tensor::new([i]).realize().unwrap();
+        for i in 0..4 {
+            let y: Tensor = look.call(at(i % 3)).unwrap();
+            assert_eq!(y.to_vec::<f32>().unwrap(), [(i % 3 + 1 + i + 1) as f32]);
+        }
+        let bad: frit::Result<Tensor> = look.call(at(5));
+        let read = bad.and_then(|y| y.to_vec::<f32>());
+        assert!(read.unwrap_err().to_string().contains("out of range"));
+        assert!(seen.to_vec::<f32>().is_err());
+    });
+}
+
+#[test]
 fn copies_between_devices_do_without_the_host() {
     child("cuda::child_copies", &[("FRIT_MOCK_DEVICES", "2")]);
 }
