@@ -278,8 +278,9 @@ impl Tensor {
     }
     /// Whether it is memory of its own, seen through movement that maps places one to one, so that it can be stored to.
     pub(crate) fn is_place(&self, node: &UOp) -> bool {
-        // what no one else sees any more is its own by now; we look at it, too
-        is_memory(node) && (!self.0.shared.load(Ordering::Relaxed) || is_sole(node))
+        // what no one else sees any more, and no one stored to, is its own by now; we look at it, too
+        let is_own = || is_sole(node) && crate::realize::refreshed(node).is_none();
+        is_memory(node) && (!self.0.shared.load(Ordering::Relaxed) || is_own())
     }
     /// The tensor that a view of this base is.
     pub(crate) fn of_view(view: View) -> Tensor {

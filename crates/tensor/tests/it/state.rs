@@ -303,3 +303,14 @@ fn two_versions_made_of_one_are_in_two_places() {
     Tensor::realize_all(&[&same, &x]).unwrap();
     assert_eq!((floats(&same), floats(&x)), (vec![5.0], vec![0.0]));
 }
+
+#[test]
+fn a_value_of_memory_that_was_stored_to_since_is_no_place() {
+    let x = memory([2.0, 3.0, 4.0]);
+    let turned = x.flip([0]);
+    x.assign(&turned);
+    assert_eq!(floats(&turned), [4.0, 3.0, 2.0]);
+    x.at(..2).realize().unwrap();
+    turned.set(-1, 1.0);
+    assert_eq!((floats(&x), floats(&turned)), (vec![4.0, 3.0, 2.0], vec![4.0, 3.0, 1.0]));
+}
