@@ -683,6 +683,8 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         let needs_input = before.iter().any(needed);
         let needed: Vec<bool> = outside.iter().map(|o| needed(&o.before)).collect();
         drop(lazy);
+        // the next call finds a value where this one found something to compute
+        let is_other_then = outside.iter().any(Outside::is_replaced);
         let others = outside.iter().map(|o| &o.tensor).filter(|t| !is_input(t));
         let stored = numbers(assigned.iter());
         // those of its own must not look as if someone kept them
@@ -704,7 +706,9 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
         match finished {
             // what is stored to must stay what it is for them: each call runs plainly until they are computed
             Ok((_, _, outside, _))
-                if needs_input || outside.iter().zip(&needed).any(|(k, n)| *n && k.is_stored_to()) => {}
+                if is_other_then
+                    || needs_input
+                    || outside.iter().zip(&needed).any(|(k, n)| *n && k.is_stored_to()) => {}
             Ok((program, inputs, mut outside, shared)) => {
                 outside.iter_mut().zip(needed).for_each(|(k, needed)| k.is_needed = needed);
                 let draws = draws.into_iter().map(|d| d.1).collect();

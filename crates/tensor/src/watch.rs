@@ -48,6 +48,10 @@ impl Outside {
     pub(crate) fn computed(&self) -> Option<UOp> {
         if matches!(self.before, Before::Memory(..)) { None } else { self.tensor.peek().ok() }
     }
+    /// Whether it was something to compute, and is another value by now.
+    pub(crate) fn is_replaced(&self) -> bool {
+        matches!(self.before, Before::Other) && self.tensor.changes() != self.changes
+    }
 }
 
 /// What a tensor was.

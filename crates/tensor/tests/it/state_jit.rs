@@ -447,3 +447,40 @@ fn what_is_still_to_be_computed_outside_keeps_memory_that_is_an_input_later() {
         assert_eq!(floats(&sum), [6.0]);
     }
 }
+
+#[test]
+fn what_was_to_be_computed_and_is_a_value_then_is_recorded_as_that() {
+    let state = memory([0.0, 1.0]);
+    let held = state.clone();
+    let next = Jit::new(move |()| {
+        let new = &held + 1.0;
+        held.assign(&new).realize()?;
+        Ok(new)
+    });
+    for _ in 0..2 {
+        next.call(()).unwrap();
+    }
+    let last = next.call(()).unwrap();
+    state.replace(&(&last * 0.0));
+    for i in 1..5 {
+        assert_eq!(floats(&next.call(()).unwrap()), [i as f32; 2]);
+        assert_eq!(floats(&state), [i as f32; 2]);
+    }
+}
+
+#[test]
+fn a_tensor_assigned_to_itself_is_still_one_that_is_assigned_to() {
+    let x = memory([[3.0, 4.0], [5.0, 6.0]]);
+    let (held, turned) = (x.clone(), x.permute([1, 0]));
+    let f = Jit::new(move |part: Tensor| {
+        held.at(..part.shape()[0].clone()).assign(&part);
+        Ok(part * 3.0)
+    })
+    .recapture();
+    let n = || Variable::new("n", 1, 2).unwrap().bind(2).unwrap();
+    f.call(x.at(..n())).unwrap();
+    // the part is a window of what was assigned to: turned once more
+    let seen = f.call(turned.at(..n())).unwrap();
+    assert_eq!(floats(&x), [3.0, 5.0, 4.0, 6.0]);
+    assert_eq!(floats(&seen), [9.0, 12.0, 15.0, 18.0]);
+}
