@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! FRIT_STATE_SEEDS=0..100000   which programs; by default 8,000 or as many as fit in 40 seconds, with FRIT_LONG=1 100,000
-//! FRIT_STATE_DEVICE=INTERP     where; INTERP and CPU by turns by default
+//! FRIT_STATE_DEVICE=INTERP     where, also CPU or CUDA; INTERP and CPU by turns by default
 //! FRIT_STATE_SURVEY=1          go on after failures and say which kinds of faults there are; 0 does not make them small
 //! FRIT_ISA=sse2                which instructions CPU kernels use
 //! ```
@@ -50,6 +50,7 @@ fn device(seed: u64) -> &'static str {
     match flag("FRIT_STATE_DEVICE").as_deref() {
         Some("INTERP") => "INTERP",
         Some("CPU") => "CPU",
+        Some("CUDA") => "CUDA",
         _ if seed.is_multiple_of(2) => "CPU",
         _ => "INTERP",
     }
