@@ -236,6 +236,13 @@ impl Plan<'_> {
             shared_dims.extend(dims.extract_if(.., |d| !copies.contains(&d.axes[0].0)));
             shared_dims.sort_by_key(|d| std::cmp::Reverse(d.stride.map_or(i64::MAX, i64::abs)));
             dims.splice(0..0, shared_dims);
+            // but a window that vectors read along, which they must find in one piece
+            let is_vector =
+                |(id, _): &(u32, i64)| tile.iter().any(|a| a.id() == *id && a.kind == AxisKind::Vector);
+            let is_row = |d: &Dim| d.axes.len() > 1 && d.stride == Some(1) && d.axes.iter().any(is_vector);
+            if let Some(row) = dims.iter().position(is_row) {
+                dims[row..].rotate_left(1);
+            }
             // rows of whole vectors are filled in vectors
             let w = self.target.lanes(load.dtype) as i64;
             if let Some(last) = dims.last_mut().filter(|d| d.axes.len() > 1 && d.stride == Some(1) && w > 1) {
