@@ -201,7 +201,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 }
             });
         }
-        best.map(|b| b.1).filter(|c| c.results() >= 6)
+        let (cost, choice) = best?;
+        (choice.results() >= 6 && cost <= self.along_the_sum()).then_some(choice)
     }
 
     /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
@@ -391,6 +392,34 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 };
         }
         Some(cost)
+    }
+
+    /// Cycles with vectors along the sum instead, whose lanes are added up once a result: nothing is packed, so that is less
+    /// where there are few results for what is read.
+    fn along_the_sum(&self) -> f64 {
+        let (lanes, costs) = (self.lanes, self.plan.target.costs);
+        let is_contiguous = |r: &&(u32, usize)| {
+            r.1 >= lanes && self.operands.iter().all(|o| !o.is_gated && o.steps.step(r.0) == Some(1))
+        };
+        let Some(&(_, n)) = self.reduced.iter().find(is_contiguous) else { return f64::INFINITY };
+        let masked = if n.is_multiple_of(lanes) { 1.0 } else { costs.masked_vector.get() };
+        let steps = self.depth() / n as f64 * n.div_ceil(lanes) as f64 * masked;
+        let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
+        let step = |tile: &Vec<(u32, usize)>| {
+            let results = tile.iter().map(|t| t.1).product::<usize>();
+            let copies =
+                |o: &Operand| tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>();
+            let loads = self.operands.iter().map(copies);
+            if results + loads.clone().min().unwrap_or(0) + 1 > self.plan.target.registers {
+                return f64::INFINITY;
+            }
+            let cycles = (results as f64 / costs.fma_ports.get())
+                .max(loads.sum::<usize>() as f64 / costs.load_ports.get())
+                .max(costs.fma_latency.get());
+            cycles / results as f64
+        };
+        let least = self.tiles(u32::MAX, false).iter().map(step).fold(f64::INFINITY, f64::min);
+        all * (steps * least + costs.gather_lane.get() * lanes as f64)
     }
 
     /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
