@@ -5,7 +5,7 @@
 //! of embeddings.
 
 use crate::error::{Error, Result, call, fail, fail_index, site};
-use crate::movement::{clamped, cut, fixed, pad_axis, windows_dilated};
+use crate::movement::{clamped, cut, fixed, is_same_along, pad_axis, windows_dilated};
 use crate::reduce::along_axis;
 use crate::shape::{self, Dim, dim_as, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, filled};
@@ -445,6 +445,19 @@ pub(crate) fn gather_along(op: &'static str, x: &UOp, axis: usize, idx: &UOp) ->
     Ok(in_memory(&flat(x)).gather(&along(op, x, axis, idx)?, site(op)))
 }
 
+/// Where an index names whole slices along an axis, being the same in all of each: their places.
+fn places_of_slices(base: &UOp, axis: usize, idx: &UOp) -> Option<UOp> {
+    let (s, t) = (base.shape(), idx.shape());
+    let mut others = (0..t.len()).filter(|i| *i != axis);
+    if t.len() < 2 || !others.all(|i| s[i] == t[i] && t[i].bounds.0 > 0 && is_same_along(idx, i)) {
+        return None;
+    }
+    let one = |i: usize| if i == axis { t[i].clone() } else { UOp::index(1) };
+    let first = idx.shrink(&vec![UOp::index(0); t.len()], &(0..t.len()).map(one).collect::<Vec<_>>());
+    let at = first.reshape(std::slice::from_ref(&t[axis]));
+    Some(checked(&at, &s[axis], place_dtype(&s[axis])))
+}
+
 /// Values put along an axis of `base` at the places `idx` names.
 pub(crate) fn scatter_along(
     op: &'static str,
@@ -456,6 +469,15 @@ pub(crate) fn scatter_along(
 ) -> Result<UOp> {
     let at = along(op, base, axis, idx)?;
     let val = expand_to(val, idx.shape());
+    if let Some(at) = places_of_slices(base, axis, idx) {
+        // whole slices: moved first, they are rows
+        let mut order: Vec<usize> = (0..idx.shape().len()).collect();
+        order[..=axis].rotate_right(1);
+        let rows = base.permute(&order).scatter(&at, &val.permute(&order), mode, site(op));
+        let mut back: Vec<usize> = (0..order.len()).collect();
+        back[..=axis].rotate_left(1);
+        return Ok(rows.permute(&back));
+    }
     Ok(flat(base).scatter(&flat(&at), &flat(&val), mode, site(op)).reshape(base.shape()))
 }
 

@@ -8,7 +8,7 @@ use crate::shape::{
 };
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
 use frit_uop::symbolic::size;
-use frit_uop::{Alu, DType, UOp};
+use frit_uop::{Alu, Arg, DType, Op, UOp};
 use smallvec::SmallVec;
 
 type Nodes = SmallVec<[UOp; 4]>;
@@ -159,6 +159,28 @@ pub(crate) fn pad_axis(x: &UOp, axis: usize, before: &UOp, after: &UOp) -> UOp {
     let mut a = b.clone();
     (b[axis], a[axis]) = (before.clone(), after.clone());
     x.pad(&b, &a)
+}
+
+/// Whether a value was repeated along an axis.
+pub(crate) fn is_same_along(x: &UOp, axis: usize) -> bool {
+    let size = |x: &UOp, axis: usize| x.shape()[axis].as_int();
+    match x.op {
+        Op::Expand if size(x.input(), axis) == Some(1) => true,
+        Op::Expand | Op::Flip | Op::Shrink => is_same_along(x.input(), axis),
+        Op::Permute => match &x.arg {
+            Arg::Axes(order) => is_same_along(x.input(), order[axis] as usize),
+            _ => false,
+        },
+        // the axis of the same size with as much before it
+        Op::Reshape => {
+            let before = |x: &UOp, axis: usize| product(&x.shape()[..axis]);
+            let from = x.input();
+            (0..from.shape().len())
+                .find(|&i| before(from, i) == before(x, axis) && from.shape()[i] == x.shape()[axis])
+                .is_some_and(|i| is_same_along(from, i))
+        }
+        _ => false,
+    }
 }
 
 /// By how much to rotate: one number, or one for each axis.

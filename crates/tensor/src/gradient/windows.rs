@@ -2,10 +2,9 @@
 
 use super::carry::Gradient;
 use crate::composite::mul;
-use crate::movement::{cut, pad_axis, windows_dilated};
-use crate::shape::product;
+use crate::movement::{cut, is_same_along, pad_axis, windows_dilated};
 use crate::tensor::expand_to;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Op, UOp};
 use smallvec::SmallVec;
 
 /// Overlapping windows over an axis.
@@ -121,27 +120,5 @@ fn factors(g: &UOp, axis: usize) -> Option<(UOp, UOp)> {
         (_, true) => Some((a, b)),
         (true, false) => Some((b, a)),
         (false, false) => None,
-    }
-}
-
-/// Whether a value was repeated along an axis.
-fn is_same_along(x: &UOp, axis: usize) -> bool {
-    let size = |x: &UOp, axis: usize| x.shape()[axis].as_int();
-    match x.op {
-        Op::Expand if size(x.input(), axis) == Some(1) => true,
-        Op::Expand | Op::Flip | Op::Shrink => is_same_along(x.input(), axis),
-        Op::Permute => match &x.arg {
-            Arg::Axes(order) => is_same_along(x.input(), order[axis] as usize),
-            _ => false,
-        },
-        // the axis of the same size with as much before it
-        Op::Reshape => {
-            let before = |x: &UOp, axis: usize| product(&x.shape()[..axis]);
-            let from = x.input();
-            (0..from.shape().len())
-                .find(|&i| before(from, i) == before(x, axis) && from.shape()[i] == x.shape()[axis])
-                .is_some_and(|i| is_same_along(from, i))
-        }
-        _ => false,
     }
 }

@@ -404,3 +404,23 @@ fn thousands_are_joined_in_time_that_grows_with_their_number() {
         Ok(())
     });
 }
+
+#[test]
+fn an_index_that_names_whole_slices_scatters_like_any_other() {
+    let values = Tensor::arange(24).float().reshape([2, 3, 4]).realize().unwrap();
+    for axis in 0..3isize {
+        let n = [2, 3, 4][axis as usize];
+        let named = Tensor::new([1, 0, 1, 0]).at(..n).realize().unwrap();
+        let mut dims = [1, 1, 1];
+        dims[axis as usize] = n;
+        let slices = named.reshape(dims).expand([2, 3, 4]);
+        let onto = Tensor::full([2, 3, 4], 100.0).realize().unwrap();
+        let places = slices.contiguous().realize().unwrap();
+        for f in [Tensor::scatter_add, Tensor::scatter] {
+            let (quick, plain) = (f(&onto, axis, &slices, &values), f(&onto, axis, &places, &values));
+            assert_eq!(quick.to_vec::<f32>().unwrap(), plain.to_vec::<f32>().unwrap(), "axis {axis}");
+        }
+        let outside = Tensor::new([9, 0, 1, 0]).at(..n).reshape(dims).expand([2, 3, 4]);
+        assert!(onto.scatter_add(axis, &outside, &values).to_vec::<f32>().is_err());
+    }
+}
