@@ -56,6 +56,7 @@ pub const PASSES: &[Pass] = {
     &[
         //  name          function                                       legal afterwards  targets
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
+        row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),

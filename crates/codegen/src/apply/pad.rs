@@ -5,7 +5,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{coefficient, substitute_open, with_index};
+use crate::kernel::access::{coefficient, gated, is_zero_outside, substitute_open, with_index};
 use crate::kernel::ranges::{Replacement, closed, replace};
 use crate::pass::Ctx;
 use crate::plan::{Axis, Plan};
@@ -113,23 +113,4 @@ impl Padded {
 fn can_clamp(plan: &Plan, id: u32) -> bool {
     let is_vector = |a: &Axis| a.kind == AxisKind::Vector;
     plan.target.grid.is_none() && !plan.axes.iter().any(|a| a.origin == id && is_vector(a))
-}
-
-/// An access under a gate.
-fn gated(access: UOp, gate: Option<UOp>) -> UOp {
-    match (gate, access.buffer_and_index()) {
-        (Some(gate), Some((_, idx))) => with_index(&access, gate.select(idx, &UOp::invalid())),
-        _ => access,
-    }
-}
-
-/// Whether a value is zero where the loads that move with a range read nothing.
-fn is_zero_outside(x: &UOp, id: u32) -> bool {
-    match x.op {
-        Op::Load => x.buffer_and_index().is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
-        // both, since zero times infinity is not zero
-        Op::Mul | Op::Add | Op::Sub => x.src.iter().all(|s| is_zero_outside(s, id)),
-        Op::Cast | Op::Neg => is_zero_outside(&x.src[0], id),
-        _ => false,
-    }
 }

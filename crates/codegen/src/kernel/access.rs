@@ -46,6 +46,31 @@ pub fn with_index(access: &UOp, idx: UOp) -> UOp {
     access.with_src(src)
 }
 
+/// An access under a gate.
+pub fn gated(access: UOp, gate: Option<UOp>) -> UOp {
+    match (gate, access.buffer_and_index()) {
+        (Some(gate), Some((_, idx))) => with_index(&access, gate.select(idx, &UOp::invalid())),
+        _ => access,
+    }
+}
+
+/// Whether a value is zero where the loads that move with a range read nothing.
+pub fn is_zero_outside(x: &UOp, id: u32) -> bool {
+    match x.op {
+        Op::Load => x.buffer_and_index().is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
+        // both, since zero times infinity is not zero
+        Op::Mul | Op::Add | Op::Sub => x.src.iter().all(|s| is_zero_outside(s, id)),
+        Op::Cast | Op::Neg => is_zero_outside(&x.src[0], id),
+        Op::Where if is_zero(&x.src[2]) => is_zero_outside(&x.src[1], id),
+        _ => false,
+    }
+}
+
+/// Whether it is the number zero.
+pub fn is_zero(x: &UOp) -> bool {
+    x.as_scalar().is_some_and(|z| z.as_f64() == 0.0)
+}
+
 /// The parameter a load or store goes to.
 pub fn slot(access: &UOp) -> Option<u32> {
     match access.buffer_and_index()?.0.behind_after().arg {

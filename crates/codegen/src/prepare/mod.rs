@@ -3,4 +3,5 @@
 pub mod ranges;
 pub mod materialise;
 pub mod carry;
+pub mod residues;
 pub mod split_reduce;

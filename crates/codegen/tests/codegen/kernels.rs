@@ -58,6 +58,18 @@ pub fn conv(n: i64, ci: i64, co: i64, s: i64, k: i64) -> UOp {
     UOp::sink([buf(0, n * co * s * s, F).at(&out).store(&v).end([b, o, y, x])])
 }
 
+/// A transposed convolution over one dim: every `step`-th of the sum's steps is let through, `sign` saying which way it walks.
+fn transposed(n: i64, k: i64, step: i64, sign: i64) -> UOp {
+    let (o, i, r, ci) = (global(3, 0), global(n, 1), red(k, 3), red(4, 2));
+    let e = &i + &r * sign + k * (sign < 0) as i64;
+    let len = (n + k) / step + 2;
+    let x = buf(1, 4 * len, F).at(&(&ci * len + e.floordiv(&UOp::index(step)))).load();
+    let w = buf(2, 12 * k, F).at(&((&o * 4 + &ci) * k + &r)).load();
+    let met = e.modulo(&UOp::index(step)).lt(&UOp::index(1));
+    let v = met.select(&(&x * &w), &c(0.0)).reduce(Alu::Add, [ci, r]);
+    UOp::sink([buf(0, 3 * n, F).at(&(&o * n + &i)).store(&v).end([o, i])])
+}
+
 pub fn softmax(rows: i64, n: i64) -> UOp {
     let (g, r, q) = (global(rows, 0), red(n, 1), range(n, 2, AxisKind::Loop));
     let x = |i: &UOp| buf(1, rows * n, F).at(&(&g * n + i)).load();
@@ -134,6 +146,10 @@ pub fn cases() -> Vec<Case> {
         "broadcast and a range as a value",
         UOp::sink([buf(0, 48, F).at(&(&i * 6 + &j)).store(&x).end([i, j])]),
     );
+
+    add("every second step", transposed(32, 4, 2, 1));
+    add("every second step of three, backwards", transposed(32, 3, 2, -1));
+    add("every third step, results not a multiple", transposed(25, 5, 3, 1));
 
     let r = red(256, 0);
     let s = buf(1, 256, F).at(&r).load().reduce(Alu::Add, [r]);
