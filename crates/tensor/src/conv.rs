@@ -3,7 +3,7 @@
 use crate::composite::mul;
 use crate::error::{Result, call, fail};
 use crate::linalg::accumulate;
-use crate::movement::{cut, fixed, pad_axis, windows};
+use crate::movement::{cut, every, fixed, pad_axis, windows};
 use crate::operand::Operand;
 use crate::pad::pad_with;
 use crate::shape::{holds, same, show, show_all};
@@ -235,6 +235,11 @@ impl WindowDims {
 }
 
 fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
+    conv_where(op, x, None, w, opts)
+}
+
+/// A convolution that leaves out the places where a mask over (1, 1, spatial…) is false.
+fn conv_where(op: &'static str, x: &UOp, mask: Option<&UOp>, w: &UOp, opts: &Window) -> Result<UOp> {
     check_devices(op, &[x.clone(), w.clone()])?;
     let (s, t) = (x.shape(), w.shape());
     let n = t.len().saturating_sub(2);
@@ -264,20 +269,26 @@ fn conv(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<UOp> {
     let (o, k) = (&win.shape()[2..2 + n], &win.shape()[2 + n..]);
     let i = UOp::index;
     // (N, G, 1, Cin/G, O…, K…) -> (N, G, 1, O…, Cin/G, K…)
-    let mut split: SmallVec<[UOp; 8]> = SmallVec::from_iter([s[0].clone(), i(g), i(1), i(cw)]);
-    split.extend(o.iter().chain(k).cloned());
     let mut axes: Vec<usize> = vec![0, 1, 2];
     axes.extend(4..4 + n);
     axes.push(3);
     axes.extend(4 + n..4 + 2 * n);
-    let win_g = win.reshape(&split).permute(&axes);
+    let by_group = |x: &UOp, lead: [UOp; 4]| {
+        let dims: SmallVec<[UOp; 8]> = lead.into_iter().chain(o.iter().chain(k).cloned()).collect();
+        x.reshape(&dims).permute(&axes)
+    };
+    let win_g = by_group(&win, [s[0].clone(), i(g), i(1), i(cw)]);
     let mut wd: SmallVec<[UOp; 8]> = SmallVec::from_iter([i(1), i(g), i(cout / g)]);
     wd.extend((0..n).map(|_| i(1)));
     wd.extend(t[1..].iter().cloned());
     let mut full: SmallVec<[UOp; 8]> = SmallVec::from_iter([s[0].clone(), i(g), i(cout / g)]);
     full.extend(o.iter().cloned());
     full.extend(t[1..].iter().cloned());
-    let p = mul(&expand_to(&win_g, &full), &expand_to(&w.cast(acc).reshape(&wd), &full));
+    let mut p = mul(&expand_to(&win_g, &full), &expand_to(&w.cast(acc).reshape(&wd), &full));
+    if let Some(mask) = mask {
+        let seen = by_group(&window.windows(op, mask)?, [i(1), i(1), i(1), i(1)]);
+        p = expand_to(&seen, &full).select(&p, &UOp::int(0, acc));
+    }
     let sum = p.reduce_axes(Alu::Add, &(3 + n..4 + 2 * n).collect::<Vec<_>>());
     let mut out: SmallVec<[UOp; 4]> = SmallVec::from_iter([s[0].clone(), i(cout)]);
     out.extend(o.iter().cloned());
@@ -309,6 +320,8 @@ fn conv_transpose(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<U
     let more = each(op, "output padding", &opts.output_padding, n)?;
     let mut around: Vec<(isize, isize)> = vec![(0, 0); 2];
     let mut wide = x.clone();
+    // the zeros between are no factors
+    let (mut mask, mut lengths): (Option<UOp>, _) = (None, vec![UOp::index(1); 2]);
     for i in 0..n {
         if more[i] >= at.stride[i].max(at.dilation[i]) && more[i] > 0 {
             return fail!(
@@ -326,6 +339,14 @@ fn conv_transpose(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<U
         if len < reach + 1 {
             return fail!(op, "padding {:?} leaves nothing of shape {}", at.padding, show_all(s));
         }
+        lengths.push(UOp::index(len as i64));
+    }
+    for i in (0..n).filter(|i| at.stride[*i] > 1) {
+        let line = every(at.stride[i] as i64, around[2 + i].0 as i64, lengths[2 + i].as_int().unwrap_or(0));
+        let mut dims: SmallVec<[UOp; 8]> = SmallVec::from_elem(UOp::index(1), 2 + n);
+        dims[2 + i] = lengths[2 + i].clone();
+        let marks = expand_to(&line.reshape(&dims), &lengths);
+        mask = Some(mask.map_or(marks.clone(), |m| m.and_(&marks)));
     }
     // (Cin, Cout/G, K…) -> (Cout, Cin/G, K…), windows turned around
     let i = UOp::index;
@@ -338,7 +359,8 @@ fn conv_transpose(op: &'static str, x: &UOp, w: &UOp, opts: &Window) -> Result<U
     joined.extend(t[2..].iter().cloned());
     let turned = w.reshape(&split).permute(&axes).reshape(&joined).flip(&(2..2 + n).collect::<Vec<_>>());
     let padded = Tensor::of(Ok(wide)).pad(&around, 0).uop()?;
-    conv(op, &padded, &turned, &Window::new().dilation(at.dilation).groups(opts.groups))
+    let window = Window::new().dilation(at.dilation).groups(opts.groups);
+    conv_where(op, &padded, mask.as_ref(), &turned, &window)
 }
 
 /// Zeros between the elements along an axis, `step` apart afterwards.

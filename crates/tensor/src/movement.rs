@@ -183,6 +183,14 @@ pub(crate) fn is_same_along(x: &UOp, axis: usize) -> bool {
     }
 }
 
+/// Of so many places, true at the one given and at every `step`-th before and after it.
+pub(crate) fn every(step: i64, place: i64, length: i64) -> UOp {
+    let (skipped, i) = ((-place).rem_euclid(step), UOp::index);
+    let rows = (skipped + length + step - 1) / step;
+    let marks = pad_axis(&expand_to(&UOp::boolean(true), &[i(rows), i(1)]), 1, &i(0), &i(step - 1));
+    cut(&marks.reshape(&[i(rows * step)]), 0, &i(skipped), &i(length))
+}
+
 /// By how much to rotate: one number, or one for each axis.
 pub struct Shifts(SmallVec<[Dim; 4]>);
 macro_rules! shifts_from {

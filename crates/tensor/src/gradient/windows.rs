@@ -2,7 +2,7 @@
 
 use super::carry::Gradient;
 use crate::composite::mul;
-use crate::movement::{cut, is_same_along, pad_axis, windows_dilated};
+use crate::movement::{cut, every, is_same_along, pad_axis, windows_dilated};
 use crate::tensor::expand_to;
 use frit_uop::{Op, UOp};
 use smallvec::SmallVec;
@@ -15,6 +15,19 @@ pub(super) struct Windows {
     size: i64,
     step: i64,
     dilation: i64,
+}
+
+impl Windows {
+    /// Which elements each step of a window meets, as what [`transpose`] gives lies: between the steps there are zeros that
+    /// are no factors.
+    fn met(&self, lead: usize) -> UOp {
+        let (i, reach) = (UOp::index, (self.size - 1) * self.dilation);
+        let n = self.x.shape()[self.axis].as_int().unwrap_or(0);
+        let met = windows_dilated(&every(self.step, reach, n + reach), 0, self.size, 1, self.dilation);
+        let mut dims: SmallVec<[UOp; 8]> = SmallVec::from_elem(i(1), lead + self.x.shape().len() + 1);
+        (dims[lead + self.axis], dims[lead + self.axis + 1]) = (i(self.size), i(n));
+        Gradient { node: met.reshape(&dims), lead }.defer(&[self.axis], false).node
+    }
 }
 
 /// The parameters of overlapping windows, if this node is what [`windows_dilated`] makes of them.
@@ -67,6 +80,10 @@ pub(super) fn gradient(w: &Windows, gradient: &Gradient) -> Gradient {
     let weights = cut(&b, axis + 1, &UOp::index(0), &UOp::index(1)).flip(&[axis]);
     let weights = Gradient { node: weights, lead }.defer(&[w.axis], false).node;
     let node = mul(&moved.node, &weights.expand(moved.node.shape()));
+    let node = match w.step {
+        1 => node,
+        _ => w.met(lead).expand(node.shape()).select(&node, &UOp::int(0, node.dtype)),
+    };
     Gradient { node, lead: moved.lead }
 }
 
