@@ -195,12 +195,12 @@ def linear_gelu_gradient(r):
         import torch.nn.functional as F
 
         x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
-        F.gelu(x @ w.T).square().sum().backward()
+        F.gelu(x @ w.T * k**-0.5).square().sum().backward()
         return x.grad, w.grad
 
     def ours(x, w):
         x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
-        return (x @ w.T).gelu(approximate="none").square().sum().gradient(x, w)
+        return (x @ w.T * k**-0.5).gelu(approximate="none").square().sum().gradient(x, w)
 
     return f"grad_linear_gelu_{m}x{k}x{n}", [floats(m, k), floats(n, k)], theirs, ours
 
