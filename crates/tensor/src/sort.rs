@@ -47,12 +47,58 @@ fn ordered(x: &UOp, descending: bool) -> UOp {
     if descending { key.const_like(-1).bin(Alu::Sub, &key) } else { key }
 }
 
+/// Keys of 32 bits (int64), each with a place behind it that tells equal ones apart.
+fn packed(key: &UOp, place: &UOp) -> UOp {
+    key.bin(Alu::Shl, &key.const_like(32)).or_(place)
+}
+
+/// The places of the first `keep` in order, int32.
+fn first_places(packed: &UOp, keep: &UOp) -> UOp {
+    cut(&network(packed, keep), 0, &UOp::index(0), keep).cast(DType::I32)
+}
+
 /// Places along axis 0 in the order of 32-bit keys (int64), of equal ones the first first: the first `keep` of
 /// them, int32.
 fn places_by(key: &UOp, keep: &UOp) -> UOp {
-    let place = along_axis(&UOp::iota(&key.shape()[0], DType::I64), key.shape(), 0);
-    let packed = key.bin(Alu::Shl, &key.const_like(32)).or_(&place);
-    cut(&network(&packed, keep), 0, &UOp::index(0), keep).cast(DType::I32)
+    first_places(&packed(key, &along_axis(&UOp::iota(&key.shape()[0], DType::I64), key.shape(), 0)), keep)
+}
+
+/// Elements in a group below which looking at groups first does not pay.
+const SHORTEST: i64 = 8;
+
+/// How many neighbours are a group where a few of many are wanted: as many as make finding the groups and looking into
+/// them as much work.
+fn group_size(n: &UOp, keep: &UOp) -> i64 {
+    let (Some(n), Some(keep @ 1..)) = (n.as_int(), keep.as_int()) else { return 1 };
+    1 << ((n / keep).max(1).ilog2() / 2)
+}
+
+/// The same where few of many are wanted: the first `keep` are in the `keep` groups whose first elements are.
+fn few(op: &'static str, x: &UOp, descending: bool, keep: &UOp, group: i64) -> Result<UOp> {
+    let (dims, n, i) = (x.shape(), &x.shape()[0], UOp::index);
+    let groups = (n.as_int().unwrap_or(0) + group - 1) / group;
+    let with = |lead: &[i64]| -> SmallVec<[UOp; 4]> {
+        lead.iter().map(|&d| i(d)).chain(dims[1..].iter().cloned()).collect()
+    };
+    let keyed = packed(&ordered(&x.detach(), descending), &along_axis(&UOp::iota(n, DType::I64), dims, 0));
+    let whole = padded(&keyed, &i(groups * group).size_sub(n), &keyed.const_like(i64::MAX));
+    let least = whole.reshape(&with(&[groups, group])).reduce_axes(Alu::Min, &[1]).reshape(&with(&[groups]));
+    let found = first_places(&least, keep);
+    let of_group = found.bin(Alu::Idiv, &found.const_like(group)).bin(Alu::Mul, &found.const_like(group));
+    // all elements of those groups
+    let kept = keep.as_int().unwrap_or(0);
+    let all = with(&[kept, group]);
+    let inside = along_axis(&UOp::iota(&i(group), DType::I32), &all, 1);
+    let at = of_group
+        .reshape(&with(&[kept, 1]))
+        .expand(&all)
+        .bin(Alu::Add, &inside)
+        .reshape(&with(&[kept * group]));
+    let last = at.const_like(n.as_int().unwrap_or(1) - 1);
+    let key = ordered(&pick(op, &x.detach(), &at.bin(Alu::Min, &last))?, descending);
+    let beyond = last.lt(&at);
+    let again = beyond.select(&key.const_like(i64::MAX), &packed(&key, &at.cast(DType::I64)));
+    Ok(first_places(&again, keep))
 }
 
 /// Places along axis 0 in the order of the elements: the first `keep` of them, int32.
@@ -63,7 +109,12 @@ pub(crate) fn order(op: &'static str, x: &UOp, descending: bool, keep: &UOp) -> 
     }
     let key = ordered(&x.detach(), descending);
     if x.dtype.size() < 8 {
-        return Ok(places_by(&key, keep));
+        let group = group_size(n, keep);
+        return if group < SHORTEST {
+            Ok(places_by(&key, keep))
+        } else {
+            few(op, x, descending, keep, group)
+        };
     }
     // by the low half, then by the high half of what that brings
     let low = key.and_(&key.const_like(u32::MAX as i64)).bin(Alu::Sub, &key.const_like(1 << 31));

@@ -424,3 +424,36 @@ fn an_index_that_names_whole_slices_scatters_like_any_other() {
         assert!(onto.scatter_add(axis, &outside, &values).to_vec::<f32>().is_err());
     }
 }
+
+#[test]
+fn a_few_of_many_are_those_that_sorting_finds_first() {
+    // many equal ones, NaN, infinities and both zeros among them
+    let n = 3001;
+    let value = |i: usize| match (i * 7919 % 1009) % 97 {
+        0 => f32::NAN,
+        1 => f32::INFINITY,
+        2 => f32::NEG_INFINITY,
+        3 => -0.0,
+        r => (r / 3) as f32 - 15.0,
+    };
+    let rows: Vec<f32> = (0..2 * n).map(value).collect();
+    let x = Tensor::new(rows).reshape([2, n]).realize().unwrap();
+    for x in [x.clone(), x.clamp(-9.0, 9.0).ne(3.0).int(), x.half()] {
+        for (axis, x) in [(1, x.clone()), (0, x.permute([1, 0]))] {
+            for largest in [true, false] {
+                let sorted = x.argsort(axis, largest);
+                for k in [1usize, 5, 40] {
+                    let (values, places) = x.topk(k, axis, largest);
+                    let first = sorted.narrow(axis, 0, k);
+                    assert_eq!(
+                        places.to_vec::<i32>().unwrap(),
+                        first.to_vec::<i32>().unwrap(),
+                        "{k} {largest}"
+                    );
+                    let same = values.eq(&x.gather(axis, &first)) | values.ne(&values);
+                    assert!(same.all(..).item::<bool>().unwrap());
+                }
+            }
+        }
+    }
+}
