@@ -9,7 +9,8 @@ class _Opened(str):
     """The name of a device that can be used."""
 
     def synchronize(self):
-        """Waits until all that was launched is done. Computing a tensor has waited already."""
+        """Waits until all that was launched is done; an IndexError where an index was outside."""
+        _frit.synchronize(str(self))
 
 
 class _Device:

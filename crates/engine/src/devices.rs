@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::config;
-use crate::memory::unconfirmed;
 use frit_abi::sync::RwLock;
 use frit_runtime::disk;
 use frit_uop::UOp;
@@ -130,11 +129,6 @@ pub fn time<E>(
     };
     let time = frit_runtime::device(name).and_then(|d| d.time(&mut queue));
     failed.map_or_else(|| time.map_err(|e| wrong(e.into())), Err)
-}
-
-/// Wait for all that was queued on a device.
-pub fn synchronize(name: &str) -> Result<(), Error> {
-    unconfirmed::wait(&*frit_runtime::device(name)?)
 }
 
 /// What the allocator of a device holds.

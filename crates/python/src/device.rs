@@ -31,6 +31,12 @@ fn set_default_device(name: Option<&str>) -> PyResult<()> {
     devices::choose(name).map_err(|e| PyRuntimeError::new_err(e.to_string()))
 }
 
+/// Wait for all that was launched on a device.
+#[pyfunction]
+fn synchronize(py: Python<'_>, name: &str) -> PyResult<()> {
+    py.detach(|| Device::synchronize(name)).map_err(raised)
+}
+
 /// Every device: name, what it is, and a description or the reason why it cannot be used.
 #[pyfunction]
 fn list_devices() -> Vec<(String, String, Option<String>, Option<String>)> {
@@ -52,6 +58,7 @@ fn device_memory(name: &str) -> PyResult<(usize, usize, usize)> {
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_device, m)?)?;
     m.add_function(wrap_pyfunction!(set_default_device, m)?)?;
+    m.add_function(wrap_pyfunction!(synchronize, m)?)?;
     m.add_function(wrap_pyfunction!(list_devices, m)?)?;
     m.add_function(wrap_pyfunction!(device_memory, m)?)
 }

@@ -151,6 +151,12 @@ impl Device {
         let _c = call("device");
         default_device()
     }
+    /// Wait for all that was launched on a device; an error where an index was outside.
+    #[track_caller]
+    pub fn synchronize(device: &str) -> Result<()> {
+        let _c = call("device");
+        engine("device", frit_engine::memory::synchronize(device))
+    }
 }
 
 impl Tensor {

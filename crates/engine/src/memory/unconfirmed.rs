@@ -74,6 +74,11 @@ pub(crate) fn wait(dev: &dyn Device) -> Result<(), Error> {
     waited
 }
 
+/// Wait for all that was queued on a device; an error where an index missed.
+pub fn synchronize(device: &str) -> Result<(), Error> {
+    wait(&*frit_runtime::device(device)?)
+}
+
 impl Unconfirmed {
     fn remember<'a>(&mut self, stored: impl Iterator<Item = &'a Arc<Versions>>) {
         self.stored.extend(stored.map(Arc::downgrade));

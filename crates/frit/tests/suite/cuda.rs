@@ -93,6 +93,9 @@ fn a_miss_that_nobody_waited_for_is_lost_with_what_came_after_it_and_nothing_els
         }
         assert!((&state + 1.0).realize().is_err());
         assert_eq!((&old + 1.0).to_vec::<f32>().unwrap(), [4.0, 7.0]);
+        let missing = x.index_select(0, &Tensor::new([9])).realize().unwrap();
+        assert!(Device::synchronize("CUDA").unwrap_err().to_string().contains("out of range"));
+        assert!(error(&missing).contains("out of range"));
     });
 }
 
