@@ -5,6 +5,7 @@ use crate::elementwise::to_float;
 use crate::error::call;
 use crate::shape::axis;
 use crate::tensor::Tensor;
+use crate::trace::{Composite, noted};
 use crate::{DType, keepdim};
 use frit_uop::Alu;
 use std::f64::consts as c;
@@ -210,26 +211,28 @@ impl Tensor {
     #[track_caller]
     pub fn softmax(&self, dim: isize) -> Tensor {
         let _c = call("softmax");
-        self.along(dim, "softmax", |x, dim| {
+        let y = self.along(dim, "softmax", |x, dim| {
             if x.shape()[dim].as_int() == Some(0) {
                 return x.clone();
             }
             let e = (x - x.max(keepdim(dim)).detach()).exp();
             // one division a row
             &e * e.sum(keepdim(dim)).reciprocal()
-        })
+        });
+        noted(|| Composite::Softmax(dim), &[Some(self)], y)
     }
     /// log(softmax(x)), without the detour.
     #[track_caller]
     pub fn log_softmax(&self, dim: isize) -> Tensor {
         let _c = call("log_softmax");
-        self.along(dim, "log_softmax", |x, dim| {
+        let y = self.along(dim, "log_softmax", |x, dim| {
             if x.shape()[dim].as_int() == Some(0) {
                 return x.clone();
             }
             let d = x - x.max(keepdim(dim)).detach();
             &d - d.exp().sum(keepdim(dim)).log()
-        })
+        });
+        noted(|| Composite::LogSoftmax(dim), &[Some(self)], y)
     }
     /// softmax(-x).
     #[track_caller]

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, call, fail};
 use crate::norm::wide;
 use crate::shape::show_all;
 use crate::tensor::Tensor;
+use crate::trace::{Composite, noted};
 use frit_uop::DType;
 
 /// Options of [`Tensor::attention`].
@@ -69,6 +70,7 @@ impl Tensor {
             let n = (hq / hk) as usize;
             shared = (key.repeat_interleave(n, -3), value.repeat_interleave(n, -3));
         }
+        let given = [Some(self), Some(key), Some(value), o.mask.as_ref()];
         let (key, value) = shared;
         let scale = match (o.scale, q[-1].value()) {
             (Some(s), _) => s,
@@ -99,7 +101,11 @@ impl Tensor {
             None => scores.softmax(-1),
         };
         let weights = if o.dropout > 0.0 { weights.dropout(o.dropout) } else { weights };
-        weights.matmul(&wide(&value)).cast(float_of(self.dtype()))
+        let y = weights.matmul(&wide(&value)).cast(float_of(self.dtype()));
+        if o.dropout > 0.0 {
+            return y;
+        }
+        noted(|| Composite::Attention { causal: o.causal, scale }, &given, y)
     }
     /// Rotary positions: pairs of elements of the last dim turn by an angle that grows with the position (dim -2).
     ///

@@ -8,6 +8,7 @@ use crate::operand::Operand;
 use crate::pad::pad_with;
 use crate::shape::{holds, same, show, show_all};
 use crate::tensor::{Tensor, align, check_devices, expand_to, promoted};
+use crate::trace::{Composite, noted};
 use frit_uop::{Alu, UOp};
 use smallvec::SmallVec;
 
@@ -173,16 +174,20 @@ fn each<T: Copy + std::fmt::Debug>(op: &'static str, name: &str, v: &[T], n: usi
 }
 
 /// A window's walk, one of everything for each spatial dim.
-#[derive(Clone)]
-pub(crate) struct WindowDims {
+#[derive(Clone, Debug)]
+pub struct WindowDims {
+    /// Elements of the window.
     pub size: Vec<usize>,
+    /// Steps between windows.
     pub stride: Vec<usize>,
+    /// Steps between elements of a window.
     pub dilation: Vec<usize>,
+    /// Elements added before and after.
     pub padding: Vec<(usize, usize)>,
 }
 
 impl WindowDims {
-    pub fn padded(&self, x: &UOp, value: &Operand) -> Result<UOp> {
+    pub(crate) fn padded(&self, x: &UOp, value: &Operand) -> Result<UOp> {
         let first = x.shape().len() - self.size.len();
         let side = |f: &dyn Fn(&(usize, usize)) -> usize| -> SmallVec<[UOp; 4]> {
             let lead = std::iter::repeat_n(UOp::index(0), first);
@@ -191,7 +196,7 @@ impl WindowDims {
         pad_with(x, &side(&|p| p.0), &side(&|p| p.1), value)
     }
     /// More padding at the end where a last window is only partly inside.
-    pub fn ceiled(&mut self, op: &'static str, x: &UOp) -> Result<()> {
+    pub(crate) fn ceiled(&mut self, op: &'static str, x: &UOp) -> Result<()> {
         let first = x.shape().len() - self.size.len();
         for i in 0..self.size.len() {
             let n = fixed(op, &x.shape()[first + i])? as usize;
@@ -209,7 +214,7 @@ impl WindowDims {
         Ok(())
     }
     /// `(lead…, spatial…)` becomes `(lead…, places…, window…)`.
-    pub fn windows(&self, op: &'static str, x: &UOp) -> Result<UOp> {
+    pub(crate) fn windows(&self, op: &'static str, x: &UOp) -> Result<UOp> {
         let n = self.size.len();
         let first = x.shape().len() - n;
         let mut w = x.clone();
@@ -384,22 +389,22 @@ impl Tensor {
     /// Convolution of (N, C, spatial…) with a weight (out, C/groups, window…), and a bias for each output channel.
     #[track_caller]
     pub fn conv(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv", conv, None, weight, bias, window)
+        self.convolve("conv", false, None, weight, bias, window)
     }
     /// Convolution over one spatial dim: (N, C, L).
     #[track_caller]
     pub fn conv1d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv1d", conv, Some(3), weight, bias, window)
+        self.convolve("conv1d", false, Some(3), weight, bias, window)
     }
     /// Convolution over two spatial dims: (N, C, H, W).
     #[track_caller]
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv2d", conv, Some(4), weight, bias, window)
+        self.convolve("conv2d", false, Some(4), weight, bias, window)
     }
     /// Convolution over three spatial dims: (N, C, D, H, W).
     #[track_caller]
     pub fn conv3d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv3d", conv, Some(5), weight, bias, window)
+        self.convolve("conv3d", false, Some(5), weight, bias, window)
     }
     /// The transpose of a convolution, of (N, C, spatial…) with a weight (C, out/groups, window…): what its gradient
     /// by the input computes. See [`Window::padding`] and [`Window::output_padding`].
@@ -412,28 +417,28 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn conv_transpose(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv_transpose", conv_transpose, None, weight, bias, window)
+        self.convolve("conv_transpose", true, None, weight, bias, window)
     }
     /// [`Tensor::conv_transpose`] over one spatial dim.
     #[track_caller]
     pub fn conv_transpose1d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv_transpose1d", conv_transpose, Some(3), weight, bias, window)
+        self.convolve("conv_transpose1d", true, Some(3), weight, bias, window)
     }
     /// [`Tensor::conv_transpose`] over two spatial dims.
     #[track_caller]
     pub fn conv_transpose2d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv_transpose2d", conv_transpose, Some(4), weight, bias, window)
+        self.convolve("conv_transpose2d", true, Some(4), weight, bias, window)
     }
     /// [`Tensor::conv_transpose`] over three spatial dims.
     #[track_caller]
     pub fn conv_transpose3d(&self, weight: &Tensor, bias: Option<&Tensor>, window: Window) -> Tensor {
-        self.convolve("conv_transpose3d", conv_transpose, Some(5), weight, bias, window)
+        self.convolve("conv_transpose3d", true, Some(5), weight, bias, window)
     }
     #[track_caller]
     fn convolve(
         &self,
         op: &'static str,
-        how: fn(&'static str, &UOp, &UOp, &Window) -> Result<UOp>,
+        transposed: bool,
         rank: Option<usize>,
         weight: &Tensor,
         bias: Option<&Tensor>,
@@ -444,9 +449,10 @@ impl Tensor {
             && x.shape().len() + 1 == r
         {
             // one sample without a batch
-            return self.unsqueeze(0).convolve(op, how, rank, weight, bias, window).squeeze(0);
+            return self.unsqueeze(0).convolve(op, transposed, rank, weight, bias, window).squeeze(0);
         }
-        self.map(|x| {
+        let mut walk = None;
+        let y = self.map(|x| {
             if rank.is_some_and(|r| x.shape().len() != r) {
                 return fail!(
                     op,
@@ -455,7 +461,10 @@ impl Tensor {
                     rank.unwrap_or(0)
                 );
             }
-            let y = how(op, x, &weight.uop()?, &window)?;
+            let w = weight.uop()?;
+            let y = if transposed { conv_transpose } else { conv }(op, x, &w, &window)?;
+            let size: Vec<usize> = w.shape()[2..].iter().map(|d| d.as_int().unwrap_or(0) as usize).collect();
+            walk = Some(window.step_by_one().per_dim(op, &size)?);
             let Some(b) = bias else { return Ok(y) };
             let b = b.uop()?;
             let c = &y.shape()[1];
@@ -467,6 +476,17 @@ impl Tensor {
             let dtype = promoted(op, y.dtype, b.dtype)?;
             let [y, b] = align(op, [y.cast(dtype), b.cast(dtype).reshape(&d)])?;
             Ok(y.bin(Alu::Add, &b))
-        })
+        });
+        let Some(walk) = walk else { return y };
+        let what = || match transposed {
+            false => Composite::Conv { window: walk, groups: window.groups },
+            true => {
+                let n = walk.size.len();
+                let output_padding =
+                    each(op, "output padding", &window.output_padding, n).unwrap_or_default();
+                Composite::ConvTranspose { window: walk, groups: window.groups, output_padding }
+            }
+        };
+        noted(what, &[Some(self), Some(weight), bias], y)
     }
 }

@@ -9,7 +9,7 @@
 //! `activation`, `reduce` (with `scan`), `ranking` and `counting` (over `sort`), `linalg`, [`conv`], `pool`,
 //! [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`, [`attention`], [`loss`] (with [`ctc`] and `similarity`),
 //! `gradient`, `control` (loops), `assign`, `bitcast`, `blob` (files and
-//! borrowed memory), [`realize`], [`jit`], `display`, `known` (what follows from sizes).
+//! borrowed memory), [`realize`], [`jit`], `display`, `known` (what follows from sizes), [`trace`] (programs written down).
 
 #![forbid(unsafe_code)]
 
@@ -70,9 +70,10 @@ pub mod jit;
 mod bundle;
 mod display;
 mod known;
+pub mod trace;
 
 pub use attention::{Attention, Rope};
-pub use conv::Window;
+pub use conv::{Window, WindowDims};
 pub use counting::Unique;
 pub use creation::{Element, Nested};
 pub use ctc::Ctc;

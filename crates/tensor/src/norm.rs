@@ -5,6 +5,7 @@ use crate::creation::float_of;
 use crate::error::{Error, call};
 use crate::shape::{Axes, keepdim};
 use crate::tensor::Tensor;
+use crate::trace::{Composite, noted};
 use frit_uop::DType;
 
 /// At least float32, for sums of squares.
@@ -36,8 +37,10 @@ impl Tensor {
         }
         let (axes, x) = (axes.into(), wide(self));
         let d = &x - x.mean(keepdim(axes.clone()));
-        let y = &d * (d.square().mean(keepdim(axes)) + eps).rsqrt();
-        affine(y, weight, bias).cast(float_of(self.dtype()))
+        let y = &d * (d.square().mean(keepdim(axes.clone())) + eps).rsqrt();
+        let y = affine(y, weight, bias).cast(float_of(self.dtype()));
+        let what = || Composite::LayerNorm { axes: positions(&axes, self), eps };
+        noted(what, &[Some(self), weight, bias], y)
     }
     /// Divided by the root of the mean square over the axes, then scaled.
     #[track_caller]
@@ -46,9 +49,10 @@ impl Tensor {
         if let Err(e) = self.check() {
             return Tensor::failed(e);
         }
-        let x = wide(self);
-        let y = &x * (x.square().mean(keepdim(axes)) + eps).rsqrt();
-        affine(y, weight, None).cast(float_of(self.dtype()))
+        let (axes, x) = (axes.into(), wide(self));
+        let y = &x * (x.square().mean(keepdim(axes.clone())) + eps).rsqrt();
+        let y = affine(y, weight, None).cast(float_of(self.dtype()));
+        noted(|| Composite::RmsNorm { axes: positions(&axes, self), eps }, &[Some(self), weight], y)
     }
     /// `(x - mean) * invstd * weight + bias`, all for each channel (dim 1).
     #[track_caller]
@@ -85,7 +89,8 @@ impl Tensor {
             Some(b) => y + per_channel(b),
             None => y,
         };
-        y.cast(float_of(self.dtype()))
+        let y = y.cast(float_of(self.dtype()));
+        noted(|| Composite::BatchNorm, &[Some(self), weight, bias, Some(mean), Some(invstd)], y)
     }
     /// Channels (dim 1) in groups, each of mean 0 and variance 1 with the spatial dims, then scaled and shifted for
     /// each channel.
@@ -105,7 +110,8 @@ impl Tensor {
             d[1] = s[1].clone();
             t.reshape(d)
         };
-        affine(y, weight.map(per_channel).as_ref(), bias.map(per_channel).as_ref())
+        let y = affine(y, weight.map(per_channel).as_ref(), bias.map(per_channel).as_ref());
+        noted(|| Composite::GroupNorm { groups, eps }, &[Some(self), weight, bias], y)
     }
     /// Each channel (dim 1) of mean 0 and variance 1 over its spatial dims.
     #[track_caller]
@@ -140,6 +146,11 @@ impl Tensor {
         let mean = x.square().movedim(1, -1).avg_pool(&[size], around).movedim(-1, 1);
         (&x / (mean * alpha + k).pow(beta)).cast(float_of(self.dtype()))
     }
+}
+
+/// The axes of a tensor that was computed over them, ascending.
+fn positions(axes: &Axes, x: &Tensor) -> Vec<usize> {
+    axes.resolve("norm", x.rank()).map(|a| a.to_vec()).unwrap_or_default()
 }
 
 fn affine(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {

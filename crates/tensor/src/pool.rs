@@ -9,8 +9,12 @@ use crate::operand::Operand;
 use crate::reduce::{first_wins, mean_node, reduce_node, wide};
 use crate::shape::{keepdim, product, show_all, size_of};
 use crate::tensor::{Tensor, expand_to, filled, number};
+use crate::trace::{Composite, noted};
 use frit_uop::{Alu, DType, Scalar, UOp};
 use smallvec::SmallVec;
+
+/// For pools that have no name elsewhere.
+const NO_NAME: Option<fn(WindowDims) -> Composite> = None;
 
 /// A place that no window has.
 const NOWHERE: i64 = i32::MAX as i64;
@@ -21,7 +25,7 @@ impl Tensor {
     #[track_caller]
     pub fn max_pool(&self, size: &[usize], window: Window) -> Tensor {
         let _c = call("max_pool");
-        self.pool("max_pool", size, &window, |x, at| {
+        self.pool("max_pool", size, &window, Some(Composite::MaxPool), |x, at| {
             Ok(first_wins(&max_windows(x, at)?).reduce_axes(Alu::Max, &window_axes(x, at)))
         })
     }
@@ -37,7 +41,7 @@ impl Tensor {
     #[track_caller]
     pub fn max_pool_with_indices(&self, size: &[usize], window: Window) -> (Tensor, Tensor) {
         let _c = call("max_pool");
-        let indices = self.pool("max_pool", size, &window, |x, at| {
+        let indices = self.pool("max_pool", size, &window, NO_NAME, |x, at| {
             let (w, axes) = (max_windows(x, at)?, window_axes(x, at));
             let best = expand_to(&w.reduce_axes(Alu::Max, &axes), w.shape());
             let spatial = &x.shape()[x.shape().len() - size.len()..];
@@ -56,7 +60,10 @@ impl Tensor {
         if window.divisor == Some(0) {
             return Tensor::failed(Error::new("avg_pool", "divided by 0"));
         }
-        self.pool("avg_pool", size, &window, |x, at| {
+        let count_pad = window.count_pad;
+        let named = window.divisor.is_none() && !window.ceil;
+        let what = named.then_some(move |window| Composite::AvgPool { window, count_pad });
+        self.pool("avg_pool", size, &window, what, |x, at| {
             let (v, axes) = (wide(x), window_axes(x, at));
             let w = at.windows("avg_pool", &at.padded(&v, &0.into())?)?;
             let padded = at.padding.iter().any(|p| *p != (0, 0));
@@ -164,9 +171,11 @@ impl Tensor {
         op: &'static str,
         size: &[usize],
         window: &Window,
+        what: Option<impl FnOnce(WindowDims) -> Composite>,
         f: impl FnOnce(&UOp, &WindowDims) -> Result<UOp>,
     ) -> Tensor {
-        self.map(|x| {
+        let mut walk = None;
+        let y = self.map(|x| {
             if x.shape().len() < size.len() || size.is_empty() {
                 return fail!(op, "a window of {size:?} over shape {}", show_all(x.shape()));
             }
@@ -176,8 +185,13 @@ impl Tensor {
             }
             let w = f(x, &at)?;
             let dims: SmallVec<[UOp; 4]> = w.shape()[..x.shape().len()].iter().cloned().collect();
+            walk = Some(at);
             Ok(w.reshape(&dims))
-        })
+        });
+        match (what, walk) {
+            (Some(what), Some(walk)) => noted(|| what(walk), &[Some(self)], y),
+            _ => y,
+        }
     }
     /// How each of the last dims is shared out among adaptive windows.
     fn shares(&self, op: &'static str, size: &[usize]) -> Result<Vec<Share>> {

@@ -19,6 +19,7 @@ use crate::movement::fixed;
 use crate::reduce::{drop_axes, reduce_node};
 use crate::shape::{self, same, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
+use crate::trace::{Composite, noted};
 use frit_uop::{Alu, DType, UOp};
 use smallvec::SmallVec;
 
@@ -98,7 +99,8 @@ impl Tensor {
     #[track_caller]
     pub fn matmul(&self, o: &Tensor) -> Tensor {
         let _c = call("matmul");
-        self.map(|a| matmul(a, &o.uop()?))
+        let product = self.map(|a| matmul(a, &o.uop()?));
+        noted(|| Composite::MatMul, &[Some(self), Some(o)], product)
     }
     /// The matrix product computed and given in a type of one's choice (small floats still accumulate in float32).
     ///
