@@ -9,7 +9,8 @@
 //! - [`element`] has the element types, [`value`] what flows between nodes, `weights` what is stored;
 //! - `plan` resolves names, functions and operators, [`session`] runs what it made, in recorded `parts`;
 //! - `ops` has a table of operators for each family, with domain and the version each row holds from;
-//! - [`check`] compares a model with stored outputs.
+//! - [`check`] compares a model with stored outputs;
+//! - [`mod@export`] writes programs of tensors as models.
 //!
 //! Nothing in a file is believed: what does not fit is an error that names the field or node, and no file outside the
 //! model's folder is opened.
@@ -29,6 +30,7 @@ mod packed;
 mod parts;
 pub mod session;
 pub mod check;
+pub mod export;
 
 pub use element::Element;
 pub use session::{Kind, Port, Session, Size, Summary};

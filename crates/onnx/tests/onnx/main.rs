@@ -2,6 +2,7 @@
 
 mod build;
 mod elements;
+mod export;
 mod goldens;
 mod graphs;
 mod hostile;
