@@ -105,7 +105,8 @@ impl<'a> Lowering<'a> {
             }
             let own = match n.op {
                 Op::LoopIn | Op::Variable | Op::Bind => continue,
-                Op::Buffer => count(&n).unwrap_or(0),
+                // random numbers cannot be made there
+                Op::Buffer | Op::Threefry => count(&n).unwrap_or(0),
                 _ => 0,
             };
             let mut behind = n.inputs().iter().map(|s| self.constant.get(s).copied());
