@@ -6,9 +6,10 @@
 use crate::convert::TensorArg;
 use crate::device::within;
 use crate::error::{compute, raised};
-use crate::tensor::out;
-use frit::Blob;
+use crate::tensor::{PyTensor, out};
+use frit::onnx::export::{Options, export};
 use frit::onnx::{Element, Port, Session, Size, Strings, Value};
+use frit::{Blob, Tensor};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -106,7 +107,33 @@ impl PySession {
     }
 }
 
+/// The bytes of a model of what `body` makes of tensors like these.
+#[pyfunction]
+fn export_onnx(
+    body: &Bound<'_, PyAny>,
+    arguments: Vec<PyRef<'_, PyTensor>>,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    opset: i64,
+) -> PyResult<Vec<u8>> {
+    let run = |inside: &[Tensor]| -> PyResult<Vec<Tensor>> {
+        let inside: Vec<PyTensor> = inside.iter().map(|t| out(t.clone())).collect::<PyResult<_>>()?;
+        let made = body.call1((inside,))?.extract::<Vec<PyRef<'_, PyTensor>>>()?;
+        Ok(made.iter().map(|t| t.0.clone()).collect())
+    };
+    let mut failed = None;
+    let arguments: Vec<&Tensor> = arguments.iter().map(|t| &t.0).collect();
+    let model = export(&arguments, &Options { opset, inputs, outputs }, |inside| {
+        run(inside).unwrap_or_else(|e| {
+            failed = Some(e);
+            vec![]
+        })
+    });
+    failed.map_or(model.map_err(raised), Err)
+}
+
 /// Add this part to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PySession>()
+    m.add_class::<PySession>()?;
+    m.add_function(wrap_pyfunction!(export_onnx, m)?)
 }
