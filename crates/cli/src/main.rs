@@ -4,6 +4,7 @@ mod accuracy;
 mod bench;
 mod corpus;
 mod onnx;
+mod progress;
 mod show;
 
 use std::process::ExitCode;
@@ -25,7 +26,8 @@ usage:
   frit corpus assemble         its kernels for NVIDIA's GPUs through their assembler, where ptxas is found
   frit tune FILE [WIDTH]       search for the best way to run each kernel of a saved Jit, WIDTH states at a time (4);
                                what is found is kept in FRIT_CACHE/tuned and used from then on
-  frit onnx [--help]           models in ONNX files: what is in one, what it computes, whether that is right
+  frit onnx [--help]           models in ONNX files: what is in one, what it computes, whether that is right, how fast
+                               it can be
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
 
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["accuracy", ref options @ ..] => accuracy::run(options),
-        ["onnx"] | ["onnx", "--help" | "-h", ..] => {
+        ["onnx"] | ["onnx", "--help" | "-h", ..] | ["onnx", _, "--help" | "-h", ..] => {
             print!("{}", onnx::HELP);
             Ok(())
         }

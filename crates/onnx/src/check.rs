@@ -1,4 +1,4 @@
-//! A model against stored inputs and outputs: the folders of ONNX's own tests.
+//! A model against stored inputs and outputs: the folders of ONNX's own tests; and what each of its nodes gives.
 //!
 //! ```text
 //! model.onnx, test_data_set_0/{input_0.pb, …, output_0.pb, …}, test_data_set_1/…
@@ -8,6 +8,7 @@ use crate::proto;
 use crate::session::{Kind, Port, Session};
 use crate::value::Value;
 use crate::weights::Source;
+use crate::wire::Writer;
 use frit_tensor::{Blob, Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,48 @@ fn data_set(session: &Session, set: &Path, tolerance: Tolerance) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A result of a node.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The operator and the node's name.
+    pub node: String,
+    /// The value's name.
+    pub value: String,
+    /// Its place among the outputs.
+    pub output: usize,
+}
+
+/// A model with the results of all its nodes among its outputs, and these in the order they are computed.
+#[track_caller]
+pub fn every_node(path: impl AsRef<Path>) -> Result<(Session, Vec<Made>)> {
+    let _c = frit_tensor::call("onnx");
+    let path = path.as_ref();
+    let named = |e: String| Error::new("onnx", format!("{}: {e}", path.display()));
+    let blob = Blob::open(path).map_err(|e| named(e.to_string()))?;
+    let model: proto::Model = proto::parse(&blob).map_err(named)?;
+    let graph = model.graph.unwrap_or_default();
+    let mut outputs: Vec<&str> = graph.output.iter().map(|o| o.name).collect();
+    let (mut made, mut more) = (vec![], Writer::new());
+    for node in &graph.node {
+        for value in node.output.iter().filter(|v| !v.is_empty()) {
+            let output = outputs.iter().position(|o| o == value).unwrap_or_else(|| {
+                outputs.push(value);
+                more = std::mem::take(&mut more).message(12, Writer::new().bytes(1, value));
+                outputs.len() - 1
+            });
+            made.push(Made {
+                node: format!("{} {:?}", node.op_type, node.name),
+                value: value.to_string(),
+                output,
+            });
+        }
+    }
+    // parts of one message are merged, so more outputs are more bytes
+    let bytes = [&blob[..], &Writer::new().message(7, more).into_bytes()].concat();
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((Session::parse(&Blob::new(bytes), Some(folder)).map_err(named)?, made))
 }
 
 /// A value in a file, of the kind its place in the model says.

@@ -89,7 +89,7 @@ impl Session {
         let _c = frit_tensor::call("onnx");
         Session::parse(blob, None).map_err(|e| Error::new("onnx", e))
     }
-    fn parse(blob: &Blob, folder: Option<&Path>) -> std::result::Result<Session, String> {
+    pub(crate) fn parse(blob: &Blob, folder: Option<&Path>) -> std::result::Result<Session, String> {
         let model: Model = proto::parse(blob)?;
         let plan = Planner::plan(&model, Source::new(blob, folder))?;
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
