@@ -1,0 +1,62 @@
+//! Characters changed before words are looked for.
+
+use crate::split::is_other;
+use fancy_regex::Regex;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// One change.
+pub(crate) enum Normalizer {
+    /// No control characters, all white space a blank.
+    Clean,
+    /// Blanks around each Chinese character.
+    SpaceChinese,
+    StripAccents,
+    Lowercase,
+    Nfc,
+    Nfd,
+    Nfkc,
+    Nfkd,
+    Replace(Regex, String),
+    Prepend(String),
+}
+
+impl Normalizer {
+    pub fn apply(&self, text: &str) -> String {
+        match self {
+            Normalizer::Clean => text.chars().filter(|c| !is_dropped(*c)).map(blank).collect(),
+            Normalizer::SpaceChinese => {
+                let spaced = |c: char| {
+                    let around = is_chinese(c).then_some(' ');
+                    around.into_iter().chain([c]).chain(around)
+                };
+                text.chars().flat_map(spaced).collect()
+            }
+            Normalizer::StripAccents => text.nfd().filter(|c| !is_accent(*c)).collect(),
+            Normalizer::Lowercase => text.chars().flat_map(char::to_lowercase).collect(),
+            Normalizer::Nfc => text.nfc().collect(),
+            Normalizer::Nfd => text.nfd().collect(),
+            Normalizer::Nfkc => text.nfkc().collect(),
+            Normalizer::Nfkd => text.nfkd().collect(),
+            Normalizer::Replace(pattern, with) => pattern.replace_all(text, with.as_str()).into_owned(),
+            Normalizer::Prepend(_) if text.is_empty() => String::new(),
+            Normalizer::Prepend(prefix) => format!("{prefix}{text}"),
+        }
+    }
+}
+
+fn is_dropped(c: char) -> bool {
+    matches!(c, '\0' | '\u{fffd}') || (!matches!(c, '\t' | '\n' | '\r') && is_other(c))
+}
+fn blank(c: char) -> char {
+    if c.is_whitespace() { ' ' } else { c }
+}
+/// A mark that is drawn over or under another character (Mn).
+fn is_accent(c: char) -> bool {
+    is_combining_mark(c) && crate::split::is_nonspacing(c)
+}
+fn is_chinese(c: char) -> bool {
+    matches!(c as u32,
+        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
+        | 0x2b920..=0x2ceaf | 0xf900..=0xfaff | 0x2f800..=0x2fa1f)
+}
