@@ -11,6 +11,7 @@ message! {
         2 producer_name: &'a str,
         7 graph: Option<Graph<'a>>,
         8 opset_import: Vec<OperatorSet<'a>>,
+        14 metadata_props: Vec<Entry<'a>>,
         25 functions: Vec<Function<'a>>,
     }
 }

