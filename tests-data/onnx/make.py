@@ -126,9 +126,94 @@ def classic():
     case("FeatureVectorizer", [floats(2, 3), floats(2, 2)], inputdimensions=[3, 2], **ml)
 
 
+def classifiers():
+    ml = {"domain": "ai.onnx.ml"}
+    x = floats(5, 3)
+    plane, planes = [0.5, -1.0, 0.7], [0.5, -1.0, 0.7, 0.1, 0.4, -0.3, 1.0, 0.0, -0.8]
+    ints = {"classlabels_ints": [4, 7], "outputs": 2, **ml}
+    for after in ("NONE", "LOGISTIC", "SOFTMAX"):
+        case("LinearClassifier", [x], coefficients=plane, intercepts=[0.1], post_transform=after, **ints)
+    texts = {"classlabels_strings": ["a", "b", "c"], "outputs": 2, **ml}
+    for after in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        case("LinearClassifier", [x], coefficients=planes, intercepts=[0.1, 0.2, 0.3], post_transform=after, **texts)
+    case("LinearRegressor", [x], coefficients=planes, intercepts=[0.1, 0.2, 0.3], targets=3, post_transform="SOFTMAX", **ml)
+    vectors = floats(4, 3).ravel().tolist()
+    weights, pairs = floats(2 * 4).ravel().tolist(), {"prob_a": [-1.0, -2.0, 0.5], "prob_b": [0.1, 0.0, 0.2]}
+    for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID"):
+        how = {"kernel_type": kernel, "kernel_params": [0.3, 0.1, 3.0], **ml}
+        machine = {"support_vectors": vectors, **how}
+        case("SVMRegressor", [x], coefficients=weights[:4], n_supports=4, rho=[0.2], **machine)
+        three = {"coefficients": weights, "vectors_per_class": [2, 1, 1], "rho": [0.1, 0.2, -0.3], "outputs": 2, **machine}
+        case("SVMClassifier", [x], classlabels_ints=[3, 5, 9], **three)
+        case("SVMClassifier", [x], classlabels_ints=[3, 5, 9], **pairs, **three)
+    machine |= {"kernel_type": "RBF"}
+    case("SVMRegressor", [x], coefficients=weights[:4], n_supports=4, rho=[0.2], one_class=1, **machine)
+    case("SVMRegressor", [x], coefficients=plane, n_supports=0, rho=[0.2], **{**how, "kernel_type": "LINEAR"})
+    for after in ("NONE", "LOGISTIC", "SOFTMAX"):
+        two = {"coefficients": weights[:4], "vectors_per_class": [2, 2], "rho": [0.1], "post_transform": after, **machine}
+        case("SVMClassifier", [x], **two, **{k: v for k, v in ints.items() if k != "domain"})
+        case("SVMClassifier", [x], prob_a=[-1.0], prob_b=[0.1], **two, **{k: v for k, v in ints.items() if k != "domain"})
+    case("SVMClassifier", [x], coefficients=planes, rho=[0.1], **{**how, "kernel_type": "LINEAR"}, classlabels_ints=[1, 2, 3], outputs=2)
+
+
+def trees():
+    ml = {"domain": "ai.onnx.ml"}
+    x = floats(7, 2)
+    x[0, 0] = np.nan
+    stump = {
+        "nodes_treeids": [0, 0, 0, 0, 0, 1, 1, 1],
+        "nodes_nodeids": [0, 1, 2, 3, 4, 0, 1, 2],
+        "nodes_featureids": [0, 0, 1, 0, 0, 1, 0, 0],
+        "nodes_values": [0.1, 0.0, -0.2, 0.0, 0.0, 0.3, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "BRANCH_GT", "LEAF", "LEAF", "BRANCH_LT", "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 0, 3, 0, 0, 1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 4, 0, 0, 2, 0, 0],
+        "nodes_missing_value_tracks_true": [1, 0, 0, 0, 0, 0, 0, 0],
+        **ml,
+    }
+    leaves = {"treeids": [0, 0, 0, 1, 1], "nodeids": [1, 3, 4, 1, 2]}
+    targets = {f"target_{k}": v for k, v in leaves.items()} | {"target_weights": [1.0, -2.0, 0.5, 3.0, 0.25]}
+    for how in ("SUM", "AVERAGE", "MIN", "MAX"):
+        case("TreeEnsembleRegressor", [x], target_ids=[0] * 5, n_targets=1, aggregate_function=how, base_values=[0.5], **targets, **stump)
+    case("TreeEnsembleRegressor", [x], target_ids=[0, 1, 0, 1, 1], n_targets=2, post_transform="LOGISTIC", **targets, **stump)
+    classes = {f"class_{k}": v for k, v in leaves.items()} | {"outputs": 2}
+    for weights in ([0.1, 0.9, 0.3, 0.2, 0.4], [-0.1, 0.9, 0.3, 0.2, -0.4]):
+        for after in ("NONE", "LOGISTIC", "SOFTMAX"):
+            two = {"class_ids": [0] * 5, "class_weights": weights, "classlabels_int64s": [0, 1], "post_transform": after}
+            case("TreeEnsembleClassifier", [x], **two, **classes, **stump)
+        case("TreeEnsembleClassifier", [x], base_values=[0.2], **two, **classes, **stump)
+        three = {"class_ids": [0, 1, 2, 1, 2], "class_weights": weights, "classlabels_strings": ["a", "b", "c"]}
+        for after in ("NONE", "SOFTMAX", "SOFTMAX_ZERO"):
+            case("TreeEnsembleClassifier", [x], base_values=[0.1, 0.2, 0.3], post_transform=after, **three, **classes, **stump)
+
+
+def encoders():
+    x, w, b = floats(2, 4, 12), floats(12, 36), floats(36)
+    case("Attention", [x, w, b], num_heads=3)
+    case("Attention", [x, w, b], num_heads=3, unidirectional=1)
+    case("Attention", [x, w, b, np.array([2, 4], np.int32)], num_heads=3)
+    case("Attention", [x, w, b, np.array([[1, 1, 0, 1], [1, 0, 1, 1]], np.int32)], num_heads=3, scale=0.3)
+    case("Attention", [x, w, b, None, None, floats(2, 3, 4, 4)], num_heads=3)
+    case("Attention", [x, floats(12, 40), floats(40)], num_heads=4, qkv_hidden_sizes=[12, 12, 16])
+    case("Attention", [x, w, b, None, floats(2, 2, 3, 5, 4)], outputs=2, num_heads=3, unidirectional=1)
+    ids, parts = random.integers(0, 9, (2, 4)).astype(np.int32), np.array([[0, 0, 1, 1]] * 2, np.int32)
+    tables = [floats(9, 8), floats(6, 8), floats(2, 8), floats(8), floats(8)]
+    mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+    case("EmbedLayerNormalization", [ids, parts, *tables, mask], outputs=2, epsilon=1e-5)
+    case("EmbedLayerNormalization", [ids, None, *tables[:2], None, *tables[3:]], outputs=2)
+    at = np.array([[3, 2, 1, 0]] * 2, np.int32)
+    case("EmbedLayerNormalization", [ids, parts, *tables, mask, at], outputs=3)
+    boxes = np.array([[0, 0, 0, 4, 4], [1, 1.6, 2.4, 7, 9], [0, 3, 3, 3, 3], [1, 5, 1, 2, 8]], np.float32)
+    for shape, scale in (((2, 3), 1.0), ((1, 1), 0.5), ((7, 7), 1.0)):
+        case("MaxRoiPool", [floats(2, 3, 8, 9), boxes], domain="", pooled_shape=shape, spatial_scale=scale)
+
+
 if __name__ == "__main__":
     fused()
     quantised()
     attention()
     classic()
+    classifiers()
+    trees()
+    encoders()
     print(f"{sum(count.values())} models")

@@ -1,5 +1,6 @@
 //! Models that are not nets: encoders, scalers, trees.
 
+use super::scores::{After, Opposite, classes, classified, greatest};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
@@ -17,6 +18,7 @@ pub(super) const OPS: &[Op] = &[
     op("FeatureVectorizer", 1, feature_vectorizer),
     op("Imputer", 1, imputer),
     op("LabelEncoder", 2, label_encoder),
+    op("LinearClassifier", 1, linear_classifier),
     op("LinearRegressor", 1, linear_regressor),
     op("Normalizer", 1, normalizer),
     op("OneHotEncoder", 1, one_hot_encoder),
@@ -49,15 +51,43 @@ fn normalizer(c: &Call) -> Result<Outs> {
 
 fn linear_regressor(c: &Call) -> Result<Outs> {
     let targets = c.int_or("targets", 1)?.max(1);
-    if c.text_or("post_transform", "NONE")? != "NONE" {
-        return fail("scores that are transformed afterwards are not supported");
+    let after = After::of(c)?;
+    let y = planes(c, targets)?;
+    if after == After::None {
+        return give(y);
     }
+    let mut scores = y.double().to_vec::<f64>()?;
+    scores.chunks_mut(targets as usize).for_each(|row| after.apply(row));
+    give(Tensor::from_vec(scores, y.shape()).float())
+}
+/// Features times coefficients and the intercepts.
+fn planes(c: &Call, targets: i64) -> Result<Tensor> {
     let Some(weights) = vector(c.floats("coefficients")?) else { return fail("no coefficients") };
     let bias = vector(c.floats("intercepts")?);
-    c.map(|x| {
-        let y = x.float().matmul(&weights.reshape((targets, -1)).t());
-        bias.map_or(y.clone(), |b| y + b)
-    })
+    let y = c.tensor(0)?.float().matmul(&weights.reshape((targets, -1)).t());
+    Ok(bias.map_or(y.clone(), |b| y + b))
+}
+
+fn linear_classifier(c: &Call) -> Result<Outs> {
+    c.ignore(&["multi_class"]);
+    let after = After::of(c)?;
+    let targets = c.floats("intercepts")?.map_or(0, <[f32]>::len).max(1);
+    let labels = classes(c, "classlabels_ints")?;
+    let scores = planes(c, targets as i64)?.double().to_vec::<f64>()?;
+    let (mut chosen, mut table) = (vec![], vec![]);
+    for row in scores.chunks_exact(targets) {
+        // one score for two labels is that of the second
+        if let ([score], 2) = (row, labels) {
+            chosen.push(usize::from(*score > 0.0));
+            table.push(after.of_two(*score, Opposite::Rest));
+            continue;
+        }
+        let mut row = row.to_vec();
+        chosen.push(greatest(&row));
+        after.apply(&mut row);
+        table.push(row);
+    }
+    classified(c, "classlabels_ints", &chosen, table)
 }
 
 /// One value put in the place of another that stands for none.

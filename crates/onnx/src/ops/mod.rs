@@ -9,9 +9,11 @@ mod control;
 mod conv;
 mod create;
 mod elementwise;
+mod encoder;
 mod index;
 mod linear;
 mod loss;
+mod maps;
 mod microsoft;
 mod ml;
 mod norm;
@@ -21,9 +23,11 @@ mod recurrent;
 mod reduce;
 mod regex;
 mod resize;
+mod scores;
 mod sequence;
 mod shape;
 mod signal;
+mod svm;
 mod text;
 mod training;
 mod trees;
@@ -77,10 +81,13 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, text::OPS),
     (ONNX, microsoft::IN_ONNX),
     (ML, ml::OPS),
+    (ML, maps::OPS),
+    (ML, svm::OPS),
     (ML, trees::OPS),
     (PREVIEW, attention::PREVIEW),
     (TRAINING, training::OPS),
     (MICROSOFT, microsoft::OPS),
+    (MICROSOFT, encoder::OPS),
 ];
 
 /// A domain by its proper name: the default one has two.

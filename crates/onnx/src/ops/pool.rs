@@ -15,6 +15,7 @@ pub(super) const OPS: &[Op] = &[
     op("GlobalMaxPool", 1, |c| over(c, |x, axes| x.max(keepdim(axes)))),
     op("LpPool", 1, lp_pool),
     op("MaxPool", 1, max_pool),
+    op("MaxRoiPool", 1, max_roi_pool),
     op("MaxUnpool", 9, max_unpool),
 ];
 
@@ -95,4 +96,34 @@ fn max_unpool(c: &Call) -> Result<Outs> {
         Some(to) => fail(format!("an output of shape {to:?}")),
         None => give(y),
     }
+}
+
+/// The greatest of each cell of boxes, whose corners are whole elements: first along rows, then along columns.
+fn max_roi_pool(c: &Call) -> Result<Outs> {
+    let (x, rois, scale) = (c.tensor(0)?, c.tensor(1)?, c.float_or("spatial_scale", 1.0)?);
+    let (Some([rows, cols]), 4, 2) =
+        (c.sizes("pooled_shape")?.and_then(|s| <[usize; 2]>::try_from(s).ok()), x.rank(), rois.rank())
+    else {
+        return fail(format!("boxes of shape {} in an image of shape {}", rois.shape(), x.shape()));
+    };
+    // (R, 1): corners, counted in elements; halves away from zero
+    let corner =
+        |i: i64| ((rois.narrow(1, i, 1) * scale).abs() + 0.5).floor() * (rois.narrow(1, i, 1)).sign();
+    // (R, cells, elements): which elements of an axis are in each cell of a box
+    let cells = |begin: Tensor, end: Tensor, n: usize, axis: isize| {
+        let cell = (&end - &begin + 1.0).clamp_min(1.0) / n as f64;
+        let i = Tensor::arange(n).float();
+        let most = Tensor::from(&x.shape()[axis]).float();
+        let at = |v: Tensor| (v + &begin).clamp_min(0.0).minimum(&most).unsqueeze(-1);
+        let (from, to) = (at((&i * &cell).floor()), at(((&i + 1.0) * &cell).ceil()));
+        let e = Tensor::arange(&x.shape()[axis]).float();
+        e.ge(from).logical_and(e.lt(to))
+    };
+    let (wide, high) = (cells(corner(1), corner(3), cols, 3), cells(corner(2), corner(4), rows, 2));
+    let images = x.index_select(0, &rois.narrow(1, 0, 1).reshape([-1]).long()); // (R, C, H, W)
+    let inside = wide.unsqueeze(1).unsqueeze(1); // (R, 1, 1, cols, W)
+    let along = inside.where_(images.unsqueeze(3), f64::NEG_INFINITY).max(-1); // (R, C, H, cols)
+    let inside = high.unsqueeze(1).unsqueeze(-1); // (R, 1, rows, H, 1)
+    let most = inside.where_(along.unsqueeze(2), f64::NEG_INFINITY).max(3); // (R, C, rows, cols)
+    give(most.eq(f64::NEG_INFINITY).where_(0.0, most).cast(x.dtype()))
 }

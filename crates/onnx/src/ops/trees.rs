@@ -1,10 +1,16 @@
 //! Ensembles of decision trees, walked on the host.
 
+use super::scores::{After, Opposite, classes, classified, greatest, rows, table};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use frit_tensor::{Result, Tensor};
+use rustc_hash::FxHashMap;
 
-pub(super) const OPS: &[Op] = &[op("TreeEnsemble", 5, tree_ensemble)];
+pub(super) const OPS: &[Op] = &[
+    op("TreeEnsemble", 5, tree_ensemble),
+    op("TreeEnsembleClassifier", 1, classifier),
+    op("TreeEnsembleRegressor", 1, regressor),
+];
 
 /// How a node compares its feature.
 #[derive(Clone)]
@@ -152,4 +158,155 @@ fn tree_ensemble(c: &Call) -> Result<Outs> {
         other => return fail(format!("attribute \"post_transform\" is {other}")),
     };
     give(y.cast(x.dtype()))
+}
+
+/// Trees as they were before opset 5: nodes have names of two numbers, and a leaf may say something of several targets.
+struct Forest {
+    nodes: Vec<Node>,
+    roots: Vec<usize>,
+    /// For each leaf: targets and weights.
+    leaves: Vec<Vec<(usize, f64)>>,
+}
+
+impl Forest {
+    /// `what` is `target` or `class`.
+    fn of(c: &Call, what: &str) -> Result<Forest> {
+        let list = |name: &str| -> Result<Vec<i64>> { Ok(c.list(name)?.unwrap_or_default()) };
+        c.ignore(&["nodes_hitrates", "nodes_hitrates_as_tensor"]);
+        let (trees, ids, features) =
+            (list("nodes_treeids")?, list("nodes_nodeids")?, list("nodes_featureids")?);
+        let (yes, no) = (list("nodes_truenodeids")?, list("nodes_falsenodeids")?);
+        let missing = list("nodes_missing_value_tracks_true")?;
+        let (values, modes) = (reals(c, "nodes_values")?, c.texts("nodes_modes")?.unwrap_or_default());
+        let n = trees.len();
+        if [ids.len(), features.len(), yes.len(), no.len(), values.len(), modes.len()].iter().any(|l| *l != n)
+        {
+            return fail("the lists about nodes are not of one length");
+        }
+        let places: FxHashMap<(i64, i64), usize> = (0..n).map(|i| ((trees[i], ids[i]), i)).collect();
+        let is_leaf = |i: usize| modes[i] == "LEAF";
+        let branch = |tree: i64, id: i64| match places.get(&(tree, id)) {
+            Some(&i) if is_leaf(i) => Ok(Branch::Leaf(i)),
+            Some(&i) => Ok(Branch::Node(i)),
+            None => fail(format!("tree {tree} has no node {id}")),
+        };
+        let node = |i: usize| {
+            let v = values[i];
+            let test = match modes[i].as_str() {
+                "BRANCH_LEQ" => Test::LessOrEqual(v),
+                "BRANCH_LT" => Test::Less(v),
+                "BRANCH_GTE" => Test::GreaterOrEqual(v),
+                "BRANCH_GT" => Test::Greater(v),
+                "BRANCH_EQ" => Test::Equal(v),
+                "BRANCH_NEQ" => Test::NotEqual(v),
+                // both ways lead to itself
+                "LEAF" => {
+                    let (test, here) = (Test::Equal(v), Branch::Leaf(i));
+                    return Ok(Node { feature: 0, test, missing_is_true: false, yes: here, no: here });
+                }
+                mode => return fail(format!("node {i} has the mode {mode:?}")),
+            };
+            Ok(Node {
+                feature: features[i].max(0) as usize,
+                test,
+                missing_is_true: missing.get(i).is_some_and(|m| *m != 0),
+                yes: branch(trees[i], yes[i])?,
+                no: branch(trees[i], no[i])?,
+            })
+        };
+        let nodes = (0..n).map(node).collect::<Result<_>>()?;
+        // the first node of a tree is its root
+        let roots = (0..n).filter(|i| *i == 0 || trees[*i] != trees[*i - 1]).collect();
+        let mut leaves = vec![vec![]; n];
+        let (leaf_trees, leaf_ids) = (list(&format!("{what}_treeids"))?, list(&format!("{what}_nodeids"))?);
+        let (targets, weights) = (list(&format!("{what}_ids"))?, reals(c, &format!("{what}_weights"))?);
+        for ((tree, id), (target, weight)) in
+            leaf_trees.iter().zip(&leaf_ids).zip(targets.iter().zip(&weights))
+        {
+            let Some(place) = places.get(&(*tree, *id)) else {
+                return fail(format!("tree {tree} has no node {id}"));
+            };
+            leaves[*place].push(((*target).max(0) as usize, *weight));
+        }
+        Ok(Forest { nodes, roots, leaves })
+    }
+    /// What trees say of a row, joined by `join`; none of a target that none speaks of.
+    fn scores(&self, row: &[f64], targets: usize, join: fn(f64, f64) -> f64) -> Result<Vec<Option<f64>>> {
+        let mut scores = vec![None; targets];
+        for root in &self.roots {
+            let Some(leaf) = walk(&self.nodes, *root, row) else {
+                return fail(format!("the tree at {root} has no leaf for a row of {} features", row.len()));
+            };
+            for (target, weight) in &self.leaves[leaf] {
+                match scores.get_mut(*target) {
+                    Some(s) => *s = Some(s.map_or(*weight, |s| join(s, *weight))),
+                    None => return fail(format!("a leaf of target {target} of {targets}")),
+                }
+            }
+        }
+        Ok(scores)
+    }
+}
+
+/// Numbers of an attribute, or of a tensor in its place.
+fn reals(c: &Call, name: &str) -> Result<Vec<f64>> {
+    match c.constant(&format!("{name}_as_tensor"))? {
+        Some(t) => t.numbers(),
+        None => Ok(c.floats(name)?.unwrap_or_default().iter().map(|v| f64::from(*v)).collect()),
+    }
+}
+
+fn regressor(c: &Call) -> Result<Outs> {
+    let (forest, after) = (Forest::of(c, "target")?, After::of(c)?);
+    let (targets, base) = (c.int_or("n_targets", 1)?.max(1) as usize, reals(c, "base_values")?);
+    let how = c.text_or("aggregate_function", "SUM")?;
+    let (join, share): (fn(f64, f64) -> f64, f64) = match how {
+        "SUM" => (|a, b| a + b, 1.0),
+        "AVERAGE" => (|a, b| a + b, forest.roots.len().max(1) as f64),
+        "MIN" => (f64::min, 1.0),
+        "MAX" => (f64::max, 1.0),
+        other => return fail(format!("attribute \"aggregate_function\" is {other:?}")),
+    };
+    let (x, _, features) = rows(c)?;
+    let score = |row: &[f64]| {
+        let scores = forest.scores(row, targets, join)?.into_iter().enumerate();
+        let based =
+            |(i, s): (usize, Option<f64>)| s.unwrap_or(0.0) / share + base.get(i).copied().unwrap_or(0.0);
+        let mut scores: Vec<f64> = scores.map(based).collect();
+        after.apply(&mut scores);
+        Ok(scores)
+    };
+    give(table(x.chunks_exact(features.max(1)).map(score).collect::<Result<_>>()?))
+}
+
+fn classifier(c: &Call) -> Result<Outs> {
+    let (forest, after) = (Forest::of(c, "class")?, After::of(c)?);
+    let (labels, base) = (classes(c, "classlabels_int64s")?, reals(c, "base_values")?);
+    let all = || forest.leaves.iter().flatten();
+    let first = all().next().map_or(0, |(target, _)| *target);
+    // of two classes leaves may speak of one only
+    let is_one = labels == 2 && all().all(|(target, _)| *target == first);
+    let is_chance = all().all(|(_, weight)| *weight >= 0.0);
+    if is_one && base.len() > 1 {
+        return fail("leaves of one class with base values of two");
+    }
+    let (x, _, features) = rows(c)?;
+    let (mut chosen, mut scores) = (vec![], vec![]);
+    for row in x.chunks_exact(features.max(1)) {
+        let said = forest.scores(row, labels, |a, b| a + b)?;
+        if is_one {
+            let score = said[first].unwrap_or(0.0) + base.first().copied().unwrap_or(0.0);
+            let (least, opposite) = if is_chance { (0.5, Opposite::Rest) } else { (0.0, Opposite::Negative) };
+            // a half is one in float32, which is what others compute in
+            chosen.push(usize::from(score as f32 > least));
+            scores.push(after.of_two(score, opposite));
+            continue;
+        }
+        let based = |(i, s): (usize, &Option<f64>)| s.unwrap_or(0.0) + base.get(i).copied().unwrap_or(0.0);
+        let mut row: Vec<f64> = said.iter().enumerate().map(based).collect();
+        chosen.push(greatest(&row));
+        after.apply(&mut row);
+        scores.push(row);
+    }
+    classified(c, "classlabels_int64s", &chosen, scores)
 }

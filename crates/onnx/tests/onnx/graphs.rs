@@ -3,6 +3,7 @@
 use crate::build::{Attr, Model, attribute, node, port};
 use frit_onnx::Element::{Bool, Float, Int64};
 use frit_onnx::wire::Writer;
+use frit_onnx::{Key, Strings, Value};
 use frit_tensor::{Result, Tensor};
 
 #[test]
@@ -82,4 +83,47 @@ fn inputs_are_checked_by_name_type_and_shape() {
     assert!(said.starts_with("onnx: input \"x\" is [n, 3], not [2, 4]"), "{said}");
     let said = model().error(&[("x", Tensor::full([1, 3], 1))]);
     assert!(said.starts_with("onnx: input \"x\" is float, not int32"), "{said}");
+}
+
+#[test]
+fn scores_become_maps_and_maps_rows() {
+    let scores = Tensor::new([[0.25f32, 0.75], [0.5, 0.5]]);
+    let labels = Attr::Texts(&["a", "b"]);
+    let m = Model::new(17).import("ai.onnx.ml", 3).input("x", Float, &["n", "2"]).output("y");
+    let m = m.node_with("y = ai.onnx.ml.ZipMap(x)", vec![("classlabels_strings", labels)]);
+    let outs = m.run(&[("x", scores)]).unwrap();
+    let Value::Sequence(rows) = &outs[0] else { panic!("{outs:?}") };
+    let Value::Map(row) = &rows[0] else { panic!("{rows:?}") };
+    let got: Vec<_> =
+        row.iter().map(|(k, v)| (k.clone(), v.tensor().unwrap().item::<f32>().unwrap())).collect();
+    assert_eq!(got, [(Key::Text("a".into()), 0.25), (Key::Text("b".into()), 0.75)]);
+
+    let vocabulary = Attr::Texts(&["b", "c", "a"]);
+    let m = Model::new(17).import("ai.onnx.ml", 3).any_input("x").output("y");
+    let m = m.node_with("y = ai.onnx.ml.DictVectorizer(x)", vec![("string_vocabulary", vocabulary)]);
+    let outs = m.load().unwrap().run([("x", rows[0].clone())]).unwrap();
+    assert_eq!(outs[0].tensor().unwrap().to_vec::<f32>().unwrap(), [0.75, 0.0, 0.25]);
+
+    let numbered = [(Key::Int(2), 1.5f32), (Key::Int(0), -2.0)].map(|(k, v)| (k, Tensor::new(v).into()));
+    let map = Value::Map(numbered.into_iter().collect());
+    for (form, want) in [("DENSE", vec![-2.0, 1.5]), ("SPARSE", vec![-2.0, 0.0, 1.5, 0.0])] {
+        let m = Model::new(17).import("ai.onnx.ml", 3).any_input("x").output("y");
+        let attributes = vec![("map_form", Attr::Text(form)), ("max_map", Attr::Int(4))];
+        let outs = m.node_with("y = ai.onnx.ml.CastMap(x)", attributes).load().unwrap();
+        let outs = outs.run([("x", map.clone())]).unwrap();
+        assert_eq!(outs[0].tensor().unwrap().to_vec::<f32>().unwrap(), want);
+    }
+}
+
+#[test]
+fn categories_are_mapped_both_ways() {
+    let table = || vec![("cats_strings", Attr::Texts(&["x", "y"])), ("cats_int64s", Attr::Ints(&[5, 6]))];
+    let m = || Model::new(17).import("ai.onnx.ml", 3).any_input("x").output("y");
+    let texts = Value::Strings(Strings::new(vec![3], ["y", "z", "x"].map(String::from).to_vec()));
+    let to = m().node_with("y = ai.onnx.ml.CategoryMapper(x)", table()).load().unwrap();
+    assert_eq!(to.run([("x", texts)]).unwrap()[0].ints().unwrap(), [6, -1, 5]);
+    let back = m().node_with("y = ai.onnx.ml.CategoryMapper(x)", table()).load().unwrap();
+    let outs = back.run([("x", Tensor::new([6i64, 7, 5]).into())]).unwrap();
+    let Value::Strings(got) = &outs[0] else { panic!("{outs:?}") };
+    assert_eq!(*got.texts, ["y", "_Unused", "x"].map(String::from));
 }
