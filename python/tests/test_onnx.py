@@ -87,3 +87,11 @@ def test_errors_name_the_node():
     m = model([helper.make_node("Nothing", ["x"], ["y"], name="n1")], [floats("x", 1)], [floats("y", 1)])
     with pytest.raises(RuntimeError, match=r"1 operators are not supported: Nothing \(n1\)"):
         Session(m)
+
+
+def test_maps_are_dicts():
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[3, 5])
+    graph = helper.make_graph([node], "g", [floats("x", 2, 2)], [helper.make_empty_tensor_value_info("y")])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    (rows,) = Session(helper.make_model(graph, opset_imports=imports)).run(None, {"x": np.eye(2, dtype=np.float32)})
+    assert rows == [{3: 1.0, 5: 0.0}, {3: 0.0, 5: 1.0}]

@@ -1,14 +1,15 @@
 //! ONNX models: `frit.onnx`, whose Python part makes numpy arrays of what is here.
 //!
 //! A value of a model is a tensor with the name of its element type, texts with their shape, a list, or an optional:
-//! `("tensor", Tensor, "float")` (`""` for the tensor's own), `("strings", shape, texts)`, `("sequence", values)`, `("optional", value or None)`.
+//! `("tensor", Tensor, "float")` (`""` for the tensor's own), `("strings", shape, texts)`, `("sequence", values)`, `("optional", value or None)`,
+//! `("map", values by key)`.
 
 use crate::convert::TensorArg;
 use crate::device::within;
 use crate::error::{compute, raised};
 use crate::tensor::{PyTensor, out};
 use frit::onnx::export::{Options, export};
-use frit::onnx::{Element, Port, Session, Size, Strings, Value};
+use frit::onnx::{Element, Key, Port, Session, Size, Strings, Value};
 use frit::{Blob, Tensor};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -32,7 +33,17 @@ fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, PyAny>> {
             let inner = v.as_ref().map(|v| to_python(py, v)).transpose()?;
             ("optional", inner).into_bound_py_any(py)
         }
-        Value::Map(_) => Err(PyTypeError::new_err("maps have no form in Python yet")),
+        Value::Map(all) => {
+            let entries = PyDict::new(py);
+            for (key, v) in all {
+                let key = match key {
+                    Key::Int(i) => i.into_bound_py_any(py)?,
+                    Key::Text(t) => t.into_bound_py_any(py)?,
+                };
+                entries.set_item(key, to_python(py, v)?)?;
+            }
+            ("map", entries).into_bound_py_any(py)
+        }
     }
 }
 

@@ -100,6 +100,8 @@ def _array(v):
     kind, *rest = v
     if kind == "sequence":
         return [_array(x) for x in rest[0]]
+    if kind == "map":
+        return {key: _array(x)[()] for key, x in rest[0].items()}
     if kind == "optional":
         return None if rest[0] is None else _array(rest[0])
     if kind == "strings":
