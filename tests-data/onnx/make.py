@@ -126,6 +126,26 @@ def classic():
     case("FeatureVectorizer", [floats(2, 3), floats(2, 2)], inputdimensions=[3, 2], **ml)
 
 
+def packed():
+    group = {"outputs": 3, "num_heads": 4, "kv_num_heads": 2}
+    none = [np.zeros((1, 2, 0, 16), np.float32)] * 2
+    lengths = [np.array([5], np.int32), np.array(6, np.int32)]
+    case("GroupQueryAttention", [floats(1, 6, 128), None, None, *none, *lengths], **group)
+    prompt = [floats(1, 6, 64), floats(1, 6, 32), floats(1, 6, 32), *none, *lengths]
+    case("GroupQueryAttention", prompt, local_window_size=3, **group)
+    case("GroupQueryAttention", prompt, softcap=0.5, **group)
+    past = [floats(1, 2, 5, 16), floats(1, 2, 5, 16), np.array([5], np.int32), np.array(6, np.int32)]
+    token = [floats(1, 1, 64), floats(1, 1, 32), floats(1, 1, 32), *past]
+    case("GroupQueryAttention", token, local_window_size=2, softcap=1.0, **group)
+    pair = lambda scale, zero: [np.float32(scale), np.uint8(zero)]  # noqa: E731
+    window = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+    case("QLinearAveragePool", [bytes_(1, 3, 6, 5), *pair(0.1, 3), *pair(0.05, 4)], count_include_pad=1, **window)
+    case("QLinearAveragePool", [bytes_(1, 6, 5, 3), *pair(0.1, 3), *pair(0.07, 4)], channels_last=1, **window)
+    case("QLinearSoftmax", [bytes_(2, 8), *pair(0.05, 128), *pair(1 / 256, 0)], axis=-1, opset=13)
+    cases = [np.array([[True, False, True]]), bytes_(2, 3), *pair(0.1, 3), bytes_(2, 3), *pair(0.2, 7), *pair(0.15, 1)]
+    case("QLinearWhere", cases)
+
+
 def classifiers():
     ml = {"domain": "ai.onnx.ml"}
     x = floats(5, 3)
@@ -216,4 +236,5 @@ if __name__ == "__main__":
     classifiers()
     trees()
     encoders()
+    packed()
     print(f"{sum(count.values())} models")

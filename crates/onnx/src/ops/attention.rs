@@ -25,7 +25,7 @@ pub(super) fn packed(x: &Tensor) -> Tensor {
     x.transpose(1, 2).reshape((&s[0], &s[2], -1))
 }
 /// Key heads, each as often as query heads share it.
-fn shared(x: &Tensor, queries: &Dim) -> Tensor {
+pub(super) fn shared(x: &Tensor, queries: &Dim) -> Tensor {
     match (queries.as_int(), x.shape()[1].as_int()) {
         (Some(q), Some(k)) if k > 0 && q > k => x.repeat_interleave(q / k, 1),
         _ => x.clone(),

@@ -28,6 +28,7 @@ pub(super) const OPS: &[Op] = &[
     op("MatMulNBits", 1, matmul_bits),
     op("MultiHeadAttention", 1, multi_head_attention),
     op("QLinearAdd", 1, |c| q_binary(c, |a, b| a + b)),
+    op("QLinearAveragePool", 1, q_average_pool),
     op("QLinearConcat", 1, q_concat),
     op("QLinearGlobalAveragePool", 1, q_global_average_pool),
     op("QLinearLeakyRelu", 1, |c| {
@@ -36,6 +37,17 @@ pub(super) const OPS: &[Op] = &[
     }),
     op("QLinearMul", 1, |c| q_binary(c, |a, b| a * b)),
     op("QLinearSigmoid", 1, |c| q_unary(c, Tensor::sigmoid)),
+    op("QLinearSoftmax", 1, |c| {
+        c.ignore(&["opset"]);
+        let axis = c.axis("axis", -1)?;
+        q_unary(c, |x| x.softmax(axis))
+    }),
+    op("QLinearWhere", 1, |c| {
+        let (on, a, b) = (c.tensor(0)?, real(c, 1)?, real(c, 4)?);
+        let to = c.value(8).unwrap_or(c.input(1)?).element()?;
+        let y = on.where_(a, b) / c.tensor(7)?;
+        give(quantized(&y, c.optional(8)?.map(|z| z.float()), to, true)?)
+    }),
     op("QuantizeLinear", 1, quant::quantize),
     op("QuickGelu", 1, |c| {
         let alpha = c.float_or("alpha", 1.702)?;
@@ -123,9 +135,16 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
     let (scale, causal) = (c.float("scale")?, c.flag("unidirectional")?);
     let never = c.float_or("mask_filter_value", -10000.0)?;
     let (q, k, v) = (c.tensor(0)?, c.optional(1)?, c.optional(2)?);
-    let (Some(k), Some(v)) = (k, v) else { return fail("packed queries, keys and values are not supported") };
-    let hidden = q.dims()?.last().copied().unwrap_or(0);
+    // (B, T, H, parts, D): one of the parts, as heads
+    let unpacked = |x: &Tensor, i: i64| x.select(3, i).transpose(1, 2);
+    let (q, k, v) = match (k, v) {
+        (Some(k), Some(v)) => (q, k, v),
+        (Some(k), None) if k.rank() == 5 => (q, unpacked(&k, 0), unpacked(&k, 1)),
+        (None, None) if q.rank() == 5 => (unpacked(&q, 0), unpacked(&q, 1), unpacked(&q, 2)),
+        _ => return fail(format!("queries of shape {} without keys and values", q.shape())),
+    };
     let bias = c.optional(3)?;
+    let hidden = bias.as_ref().map_or(Ok(0), |b| b.dims().map(|d| d.first().copied().unwrap_or(0) / 3))?;
     let part = |x: Tensor, begin: usize| -> Result<Tensor> {
         if x.rank() == 4 {
             return Ok(x);
@@ -151,13 +170,15 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
     let (n, kv) = (c.int_or("num_heads", 1)?, c.int_or("kv_num_heads", 1)?);
     let (scale, rotary) = (c.float("scale")?.filter(|s| *s != 0.0), c.flag("do_rotary")?);
     let interleaved = c.flag("rotary_interleaved")?;
-    if c.int_or("local_window_size", -1)? >= 0 || c.float_or("softcap", 0.0)? != 0.0 {
-        return fail("windows and soft caps are not supported");
-    }
-    let (Some(k), Some(v)) = (c.optional(1)?, c.optional(2)?) else {
-        return fail("packed queries, keys and values are not supported");
+    let (window, cap) = (c.int_or("local_window_size", -1)?, c.float_or("softcap", 0.0)?);
+    let (q, k, v) = match (c.tensor(0)?, c.optional(1)?, c.optional(2)?) {
+        (q, Some(k), Some(v)) => (heads(&q, n), heads(&k, kv), heads(&v, kv)),
+        (all, None, None) => {
+            let all = heads(&all, n + 2 * kv);
+            (all.narrow(1, 0, n), all.narrow(1, n, kv), all.narrow(1, n + kv, kv))
+        }
+        _ => return fail("keys without values, or values without keys"),
     };
-    let (q, k, v) = (heads(&c.tensor(0)?, n), heads(&k, kv), heads(&v, kv));
     let length = q.dims()?[2] as i64;
     // (B): the last place that has a key, so many minus one
     let last = c.tensor(5)?.long().reshape((-1, 1));
@@ -177,9 +198,27 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
     };
     let (k, v) = (join(3, k)?, join(4, v)?);
     let keys = Tensor::arange(past + length).long();
-    let seen = keys.le(at.unsqueeze(1).unsqueeze(-1)); // (B, 1, T, S)
-    let y = attend(&q, &k, &v, scale, Some(seen), false)?;
+    let at = at.unsqueeze(1).unsqueeze(-1);
+    let mut seen = keys.le(&at); // (B, 1, T, S)
+    if window >= 0 {
+        seen = seen.logical_and(keys.gt(&at - window));
+    }
+    let y = if cap > 0.0 {
+        capped(&q, &k, &v, scale, cap, &seen)?
+    } else {
+        attend(&q, &k, &v, scale, Some(seen), false)?
+    };
     give(vec![packed(&y), k, v])
+}
+
+/// Attention whose scores stay below a cap.
+fn capped(q: &Tensor, k: &Tensor, v: &Tensor, scale: Option<f64>, cap: f64, seen: &Tensor) -> Result<Tensor> {
+    let size = q.dims()?.last().copied().unwrap_or(1) as f64;
+    let [k, v] = [k, v].map(|t| super::attention::shared(t, &q.shape()[1]));
+    let scores = q.float().matmul(&k.float().t()) * scale.unwrap_or(1.0 / size.sqrt());
+    let scores = (scores / cap).tanh() * cap;
+    let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1);
+    Ok(weights.matmul(&v.float()).cast(q.dtype()))
 }
 
 /// Rows of weights in blocks of few bits, each block with a scale and maybe a zero point.
@@ -241,6 +280,13 @@ fn q_concat(c: &Call) -> Result<Outs> {
     let parts = (2..c.len()).step_by(3).map(|i| real(c, i)).collect::<Result<Vec<_>>>()?;
     let joined = Tensor::cat(&parts, axis);
     give(quantized(&(joined / c.tensor(0)?), Some(c.tensor(1)?.float()), c.element(1)?, true)?)
+}
+fn q_average_pool(c: &Call) -> Result<Outs> {
+    let last = c.flag("channels_last")?;
+    let x = real(c, 0)?;
+    let x = if last { x.movedim(-1, 1) } else { x };
+    let y = super::pool::averages(c, &x)?;
+    give(quantized_as(c, &if last { y.movedim(1, -1) } else { y }, 3)?)
 }
 fn q_global_average_pool(c: &Call) -> Result<Outs> {
     let last = c.flag("channels_last")?;

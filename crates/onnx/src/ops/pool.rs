@@ -31,10 +31,13 @@ fn walk(c: &Call, x: &Tensor) -> Result<(Walk, Window)> {
 }
 
 fn average_pool(c: &Call) -> Result<Outs> {
-    let x = c.tensor(0)?;
-    let (walk, window) = walk(c, &x)?;
+    give(averages(c, &c.tensor(0)?)?)
+}
+/// The means of windows of a tensor that stands for the first input.
+pub(super) fn averages(c: &Call, x: &Tensor) -> Result<Tensor> {
+    let (walk, window) = walk(c, x)?;
     let count = c.flag("count_include_pad")?;
-    give(x.avg_pool(&walk.size, window.count_include_pad(count)))
+    Ok(x.avg_pool(&walk.size, window.count_include_pad(count)))
 }
 
 fn lp_pool(c: &Call) -> Result<Outs> {

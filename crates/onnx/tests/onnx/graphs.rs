@@ -127,3 +127,23 @@ fn categories_are_mapped_both_ways() {
     let Value::Strings(got) = &outs[0] else { panic!("{outs:?}") };
     assert_eq!(*got.texts, ["y", "_Unused", "x"].map(String::from));
 }
+
+#[test]
+fn packed_queries_keys_and_values_are_those_apart() -> Result<()> {
+    let attention = |line: &str, names: &[&str]| {
+        let m = names.iter().fold(Model::new(17).import("com.microsoft", 1), |m, n| m.any_input(n));
+        m.output("y").node_with(line, vec![("num_heads", Attr::Int(3))])
+    };
+    let all = Tensor::randn([2, 4, 3, 3, 8]).realize()?;
+    let part = |i: i64| all.select(3, i).reshape([2, 4, 24]);
+    let apart = [("q", part(0)), ("k", part(1)), ("v", part(2))];
+    let want = attention("y = com.microsoft.MultiHeadAttention(q, k, v)", &["q", "k", "v"]).floats(&apart)?;
+    let one = attention("y = com.microsoft.MultiHeadAttention(q)", &["q"]).floats(&[("q", all.clone())])?;
+    // other layouts are summed in another order
+    let near = |got: &[f32]| got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5);
+    assert!(one.len() == want.len() && near(&one), "{one:?} is not {want:?}");
+    let two = [("q", part(0)), ("k", all.narrow(3, 1, 2))];
+    let two = attention("y = com.microsoft.MultiHeadAttention(q, k)", &["q", "k"]).floats(&two)?;
+    assert!(two.len() == want.len() && near(&two), "{two:?} is not {want:?}");
+    Ok(())
+}
