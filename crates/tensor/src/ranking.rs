@@ -11,6 +11,7 @@ use crate::operand::Operand;
 use crate::shape::{self, Axes, keepdim, show_all};
 use crate::sort;
 use crate::tensor::Tensor;
+use crate::trace::{Composite, noted};
 use frit_uop::{DType, UOp};
 
 /// Both results, or both failed.
@@ -119,6 +120,21 @@ impl Tensor {
     }
     #[track_caller]
     fn ranked(&self, op: &'static str, dim: isize, descending: bool, keep: Option<i64>) -> (Tensor, Tensor) {
+        let (values, places) = self.ranked_graph(op, dim, descending, keep);
+        let what = |places| {
+            let axis = dim.rem_euclid(self.rank().max(1) as isize) as usize;
+            move || Composite::TopK { axis, count: keep, largest: descending, places }
+        };
+        (noted(what(false), &[Some(self)], values), noted(what(true), &[Some(self)], places))
+    }
+    #[track_caller]
+    fn ranked_graph(
+        &self,
+        op: &'static str,
+        dim: isize,
+        descending: bool,
+        keep: Option<i64>,
+    ) -> (Tensor, Tensor) {
         both(self.uop().and_then(|x| {
             if x.shape().is_empty() && matches!(dim, 0 | -1) {
                 if let Some(k @ 2..) = keep {

@@ -13,6 +13,7 @@ use crate::error::{Result, call, fail};
 use crate::tensor::Tensor;
 use frit_uop::loops::Open;
 use frit_uop::{Op, UOp};
+use rustc_hash::FxHashSet;
 use std::cell::RefCell;
 
 /// An operation that is a graph of many nodes here and has a name in other languages; its inputs in order.
@@ -72,6 +73,17 @@ pub enum Composite {
     Softmax(isize),
     /// Along an axis.
     LogSoftmax(isize),
+    /// The greatest along an axis, or the least, in order; or where they were.
+    TopK {
+        /// Along which axis.
+        axis: usize,
+        /// How many, all if not given.
+        count: Option<i64>,
+        /// The greatest, and the greatest first.
+        largest: bool,
+        /// Where they were.
+        places: bool,
+    },
     /// Queries, keys, values, mask.
     Attention {
         /// Hides later positions.
@@ -105,24 +117,37 @@ pub struct Trace {
     pub steps: Vec<Step>,
 }
 
+/// A trace under way: what stands for values in it, and its steps.
+#[derive(Default)]
+struct Tracing {
+    placeholders: FxHashSet<UOp>,
+    steps: Vec<Step>,
+}
+
 thread_local! {
-    static STEPS: RefCell<Option<Vec<Step>>> = const { RefCell::new(None) };
+    static TRACING: RefCell<Option<Tracing>> = const { RefCell::new(None) };
+}
+
+/// Whether a program is written down on this thread.
+pub(crate) fn is_open() -> bool {
+    TRACING.with_borrow(|t| t.is_some())
 }
 
 /// What `f` computes of arguments like these. It sees tensors that have shapes and types but no numbers: what needs
 /// them fails, and so does an assignment.
 #[track_caller]
 pub fn trace(arguments: &[&Tensor], f: impl FnOnce(&[Tensor]) -> Vec<Tensor>) -> Result<Trace> {
-    struct Closed(Option<Vec<Step>>);
+    struct Closed(Option<Tracing>);
     impl Drop for Closed {
         fn drop(&mut self) {
-            STEPS.set(self.0.take());
+            TRACING.set(self.0.take());
         }
     }
     let like: Vec<UOp> = arguments.iter().map(|t| t.uop()).collect::<Result<_>>()?;
     let inputs = placeholders(&like);
     let inside: Vec<Tensor> = inputs.iter().map(|n| Tensor::of(Ok(n.clone()))).collect();
-    let _closed = Closed(STEPS.replace(Some(vec![])));
+    let placeholders = inputs.iter().cloned().collect();
+    let _closed = Closed(TRACING.replace(Some(Tracing { placeholders, steps: vec![] })));
     let outputs = f(&inside).iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?;
     let _c = call("trace");
     for (i, (t, given)) in inside.iter().zip(&inputs).enumerate() {
@@ -130,7 +155,7 @@ pub fn trace(arguments: &[&Tensor], f: impl FnOnce(&[Tensor]) -> Vec<Tensor>) ->
             return fail!("trace", "argument {i} is assigned to: give the value back");
         }
     }
-    Ok(Trace { inputs, outputs, steps: STEPS.take().unwrap_or_default() })
+    Ok(Trace { inputs, outputs, steps: TRACING.take().unwrap_or_default().steps })
 }
 
 fn placeholders(like: &[UOp]) -> Vec<UOp> {
@@ -139,24 +164,36 @@ fn placeholders(like: &[UOp]) -> Vec<UOp> {
 
 /// `value`, which is what an operation made of its inputs; in a trace, what stands for it.
 pub(crate) fn noted(what: impl FnOnce() -> Composite, inputs: &[Option<&Tensor>], value: Tensor) -> Tensor {
-    if STEPS.with_borrow(|s| s.is_none()) {
+    if !is_open() {
         return value;
     }
     let Ok(node) = value.uop() else { return value };
-    let same =
-        STEPS.with_borrow(|all| all.iter().flatten().rfind(|s| s.value == node).map(|s| s.result.clone()));
-    if let Some(result) = same {
-        return Tensor::of(Ok(result));
-    }
-    // what does not depend on the arguments may be computed in the program
-    if !node.any(|n| n.op == Op::LoopIn) {
+    // what does not depend on the arguments may be computed in the program; what depends on a loop's step is part of that
+    let (mut depends, mut is_known) = (false, true);
+    TRACING.with_borrow(|t| {
+        node.any(|n| {
+            let known = |t: &Tracing| t.placeholders.contains(n);
+            is_known &= n.op != Op::LoopIn || t.as_ref().is_some_and(known);
+            depends |= n.op == Op::LoopIn;
+            !is_known
+        })
+    });
+    if !depends || !is_known {
         return value;
+    }
+    let step = |t: &Tracing| t.steps.iter().rfind(|s| s.value == node).map(|s| s.result.clone());
+    if let Some(result) = TRACING.with_borrow(|t| t.as_ref().and_then(step)) {
+        return Tensor::of(Ok(result));
     }
     let inputs = inputs.iter().map(|t| t.map(|t| t.uop()).transpose()).collect::<Result<Vec<_>>>();
     let (Ok(inputs), [result]) = (inputs, &placeholders(std::slice::from_ref(&node))[..]) else {
         return value;
     };
     let step = Step { what: what(), inputs, result: result.clone(), value: node };
-    STEPS.with_borrow_mut(|s| s.get_or_insert_default().push(step));
+    TRACING.with_borrow_mut(|t| {
+        let t = t.get_or_insert_default();
+        t.placeholders.insert(result.clone());
+        t.steps.push(step);
+    });
     Tensor::of(Ok(result.clone()))
 }
