@@ -92,7 +92,7 @@ def test_every_opset_is_valid(opset):
 
     def f(x):
         y = norm(x.conv2d(w, padding=1)).avg_pool2d((2, 2))
-        return y.scaled_dot_product_attention(y, y), y.conv_transpose2d(w, stride=2), y.cumsum(1)
+        return y.scaled_dot_product_attention(y, y), y.conv_transpose2d(w, stride=2), y.cumsum(1), *y.sort(-1)
 
     checked(f, [Tensor.randn(2, 4, 8, 8).realize()], opset=opset)
 
@@ -116,3 +116,10 @@ def test_what_needs_numbers_is_an_error():
         export(lambda x: x * x.sum().item(), Tensor.ones(3))
     with pytest.raises(ZeroDivisionError):
         export(lambda x: 1 // 0, Tensor.ones(3))
+
+
+def test_steps_of_a_recurrent_net_are_written_out():
+    Tensor.manual_seed(6)
+    net = nn.LSTM(3, 5)
+    made = checked(lambda x: net(x)[0], [Tensor.randn(4, 2, 3).realize()])
+    assert made["Sigmoid"] >= 12 and made["Concat"] == 1

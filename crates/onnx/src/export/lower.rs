@@ -81,6 +81,8 @@ pub(super) struct Lowering<'a> {
     /// What does not depend on inputs: the elements of the largest memory behind it.
     constant: FxHashMap<UOp, i64>,
     seen: FxHashSet<UOp>,
+    /// The results of each step of loops.
+    unrolled: FxHashMap<UOp, Vec<Vec<UOp>>>,
 }
 
 impl<'a> Lowering<'a> {
@@ -88,7 +90,8 @@ impl<'a> Lowering<'a> {
         let steps = program.steps.iter().map(|s| (&s.result, s)).collect();
         let (graph, names, sizes) = (Graph::default(), FxHashMap::default(), FxHashMap::default());
         let (constant, seen) = (FxHashMap::default(), FxHashSet::default());
-        Lowering { opset, graph, steps, names, sizes, constant, seen }
+        let unrolled = FxHashMap::default();
+        Lowering { opset, graph, steps, names, sizes, constant, seen, unrolled }
     }
     /// The name of a value that is written.
     pub fn name(&self, n: &UOp) -> Done<String> {
@@ -154,7 +157,7 @@ impl<'a> Lowering<'a> {
             });
         }
         Ok(match n.op {
-            Op::LoopOut => vec![inlined(n)?],
+            Op::LoopOut => self.steps_of(n)?,
             Op::Bind | Op::Variable => vec![],
             op if op.alu().is_some() => elementwise::operands(n),
             // a dim that is a number is written where it is needed
@@ -175,7 +178,9 @@ impl<'a> Lowering<'a> {
             let inputs = form.inputs.iter().map(|i| i.as_ref().map_or(Ok(String::new()), |u| self.name(u)));
             let inputs = inputs.collect::<Done<Vec<_>>>()?;
             let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-            return Ok(self.graph.call(form.op, &inputs, form.attributes));
+            let (results, which, dtype) = form.output;
+            let made = self.graph.call_for(form.op, &inputs, form.attributes, results, which);
+            return if dtype == n.dtype { Ok(made) } else { self.cast(&made, n.dtype) };
         }
         if n.op.alu().is_some() {
             return elementwise::lower(self, n);
@@ -199,7 +204,21 @@ impl<'a> Lowering<'a> {
                 Ok(self.graph.call("Reshape", &[&size, &none], vec![]))
             }
             (Op::Contiguous | Op::Detach | Op::Leaf | Op::Copy, _) => Ok(x),
-            (Op::LoopOut, _) => self.name(&inlined(n)?),
+            (Op::LoopOut, Arg::Lane(i)) => {
+                let steps = self.steps_of(n)?;
+                let is_carry = Loop::of(n.input()).is_some_and(|l| (*i as usize) < l.carries());
+                let axis = self.graph.ints(&[0]);
+                let mut parts = vec![];
+                for step in &steps {
+                    let name = self.name(step)?;
+                    if is_carry {
+                        return Ok(name);
+                    }
+                    parts.push(self.graph.call("Unsqueeze", &[&name, &axis], vec![]));
+                }
+                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+                Ok(self.graph.call("Concat", &parts, vec![("axis", Int(0))]))
+            }
             (Op::Cast, _) => Ok(self.cast(&x, n.dtype)?),
             (Op::Iota, _) => {
                 let (zero, one) = (self.index(0), self.index(1));
@@ -287,6 +306,27 @@ impl<'a> Lowering<'a> {
             (op, _) => refuse(&format!("a {}", op.name())),
         }
     }
+    /// What a loop's result is made of: the last carry, or what each step gives.
+    fn steps_of(&mut self, n: &UOp) -> Done<Vec<UOp>> {
+        let (Some(l), Arg::Lane(i)) = (Loop::of(n.input()), &n.arg) else {
+            return Err("a loop is not well-formed".into());
+        };
+        let steps = match self.unrolled.get(n.input()) {
+            Some(steps) => steps,
+            None => {
+                let steps = unrolled(&l)?;
+                self.unrolled.entry(n.input().clone()).or_insert(steps)
+            }
+        };
+        let i = *i as usize;
+        if i < l.carries() {
+            return Ok(vec![steps.last().map_or(&l.inputs()[i], |s| &s[i]).clone()]);
+        }
+        match steps.is_empty() {
+            true => Err("ONNX has no form for a loop of no steps".into()),
+            false => Ok(steps.iter().map(|s| s[i].clone()).collect()),
+        }
+    }
     /// Indices of a type that ONNX takes.
     fn rows(&mut self, rows: &UOp) -> Done<String> {
         let name = self.name(rows)?;
@@ -332,18 +372,24 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// A result of a function's call as the graph it is.
-fn inlined(n: &UOp) -> Done<UOp> {
-    let (Some(l), Arg::Lane(i)) = (Loop::of(n.input()), &n.arg) else {
-        return Err("a loop is not well-formed".into());
+/// Longer loops are not written out.
+const MOST_STEPS: i64 = 1024;
+
+/// The results of each step of a loop, as graphs.
+fn unrolled(l: &Loop) -> Done<Vec<Vec<UOp>>> {
+    let Some(count) = l.count().as_int().filter(|n| *n <= MOST_STEPS) else {
+        return Err(format!(
+            "ONNX has no form for a loop of other than a known number of steps, at most {MOST_STEPS}"
+        ));
     };
-    if l.count().as_int() != Some(1) || l.carries() > 0 {
-        return Err("ONNX has no form for a loop yet: unroll it".into());
+    let (mut inputs, mut steps) = (l.inputs().to_vec(), vec![]);
+    for i in 0..count {
+        let mut inside: FxHashMap<UOp, UOp> =
+            inputs.iter().enumerate().map(|(slot, value)| (l.input(slot), value.clone())).collect();
+        inside.insert(l.variable(), UOp::index(i));
+        let results: Vec<UOp> = l.results().iter().map(|r| r.substitute(&inside)).collect();
+        inputs[..l.carries()].clone_from_slice(&results[..l.carries()]);
+        steps.push(results);
     }
-    let mut inside: FxHashMap<UOp, UOp> =
-        l.inputs().iter().enumerate().map(|(slot, value)| (l.input(slot), value.clone())).collect();
-    inside.insert(l.variable(), UOp::index(0));
-    let result = l.results()[*i as usize].substitute(&inside);
-    let dims: Vec<UOp> = std::iter::once(UOp::index(1)).chain(result.shape().iter().cloned()).collect();
-    Ok(result.reshape(&dims))
+    Ok(steps)
 }

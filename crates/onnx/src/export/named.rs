@@ -9,6 +9,8 @@ use frit_uop::{Alu, UOp};
 /// An operator with its inputs.
 pub(super) struct Form {
     pub op: &'static str,
+    /// How many results it has, which one is meant, and the type that one has there.
+    pub output: (usize, usize, DType),
     pub inputs: Vec<Option<UOp>>,
     pub attributes: Attributes,
 }
@@ -19,6 +21,18 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
     let y = &step.value;
     let x = step.inputs.first()?.as_ref()?;
     let rank = x.shape().len();
+    if let Composite::TopK { axis, count, largest, places } = step.what {
+        let dtype = if places { I64 } else { x.dtype };
+        let n = count.or_else(|| x.shape().get(axis)?.as_int())?;
+        if !matches!(x.dtype, F16 | F32 | F64 | I32 | I64) || rank == 0 {
+            return None;
+        }
+        let count = UOp::int(n, I64).reshape(&[UOp::index(1)]);
+        let attributes = vec![("axis", Int(axis as i64)), ("largest", Int(i64::from(largest)))];
+        let inputs = vec![Some(x.clone()), Some(count)];
+        return Some(Form { op: "TopK", output: (2, usize::from(places), dtype), inputs, attributes });
+    }
+    let output = (1, 0, y.dtype);
     let is_int = matches!(y.dtype, I32 | U32 | I64 | U64) && matches!(step.what, Composite::MatMul);
     if !matches!(y.dtype, F16 | BF16 | F32 | F64) && !is_int {
         return None;
@@ -26,7 +40,7 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
     // ONNX has one type for all, a mask apart
     let input = |i: usize| step.inputs.get(i)?.as_ref().map(|u| u.cast(y.dtype));
     let same = |op, inputs: usize, attributes| {
-        Some(Form { op, inputs: (0..inputs).map(input).collect(), attributes })
+        Some(Form { op, output, inputs: (0..inputs).map(input).collect(), attributes })
     };
     let filled = |v: f64, dims: &[UOp]| {
         let ones = vec![UOp::index(1); dims.len()];
@@ -63,13 +77,18 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
                 return None;
             }
             let attributes = vec![("axis", Int(first as i64)), ("epsilon", Float(*eps))];
-            Some(Form { op: "LayerNormalization", inputs: vec![input(0), Some(weight), bias], attributes })
+            Some(Form {
+                op: "LayerNormalization",
+                output,
+                inputs: vec![input(0), Some(weight), bias],
+                attributes,
+            })
         }
         Composite::RmsNorm { axes, eps } if opset >= 23 => {
             let (first, dims) = last(axes, x)?;
             let weight = input(1).or_else(|| filled(1.0, dims)).filter(|w| w.shape() == dims)?;
             let attributes = vec![("axis", Int(first as i64)), ("epsilon", Float(*eps))];
-            Some(Form { op: "RMSNormalization", inputs: vec![input(0), Some(weight)], attributes })
+            Some(Form { op: "RMSNormalization", output, inputs: vec![input(0), Some(weight)], attributes })
         }
         Composite::BatchNorm => {
             // our scale has the deviation in it: ONNX's is one
@@ -82,7 +101,7 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
                 return None;
             }
             let inputs = vec![input(0), Some(scale), Some(bias), Some(mean), filled(1.0, channels)];
-            Some(Form { op: "BatchNormalization", inputs, attributes: vec![("epsilon", Float(0.0))] })
+            Some(Form { op: "BatchNormalization", output, inputs, attributes: vec![("epsilon", Float(0.0))] })
         }
         Composite::GroupNorm { groups, eps } if opset >= 21 && rank > 2 => {
             let channels = &x.shape()[1..2];
@@ -90,7 +109,7 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
                 |i, v| input(i).or_else(|| filled(v, channels)).filter(|t| t.shape() == channels);
             let inputs = vec![input(0), Some(of_channels(1, 1.0)?), Some(of_channels(2, 0.0)?)];
             let attributes = vec![("num_groups", Int(*groups as i64)), ("epsilon", Float(*eps))];
-            Some(Form { op: "GroupNormalization", inputs, attributes })
+            Some(Form { op: "GroupNormalization", output, inputs, attributes })
         }
         Composite::Softmax(axis) if rank > 0 => same("Softmax", 1, vec![("axis", Int(*axis as i64))]),
         Composite::LogSoftmax(axis) if rank > 0 => same("LogSoftmax", 1, vec![("axis", Int(*axis as i64))]),
@@ -106,7 +125,12 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
                 return None;
             }
             let attributes = vec![("is_causal", Int(i64::from(*causal))), ("scale", Float(*scale))];
-            Some(Form { op: "Attention", inputs: vec![input(0), Some(key), Some(value), mask], attributes })
+            Some(Form {
+                op: "Attention",
+                output,
+                inputs: vec![input(0), Some(key), Some(value), mask],
+                attributes,
+            })
         }
         _ => None,
     }

@@ -27,11 +27,11 @@ impl Attribute {
 
 pub(super) type Attributes = Vec<(&'static str, Attribute)>;
 
-/// One call of an operator, with one result.
+/// One call of an operator.
 struct Node {
     op: &'static str,
     inputs: Vec<String>,
-    output: String,
+    outputs: Vec<String>,
     attributes: Attributes,
 }
 
@@ -89,12 +89,24 @@ impl Graph {
     }
     /// The result of an operator; an empty name is an input that is left out.
     pub fn call(&mut self, op: &'static str, inputs: &[&str], attributes: Attributes) -> String {
-        let output = self.fresh(op);
+        self.call_for(op, inputs, attributes, 1, 0)
+    }
+    /// One of several results of an operator.
+    pub fn call_for(
+        &mut self,
+        op: &'static str,
+        inputs: &[&str],
+        attributes: Attributes,
+        results: usize,
+        which: usize,
+    ) -> String {
+        let outputs: Vec<String> = (0..results).map(|_| self.fresh(op)).collect();
+        let output = outputs[which].clone();
         let mut inputs: Vec<String> = inputs.iter().map(|n| n.to_string()).collect();
         while inputs.last().is_some_and(|n| n.is_empty()) {
             inputs.pop();
         }
-        self.nodes.push(Node { op, inputs, output: output.clone(), attributes });
+        self.nodes.push(Node { op, inputs, outputs, attributes });
         output
     }
     /// A stored tensor.
@@ -119,15 +131,19 @@ impl Graph {
     }
     /// Gives a value the name of an output; one that has such a name, or is no result of a node, is copied.
     pub fn output(&mut self, value: &str, name: &str) {
-        let made = self.nodes.iter().any(|n| n.output == value);
+        let made = self.nodes.iter().any(|n| n.outputs.iter().any(|o| o == value));
         let is_output = !self.taken.contains(value);
         if !made || is_output {
-            let node =
-                Node { op: "Identity", inputs: vec![value.into()], output: name.into(), attributes: vec![] };
+            let node = Node {
+                op: "Identity",
+                inputs: vec![value.into()],
+                outputs: vec![name.into()],
+                attributes: vec![],
+            };
             return self.nodes.push(node);
         }
         self.taken.remove(value);
-        let names = self.nodes.iter_mut().flat_map(|n| n.inputs.iter_mut().chain([&mut n.output]));
+        let names = self.nodes.iter_mut().flat_map(|n| n.inputs.iter_mut().chain(&mut n.outputs));
         names.filter(|n| *n == value).for_each(|n| *n = name.to_string());
     }
     /// The file.
@@ -137,7 +153,8 @@ impl Graph {
         }
         let node = |n: &Node| {
             let w = n.inputs.iter().fold(Writer::new(), |w, i| w.bytes(1, i));
-            let w = w.bytes(2, &n.output).bytes(3, &n.output).bytes(4, n.op);
+            let w = n.outputs.iter().fold(w, |w, o| w.bytes(2, o));
+            let w = n.outputs.first().map_or(w.clone(), |o| w.bytes(3, o)).bytes(4, n.op);
             n.attributes.iter().fold(w, |w, (name, a)| w.message(5, a.message(name)))
         };
         let graph = self.nodes.iter().fold(Writer::new(), |w, n| w.message(1, node(n))).bytes(2, "frit");

@@ -157,14 +157,41 @@ fn calls_of_functions_are_written_where_they_are() {
     let w = random(&[4, 4]);
     let layer = function(|x: &[Tensor]| vec![(&x[0] + &w).sin()]);
     operators(&[random(&[4, 4])], &|x| layer.call(&[&layer.call(&[&x[0]])[0]]));
+    let product = function(|x: &[Tensor]| vec![x[0].matmul(&w)]);
+    assert_eq!(operators(&[random(&[4, 4])], &|x| product.call(&[&x[0]])), ["MatMul"]);
+}
+
+#[test]
+fn loops_are_written_out() {
+    let (x, w) = (random(&[5, 3]), random(&[3, 3]));
+    operators(&[x, w], &|x| {
+        let step = |i: &Dim, c: &[Tensor]| {
+            let next = (c[0].matmul(&x[1]) + x[0].at(i)).tanh();
+            (vec![next.clone()], vec![&next * 2.0])
+        };
+        let (last, all) = Tensor::scan(5, &[&Tensor::zeros([3])], step);
+        vec![last[0].clone(), all[0].clone()]
+    });
+}
+
+#[test]
+fn sorting_is_an_operator() {
+    let x = random(&[3, 7]);
+    let made = operators(&[x], &|x| {
+        let ((sorted, places), (top, _)) = (x[0].sort(-1, false), x[0].topk(2, 0, true));
+        vec![sorted, places, top, x[0].argsort(0, true)]
+    });
+    assert_eq!(made, ["Cast", "TopK"]);
 }
 
 #[test]
 fn what_has_no_form_is_an_error() {
     let x = random(&[3]);
     let fails = |f: &Program| export(&[&x], &Options::default(), f).unwrap_err().to_string();
-    let e = fails(&|x| vec![Tensor::fori(3, &[&x[0]], |_, c| vec![&c[0] * 2.0]).remove(0)]);
+    let e = fails(&|x| vec![Tensor::fori(3000, &[&x[0]], |_, c| vec![&c[0] * 2.0]).remove(0)]);
     assert!(e.contains("no form for a loop"), "{e}");
+    let e = fails(&|x| vec![x[0].bitcast(DType::I32)]);
+    assert!(e.contains("no form for a Bitcast"), "{e}");
     let e = fails(&|x| {
         vec![
             Tensor::new(x[0].item::<f32>().unwrap_or(1.0)),
