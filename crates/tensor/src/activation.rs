@@ -15,10 +15,11 @@ impl Tensor {
     #[track_caller]
     pub fn relu(&self) -> Tensor {
         let _c = call("relu");
-        self.map(|x| {
+        let y = self.map(|x| {
             let zero = x.const_like(0);
             Ok(zero.lt(x).or_(&x.ne_(x)).select(x, &zero))
-        })
+        });
+        noted(|| Composite::Relu, &[Some(self)], y)
     }
     /// relu, at most 6.
     #[track_caller]
@@ -118,7 +119,8 @@ impl Tensor {
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         let _c = call("gelu");
-        self.gated(|x| (x * -c::FRAC_1_SQRT_2).erfc() * 0.5)
+        let y = self.gated(|x| (x * -c::FRAC_1_SQRT_2).erfc() * 0.5);
+        noted(|| Composite::Gelu { tanh: false }, &[Some(self)], y)
     }
     /// The tanh approximation of [`Tensor::gelu`].
     #[track_caller]
@@ -126,7 +128,8 @@ impl Tensor {
         let _c = call("gelu_tanh");
         // (1 + tanh(u)) / 2 is sigmoid(2u)
         let twice = 2.0 * c::FRAC_2_SQRT_PI * c::FRAC_1_SQRT_2;
-        self.gated(|x| ((x.square() * 0.044715 + 1.0) * x * twice).sigmoid())
+        let y = self.gated(|x| ((x.square() * 0.044715 + 1.0) * x * twice).sigmoid());
+        noted(|| Composite::Gelu { tanh: true }, &[Some(self)], y)
     }
     /// x * sigmoid(1.702 x).
     #[track_caller]

@@ -7,6 +7,7 @@ use crate::composite;
 use crate::error::{Result, call, fail};
 use crate::operand::{Operand, binary, divide, meet, pair};
 use crate::tensor::{Tensor, align, number};
+use crate::trace::{Composite, noted};
 use frit_uop::promote::{self, Weak};
 use frit_uop::{Alu, DType, Scalar, UOp};
 
@@ -18,6 +19,19 @@ pub(crate) fn to_float(x: &UOp) -> UOp {
 pub(crate) fn in_f32(x: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
     let x = to_float(x);
     if x.dtype.is_small_float() { f(&x.cast(DType::F32)).cast(x.dtype) } else { f(&x) }
+}
+
+/// A value, or its limit where it is beyond that.
+fn limited(what: Composite, ab: Result<[UOp; 2]>, is_beyond: fn(&UOp, &UOp) -> UOp) -> Tensor {
+    let [x, limit] = match ab {
+        Ok(ab) => ab,
+        Err(e) => return Tensor::failed(e),
+    };
+    let value = Tensor::of(Ok(is_beyond(&x, &limit).select(&limit, &x)));
+    if !crate::trace::is_open() {
+        return value;
+    }
+    noted(|| what, &[Some(&Tensor::of(Ok(x))), Some(&Tensor::of(Ok(limit)))], value)
 }
 
 impl Tensor {
@@ -403,14 +417,14 @@ impl Tensor {
     pub fn clamp_min(&self, lo: impl Into<Operand>) -> Tensor {
         let _c = call("clamp");
         let ab = pair("clamp", &self.into(), &lo.into(), Ok);
-        Tensor::of(ab.map(|[x, lo]| x.lt(&lo).or_(&x.eq_(&lo)).select(&lo, &x)))
+        limited(Composite::AtLeast, ab, |x, lo| x.lt(lo).or_(&x.eq_(lo)))
     }
     /// No more than `hi`.
     #[track_caller]
     pub fn clamp_max(&self, hi: impl Into<Operand>) -> Tensor {
         let _c = call("clamp");
         let ab = pair("clamp", &self.into(), &hi.into(), Ok);
-        Tensor::of(ab.map(|[x, hi]| hi.lt(&x).or_(&hi.eq_(&x)).select(&hi, &x)))
+        limited(Composite::AtMost, ab, |x, hi| hi.lt(x).or_(&hi.eq_(x)))
     }
     /// From this to `end` by the fraction `w`: `x + (end - x) * w`.
     #[track_caller]

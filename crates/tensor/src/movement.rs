@@ -7,6 +7,7 @@ use crate::shape::{
     show, show_all, size_of,
 };
 use crate::tensor::{Tensor, check_devices, expand_to, promoted};
+use crate::trace::{Composite, noted};
 use frit_uop::symbolic::size;
 use frit_uop::{Alu, Arg, DType, Op, UOp};
 use smallvec::SmallVec;
@@ -544,7 +545,7 @@ impl Tensor {
     #[track_caller]
     pub fn cat(tensors: &[Tensor], dim: isize) -> Tensor {
         let _c = call("cat");
-        Tensor::of((|| {
+        let joined = Tensor::of((|| {
             let xs: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
             let Some(first) = xs.first() else { return fail!("cat", "of no tensors") };
             let a = shape::axis("cat", dim, first.shape().len())?;
@@ -577,7 +578,11 @@ impl Tensor {
                 let all: Vec<usize> = (0..x.shape().len()).collect();
                 composite::joined(&out, &x.reduce_axes(Alu::Add, &all).reshape(&[]))
             }))
-        })())
+        })());
+        if !crate::trace::is_open() {
+            return joined;
+        }
+        noted(|| Composite::Concat(dim), &tensors.iter().map(Some).collect::<Vec<_>>(), joined)
     }
     /// Tensors of one shape along a new axis.
     #[track_caller]

@@ -69,6 +69,19 @@ pub enum Composite {
         /// Added to the variance.
         eps: f64,
     },
+    /// What is positive; zero elsewhere.
+    Relu,
+    /// By the error function or by its approximation.
+    Gelu {
+        /// The approximation.
+        tanh: bool,
+    },
+    /// Input and limit: no less than it.
+    AtLeast,
+    /// Input and limit: no more than it.
+    AtMost,
+    /// All of them joined along an axis.
+    Concat(isize),
     /// Along an axis.
     Softmax(isize),
     /// Along an axis.
