@@ -248,12 +248,15 @@ impl<'a> Lowering<'a> {
             }
             (Op::Shrink, _) => {
                 let (begin, size) = n.cut();
-                let (from, size) = (self.shape(begin)?, self.shape(size)?);
-                let end = match numbers(begin).zip(numbers(n.cut().1)) {
+                let from = self.shape(begin)?;
+                let end = match numbers(begin).zip(numbers(size)) {
                     Some((b, s)) => {
                         self.graph.ints(&b.iter().zip(&s).map(|(b, s)| b + s).collect::<Vec<_>>())
                     }
-                    None => self.graph.call("Add", &[&from, &size], vec![]),
+                    None => {
+                        let size = self.shape(size)?;
+                        self.graph.call("Add", &[&from, &size], vec![])
+                    }
                 };
                 Ok(self.graph.call("Slice", &[&x, &from, &end], vec![]))
             }

@@ -4,7 +4,7 @@ use super::writer::{Attribute::*, Attributes};
 use frit_tensor::DType;
 use frit_tensor::WindowDims;
 use frit_tensor::trace::{Composite, Step};
-use frit_uop::{Alu, UOp};
+use frit_uop::{Alu, Op, UOp};
 
 /// An operator with its inputs.
 pub(super) struct Form {
@@ -33,7 +33,10 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
         return Some(Form { op: "TopK", output: (2, usize::from(places), dtype), inputs, attributes });
     }
     let output = (1, 0, y.dtype);
-    let is_int = matches!(y.dtype, I32 | U32 | I64 | U64) && matches!(step.what, Composite::MatMul);
+    let is_any = matches!(step.what, Composite::Concat(_));
+    let is_int = matches!(y.dtype, I32 | U32 | I64 | U64)
+        && matches!(step.what, Composite::MatMul | Composite::AtLeast | Composite::AtMost)
+        || is_any;
     if !matches!(y.dtype, F16 | BF16 | F32 | F64) && !is_int {
         return None;
     }
@@ -110,6 +113,22 @@ pub(super) fn form(step: &Step, opset: i64) -> Option<Form> {
             let inputs = vec![input(0), Some(of_channels(1, 1.0)?), Some(of_channels(2, 0.0)?)];
             let attributes = vec![("num_groups", Int(*groups as i64)), ("epsilon", Float(*eps))];
             Some(Form { op: "GroupNormalization", output, inputs, attributes })
+        }
+        Composite::Relu => same("Relu", 1, vec![]),
+        Composite::Gelu { tanh } if opset >= 20 => {
+            same("Gelu", 1, vec![("approximate", Text(if *tanh { "tanh" } else { "none" }))])
+        }
+        Composite::AtLeast | Composite::AtMost => {
+            // ONNX expands by itself, where one of them has the whole shape
+            let mut limit = input(1)?;
+            while limit.op == Op::Expand && x.shape() == y.shape() {
+                limit = limit.input().clone();
+            }
+            let op = if matches!(step.what, Composite::AtLeast) { "Max" } else { "Min" };
+            Some(Form { op, output, inputs: vec![input(0), Some(limit)], attributes: vec![] })
+        }
+        Composite::Concat(axis) if rank > 0 => {
+            same("Concat", step.inputs.len(), vec![("axis", Int(*axis as i64))])
         }
         Composite::Softmax(axis) if rank > 0 => same("Softmax", 1, vec![("axis", Int(*axis as i64))]),
         Composite::LogSoftmax(axis) if rank > 0 => same("LogSoftmax", 1, vec![("axis", Int(*axis as i64))]),
