@@ -283,6 +283,10 @@ impl Plan {
                 steps.push(step);
             }
         }
+        // those that earlier steps were the last to read
+        for (slot, value) in self.constants.iter().filter(|(slot, _)| missing[*slot]) {
+            slots[*slot].get_or_insert_with(|| value.clone());
+        }
         steps.into_iter().rev().try_for_each(|step| step.take(slots, &Mode::Describe))
     }
     /// The outputs, described.
