@@ -450,7 +450,7 @@ fn a_few_of_many_are_those_that_sorting_finds_first() {
                         first.to_vec::<i32>().unwrap(),
                         "{k} {largest}"
                     );
-                    let same = values.eq(&x.gather(axis, &first)) | values.ne(&values);
+                    let same = values.eq(x.gather(axis, &first)) | values.ne(&values);
                     assert!(same.all(..).item::<bool>().unwrap());
                 }
             }
