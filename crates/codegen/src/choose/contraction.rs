@@ -413,9 +413,14 @@ impl<'p, 'a> Contraction<'p, 'a> {
             if results + loads.clone().min().unwrap_or(0) + 1 > self.plan.target.registers {
                 return f64::INFINITY;
             }
-            let cycles = (results as f64 / costs.fma_ports.get())
-                .max(loads.sum::<usize>() as f64 / costs.load_ports.get())
-                .max(costs.fma_latency.get());
+            let loads = loads.sum::<usize>() as f64;
+            let cycles = [
+                results as f64 / costs.fma_ports.get(),
+                loads / costs.load_ports.get(),
+                (results as f64 + loads) / costs.issue_width.get(),
+                costs.fma_latency.get(),
+            ];
+            let cycles = cycles.into_iter().fold(0.0, f64::max) + costs.loop_overhead.get();
             cycles / results as f64
         };
         let least = self.tiles(u32::MAX, false).iter().map(step).fold(f64::INFINITY, f64::min);
