@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::kernels::{self, Kernel, Output, Rebuilt};
 use crate::plan::Plan;
 use frit_uop::graph::NodeMap;
-use frit_uop::{Op, UOp};
+use frit_uop::{AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most places in memory one kernel may touch.
@@ -35,6 +35,9 @@ struct Group {
     /// Where it is in the graph: the preferred order.
     rank: usize,
     loops: Loops,
+    /// Ranges of reduces, and the least number that no range of the kernel has.
+    inner: Vec<UOp>,
+    next: u32,
     /// Extents of the ranges; `None` where nothing may join.
     space: Option<Vec<UOp>>,
     /// Memory, index and node of each load.
@@ -179,8 +182,11 @@ impl Group {
             }
         }
         let loads = kernels::loads(&nodes).map(|(m, at, n)| (m.clone(), at.clone(), n.clone())).collect();
+        let inner = nodes.iter().filter(|n| n.op == Op::Range && !kernel.ranges.contains(n));
+        let inner: Vec<UOp> = inner.cloned().collect();
+        let next = inner.iter().chain(&kernel.ranges).map(|r| number(r) + 1).max().unwrap_or(0);
         let (deps, rank) = (FxHashSet::default(), 0);
-        Group { kernel, deps, rank, loops, space, loads, reduced, scoped }
+        Group { kernel, deps, rank, loops, inner, next, space, loads, reduced, scoped }
     }
     /// Memory of the loads and of what is stored.
     fn places(&self) -> impl Iterator<Item = &UOp> {
@@ -211,15 +217,27 @@ fn fit(old: &Group, new: &Group) -> bool {
     small || alike && !cramped && new.loads.iter().any(|l| shares(&l.0))
 }
 
+fn number(range: &UOp) -> u32 {
+    range.range_arg().map_or(0, |a| a.id)
+}
+
+/// What ranges of a kernel are in a group: its own are the group's, and those of reduces have numbers that the group has not.
+fn ranges_in(old: &Group, new: &Group) -> FxHashMap<UOp, UOp> {
+    let mut next = old.next.max(new.next)..;
+    let fresh = |r: &UOp| UOp::range(r.extent(), next.next().unwrap_or(0), AxisKind::Reduce);
+    let inner = new.inner.iter().filter(|r| number(r) < old.next);
+    let inner = inner.clone().cloned().zip(inner.map(fresh));
+    let outer = new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned());
+    outer.filter(|(from, to)| from != to).chain(inner).collect()
+}
+
 /// The kernel over the group's ranges, with values of the group instead of loads of them; its nodes; and whether there are
 /// such.
 fn with_values(old: &Group, new: &Group) -> Option<(Kernel, Vec<UOp>, bool)> {
-    let mut values: FxHashMap<UOp, UOp> =
-        new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned()).collect();
     let mut kernel = new.kernel.clone();
-    move_body(&mut kernel, &values);
+    move_body(&mut kernel, &ranges_in(old, new));
     kernel.ranges = old.kernel.ranges.clone();
-    values.clear();
+    let mut values: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut nodes = kernel.nodes();
     for (memory, at, load) in kernels::loads(&nodes) {
         if let Some(o) = old.maker(memory) {
@@ -267,6 +285,13 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
         deps: old.deps.iter().chain(&new.deps).copied().filter(|d| *d != g).collect(),
         rank: old.rank.max(new.rank),
         loops: part.loops,
+        inner: old
+            .inner
+            .iter()
+            .chain(part.inner.iter().filter(|r| !old.inner.contains(r)))
+            .cloned()
+            .collect(),
+        next: old.next.max(part.next),
         space: old.space.clone(),
         loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
         reduced: old.reduced.union(&part.reduced).cloned().collect(),

@@ -1,6 +1,6 @@
 //! The staged graph of a cut: values of the kernels, sources first.
 
-use super::request::{Cut, Link, Placement, Recipe, Rows, position};
+use super::request::{Cut, Link, Placement, Recipe, Request, Rows, position};
 use crate::index;
 use crate::kernels;
 use frit_abi::{Alu, Scalar};
@@ -124,9 +124,11 @@ impl Build<'_> {
     /// Every request of node `i` loads from memory.
     fn load_from(&mut self, i: usize, memory: UOp) {
         let n = &self.cut.list.nodes[i];
-        let requests = self.cut.requests[i].iter();
-        self.values[i] =
-            requests.map(|r| r.load(&memory, &position(n.shape(), r), &self.cut.may_be_empty)).collect();
+        let load = |r: &Request| {
+            let may_be_empty = &self.cut.drafts[r.kernel as usize].may_be_empty;
+            r.load(&memory, &position(n.shape(), r), may_be_empty)
+        };
+        self.values[i] = self.cut.requests[i].iter().map(load).collect();
         if n.op == Op::After {
             self.memory.insert(i as u32, memory);
         }

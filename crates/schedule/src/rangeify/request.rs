@@ -4,7 +4,7 @@ use crate::index::{self, Idx};
 use crate::kernels;
 use frit_abi::Alu;
 use frit_uop::graph::Numbered;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Arg, AxisKind, Op, UOp};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -19,8 +19,6 @@ pub struct Cut {
     pub stores: Vec<(u32, u32)>,
     /// Index values that come from data: the variable that stands for one until its value is built.
     pub from_data: Vec<(UOp, Link)>,
-    /// Ranges of an extent that may be 0.
-    pub may_be_empty: Vec<UOp>,
 }
 
 /// What becomes of a node.
@@ -50,9 +48,13 @@ pub struct Rows {
 }
 
 /// A kernel whose value is not built yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Draft {
     pub ranges: Vec<UOp>,
+    /// The number of the next range: each kernel counts from 0, so that kernels alike have their indices in common.
+    next: u32,
+    /// Ranges of an extent that may be 0.
+    pub may_be_empty: Vec<UOp>,
     /// A range that a scan or scatter carries along.
     pub ordered: Option<UOp>,
     /// The memory it stores to, by number of the node, and the flat index there; `None` for a stage.
@@ -71,6 +73,27 @@ pub struct Draft {
     pub scope: Option<usize>,
     /// An index comes from data.
     pub gathers: bool,
+}
+
+impl Draft {
+    /// A kernel that stores something of these dims, and the index of each.
+    pub fn over(dims: &[UOp], rank: usize) -> (Draft, Idx) {
+        let mut next = 0..;
+        let (ranges, idx) = index::open_ranges(dims, || next.next().unwrap_or(0), AxisKind::Global);
+        let may_be_empty = ranges.iter().filter(|r| may_be_empty(r)).cloned().collect();
+        (Draft { rank, next: ranges.len() as u32, ranges, may_be_empty, ..Draft::default() }, idx)
+    }
+    /// One more range.
+    pub fn range(&mut self, extent: &UOp, kind: AxisKind) -> UOp {
+        let range = UOp::range(extent, self.next, kind);
+        self.next += 1;
+        self.may_be_empty.extend(may_be_empty(&range).then(|| range.clone()));
+        range
+    }
+}
+
+fn may_be_empty(range: &UOp) -> bool {
+    range.extent().bounds.0 <= 0
 }
 
 /// Someone wants one element of a node, as a function of the kernel's ranges.

@@ -16,7 +16,7 @@
 use super::request::{Cut, Draft, Link, Placement, Recipe, Request, Rows, is_plain, position};
 use crate::cost::{self, Cost};
 use crate::error::Error;
-use crate::index::{self, Idx, max_numel, numel, open_ranges, same_size};
+use crate::index::{self, Idx, max_numel, numel, same_size};
 use frit_abi::{Alu, DType, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
@@ -30,7 +30,6 @@ struct Walk<'a> {
     users: Vec<u32>,
     /// Nodes that are read for their value: not the target of a store, nor what an `After` only names.
     is_read: Vec<bool>,
-    ranges: u32,
 }
 
 /// Decides for every node of a tensor graph whether it is stored, and by which kernel.
@@ -72,13 +71,8 @@ impl<'a> Walk<'a> {
             drafts: vec![],
             stores: vec![],
             from_data: vec![],
-            may_be_empty: vec![],
         };
-        Walk { target, cut, costs, users, is_read, ranges: 0 }
-    }
-    fn range_id(&mut self) -> u32 {
-        self.ranges += 1;
-        self.ranges - 1
+        Walk { target, cut, costs, users, is_read }
     }
 
     fn visit(&mut self, i: usize) -> Result<(), Error> {
@@ -106,35 +100,11 @@ impl<'a> Walk<'a> {
 
     // ---- kernels
 
-    fn draft(&mut self, rank: usize, ranges: Vec<UOp>, target: Option<(u32, UOp)>) -> u32 {
-        self.cut.drafts.push(Draft {
-            ranges,
-            ordered: None,
-            target,
-            root: None,
-            rank,
-            stores_whole: None,
-            has_full_reduce: false,
-            sums_product: false,
-            scope: None,
-            gathers: false,
-        });
-        self.cut.drafts.len() as u32 - 1
-    }
-    fn open(&mut self, dims: &[UOp]) -> (Vec<UOp>, Idx) {
-        let (ranges, idx) = open_ranges(dims, || self.range_id(), AxisKind::Global);
-        ranges.iter().for_each(|r| self.note_range(r));
-        (ranges, idx)
-    }
-    fn range(&mut self, extent: &UOp, kind: AxisKind) -> UOp {
-        let range = UOp::range(extent, self.range_id(), kind);
-        self.note_range(&range);
-        range
-    }
-    fn note_range(&mut self, range: &UOp) {
-        if range.src[0].bounds.0 <= 0 {
-            self.cut.may_be_empty.push(range.clone());
-        }
+    /// A kernel over these dims, and one index for each.
+    fn draft(&mut self, rank: usize, dims: &[UOp]) -> (u32, Idx) {
+        let (draft, idx) = Draft::over(dims, rank);
+        self.cut.drafts.push(draft);
+        (self.cut.drafts.len() as u32 - 1, idx)
     }
 
     /// A tensor-level store: iterate the target's view and push the ranges through it to the memory.
@@ -146,7 +116,7 @@ impl<'a> Walk<'a> {
         if dims.iter().any(|d| d.bounds.1 <= 0) {
             return Ok(());
         }
-        let (ranges, idx) = self.open(dims);
+        let (k, idx) = self.draft(i, dims);
         let mut memory = self.cut.list.src(i)[0];
         while self.cut.list.nodes[memory as usize].op.is_movement() {
             memory = self.cut.list.src(memory as usize)[0];
@@ -158,7 +128,7 @@ impl<'a> Walk<'a> {
                 "{view:?}: padded or repeated elements have no place in memory"
             )));
         }
-        let k = self.draft(i, ranges, Some((memory, at)));
+        self.cut.drafts[k as usize].target = Some((memory, at));
         self.cut.stores.push((i as u32, k));
         let idx = if value.shape().is_empty() { Idx::new() } else { idx };
         let link = self.ask(self.cut.list.src(i)[1], Request::plain(k, idx))?;
@@ -198,10 +168,8 @@ impl<'a> Walk<'a> {
         let (k, request) = match self.stored_anyway(i).filter(|(_, r)| fits(r)) {
             Some(found) => found,
             None => {
-                let dims = n.shape().to_vec();
-                let (ranges, idx) = self.open(&dims);
                 check_size(n)?;
-                let k = self.draft(i, ranges, None);
+                let (k, idx) = self.draft(i, n.shape());
                 (k, Request::plain(k, idx))
             }
         };
@@ -227,9 +195,8 @@ impl<'a> Walk<'a> {
         let (copy, request) = match self.stored_anyway(i) {
             Some(found) => found,
             None => {
-                let (ranges, idx) = self.open(&dims);
                 check_size(n)?;
-                let k = self.draft(i, ranges, None);
+                let (k, idx) = self.draft(i, &dims);
                 (k, Request::plain(k, idx))
             }
         };
@@ -239,10 +206,10 @@ impl<'a> Walk<'a> {
         let mut rows = None;
         let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
         if count.bounds.1 > 0 {
-            let (mut ranges, rest) = self.open(&dims[1..]);
-            let m = self.range(&count, AxisKind::Ordered);
-            ranges.push(m.clone());
-            let k = self.draft(i, ranges, None);
+            let (k, rest) = self.draft(i, &dims[1..]);
+            let d = &mut self.cut.drafts[k as usize];
+            let m = d.range(&count, AxisKind::Ordered);
+            d.ranges.push(m.clone());
             let idx =
                 self.ask(self.cut.list.src(i)[1], Request::plain(k, [m.clone()].into_iter().collect()))?;
             let at: Idx = [m.clone()].into_iter().chain(rest.iter().cloned()).collect();
@@ -410,7 +377,7 @@ impl<'a> Walk<'a> {
         Ok(match n.op {
             Op::Const | Op::Variable => Link::Value(n),
             Op::Iota => Link::Value(r.idx[0].cast(n.dtype)),
-            Op::Param => Link::Value(r.load(&n, &r.idx[0], &self.cut.may_be_empty)),
+            Op::Param => Link::Value(r.load(&n, &r.idx[0], &self.cut.drafts[r.kernel as usize].may_be_empty)),
             _ if n.try_shape().is_none() => return Err(Error::malformed(&n, "no shape")),
             _ => {
                 let known = &mut self.cut.requests[s as usize];
@@ -437,7 +404,7 @@ impl<'a> Walk<'a> {
                 for &a in axes {
                     let d = &n.src[0].shape()[a as usize];
                     if d.as_int() != Some(1) {
-                        let range = self.range(d, AxisKind::Reduce);
+                        let range = self.cut.drafts[r.kernel as usize].range(d, AxisKind::Reduce);
                         idx[a as usize] = range.clone();
                         recipe.ranges.push(range);
                     }
@@ -456,7 +423,7 @@ impl<'a> Walk<'a> {
             o if o.is_movement() => {
                 let idx = index::through(n, &r.idx, &mut recipe.gate)?;
                 let mut down = match o {
-                    Op::Reshape => r.reshaped(n, idx, &self.cut.may_be_empty),
+                    Op::Reshape => r.reshaped(n, idx, &self.cut.drafts[r.kernel as usize].may_be_empty),
                     _ => r.at(idx),
                 };
                 if let Some(g) = &recipe.gate {
