@@ -52,9 +52,17 @@ pub fn prepare(plan: &mut Plan) -> Result<(), Error> {
     static MERGE: LazyLock<Matcher<Shared>> =
         LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[&MERGES]));
     plan.set_sink(rewrite(plan.sink(), &RULES, &mut ()));
-    let mut shared = Shared::of(&plan.list().nodes);
-    plan.set_sink(rewrite(plan.sink(), &MERGE, &mut shared));
+    let list = plan.list();
+    // in most graphs there is none, and every other rule has been applied
+    if list.nodes.iter().any(is_reduce_of_reduce) {
+        plan.set_sink(rewrite(plan.sink(), &MERGE, &mut Shared::of(&list.nodes)));
+    }
     Ok(())
+}
+
+fn is_reduce_of_reduce(n: &UOp) -> bool {
+    let inner = || if n.input().op == Op::Reshape { n.input().input() } else { n.input() };
+    n.op == Op::ReduceAxis && inner().op == Op::ReduceAxis
 }
 
 /// Nodes with several users. A reduce that someone else needs, too, is not merged into one around it: its operand would
