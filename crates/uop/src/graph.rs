@@ -84,8 +84,10 @@ pub fn substitute_all(roots: &[UOp], map: &FxHashMap<UOp, UOp>) -> Vec<UOp> {
     roots.iter().map(|r| done[r].clone()).collect()
 }
 
-/// Nodes of a small graph: room that is made at once.
+/// Nodes of a small graph, and how many of them wait for their sources at once: room that is made at once, and small enough
+/// that allocators keep it at hand.
 const FEW: usize = 128;
+const FEW_WAIT: usize = 32;
 
 /// A number for some nodes, one after another: a place for every slot there is, so a walk hashes nothing, and nodes that
 /// were made together are found together. What is left of the walk before is told by its round.
@@ -196,7 +198,7 @@ impl Numbered {
     ) -> Numbered {
         let mut list = Numbered { nodes: Vec::with_capacity(FEW), src: vec![], ends: vec![], roots: vec![] };
         // nodes that wait for their sources, with how many of them are there; numbers of sources whose users wait
-        let (mut stack, mut there): (Vec<(&UOp, usize)>, Vec<u32>) = (Vec::with_capacity(FEW), vec![]);
+        let (mut stack, mut there): (Vec<(&UOp, usize)>, Vec<u32>) = (Vec::with_capacity(FEW_WAIT), vec![]);
         for root in roots {
             match numbers.get(root) {
                 Some(number) => list.roots.push(number),

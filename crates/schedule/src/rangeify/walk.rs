@@ -382,6 +382,8 @@ impl<'a> Walk<'a> {
             _ => {
                 let known = &mut self.cut.requests[s as usize];
                 let k = known.iter().position(|k| k.same(&r)).unwrap_or_else(|| {
+                    // most nodes are asked once
+                    known.reserve_exact(known.is_empty() as usize);
                     known.push(Request { repeat: 1, in_reduce: false, ..r.clone() });
                     known.len() - 1
                 });
