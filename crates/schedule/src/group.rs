@@ -28,6 +28,7 @@ const MOST_TRIES: usize = 6;
 type Loops = FxHashMap<(u32, Vec<UOp>, Vec<u32>), Vec<UOp>>;
 
 /// Kernels that run as one. Memory is named by the nodes that it has in the graph before the pass.
+#[derive(Default)]
 struct Group {
     kernel: Kernel,
     /// Groups that must run before.
@@ -50,15 +51,13 @@ struct Group {
 
 /// Leaves a `Sink` of kernels, each a `Sink` of what it stores.
 pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
-    let mut kernels = Kernel::each(plan.sink());
-    let mut nodes: Vec<Vec<UOp>> = kernels.iter().map(|k| k.nodes()).collect();
-    let reads: Vec<Vec<UOp>> = nodes.iter().map(|n| kernels::memories(n)).collect();
-    let deps = kernels::dependencies(&kernels, &reads);
+    let kernels = Kernel::each(plan.sink()).into_iter();
+    let mut kernels: Vec<Group> = kernels.map(|k| Group::new(k, Loops::default())).collect();
+    let deps = kernels::dependencies(kernels.iter().map(|g| (&g.kernel, g.loads.iter().map(|l| &l.0))));
     let mut groups = Groups::default();
     let mut group_of: Vec<u32> = vec![0; kernels.len()];
     for k in kernels::sorted(&deps, |k| k)? {
-        let (kernel, nodes) = (std::mem::take(&mut kernels[k]), std::mem::take(&mut nodes[k]));
-        let mut new = Group::new(kernel, nodes, Loops::default());
+        let mut new = std::mem::take(&mut kernels[k]);
         new.deps = deps[k].iter().map(|d| group_of[*d as usize]).collect();
         new.rank = k;
         group_of[k] = groups.add(new);
@@ -164,9 +163,9 @@ fn sink_of(kernels: &[Kernel]) -> UOp {
 }
 
 impl Group {
-    /// A kernel with these nodes, whose reduces run in the loops that there are where they can.
-    fn new(mut kernel: Kernel, nodes: Vec<UOp>, mut loops: Loops) -> Group {
-        let nodes = share_loops(&mut kernel, nodes, &mut loops);
+    /// A kernel whose reduces run in the loops that there are where they can.
+    fn new(mut kernel: Kernel, mut loops: Loops) -> Group {
+        let nodes = share_loops(&mut kernel, &mut loops);
         let is_checked = kernel.outputs.iter().any(|o| o.site != frit_uop::Arg::None);
         let free = kernel.ordered(&nodes).is_none() && !is_checked;
         let space = free.then(|| kernel.ranges.iter().map(|r| r.extent().clone()).collect());
@@ -181,7 +180,7 @@ impl Group {
                 reduced.insert(memory.clone());
             }
         }
-        let loads = kernels::loads(&nodes).map(|(m, at, n)| (m.clone(), at.clone(), n.clone())).collect();
+        let loads = loads(&nodes);
         let inner = nodes.iter().filter(|n| n.op == Op::Range && !kernel.ranges.contains(n));
         let inner: Vec<UOp> = inner.cloned().collect();
         let next = inner.iter().chain(&kernel.ranges).map(|r| number(r) + 1).max().unwrap_or(0);
@@ -217,6 +216,11 @@ fn fit(old: &Group, new: &Group) -> bool {
     small || alike && !cramped && new.loads.iter().any(|l| shares(&l.0))
 }
 
+/// Memory, index and node of the loads among nodes.
+fn loads(nodes: &[UOp]) -> Vec<(UOp, UOp, UOp)> {
+    kernels::loads(nodes).map(|(m, at, n)| (m.clone(), at.clone(), n.clone())).collect()
+}
+
 fn number(range: &UOp) -> u32 {
     range.range_arg().map_or(0, |a| a.id)
 }
@@ -231,15 +235,21 @@ fn ranges_in(old: &Group, new: &Group) -> FxHashMap<UOp, UOp> {
     outer.filter(|(from, to)| from != to).chain(inner).collect()
 }
 
-/// The kernel over the group's ranges, with values of the group instead of loads of them; its nodes; and whether there are
-/// such.
-fn with_values(old: &Group, new: &Group) -> Option<(Kernel, Vec<UOp>, bool)> {
+/// The kernel over the group's ranges, with values of the group instead of loads of them; and whether there are such.
+fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
     let mut kernel = new.kernel.clone();
-    move_body(&mut kernel, &ranges_in(old, new));
     kernel.ranges = old.kernel.ranges.clone();
+    let moved;
+    let loads = match ranges_in(old, new) {
+        same if same.is_empty() => &new.loads,
+        others => {
+            move_body(&mut kernel, &others);
+            moved = loads(&kernel.nodes());
+            &moved
+        }
+    };
     let mut values: FxHashMap<UOp, UOp> = FxHashMap::default();
-    let mut nodes = kernel.nodes();
-    for (memory, at, load) in kernels::loads(&nodes) {
+    for (memory, at, load) in loads {
         if let Some(o) = old.maker(memory) {
             if o.index != *at || o.is_kept() {
                 return None;
@@ -247,13 +257,9 @@ fn with_values(old: &Group, new: &Group) -> Option<(Kernel, Vec<UOp>, bool)> {
             values.insert(load.clone(), o.value.clone());
         }
     }
-    let uses_value = !values.is_empty();
-    if uses_value {
-        // the replaced loads are leaves, so nothing is captured
-        move_body(&mut kernel, &values);
-        nodes = kernel.nodes();
-    }
-    Some((kernel, nodes, uses_value))
+    // the replaced loads are leaves, so nothing is captured
+    move_body(&mut kernel, &values);
+    Some((kernel, !values.is_empty()))
 }
 
 fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
@@ -267,9 +273,9 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
     if !fit(old, new) {
         return None;
     }
-    let (kernel, nodes, uses_value) = with_values(old, new)?;
+    let (kernel, uses_value) = with_values(old, new)?;
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
-    let part = Group::new(kernel, nodes, old.loops.clone());
+    let part = Group::new(kernel, old.loops.clone());
     if !keep_apart(old, &part) || !keep_apart(&part, old) {
         return None;
     }
@@ -364,13 +370,14 @@ fn set(row: &mut Vec<u64>, bit: u32) {
 
 /// Reduces at one depth, over equal extents and inside the same ranges, loop together. Gives the nodes that there are
 /// now.
-fn share_loops(kernel: &mut Kernel, nodes: Vec<UOp>, loops: &mut Loops) -> Vec<UOp> {
+fn share_loops(kernel: &mut Kernel, loops: &mut Loops) -> Vec<UOp> {
+    let nodes = kernel.nodes();
     if !nodes.iter().any(|n| n.op == Op::Reduce) {
         return nodes;
     }
     // nodes with a reduce below them, or that are one: what becomes of them, and how deep they nest
     let mut done: FxHashMap<UOp, (UOp, u32)> = FxHashMap::default();
-    for n in nodes {
+    for n in &nodes {
         let below = n.src.iter().filter_map(|s| done.get(s)).map(|d| d.1).max();
         if below.is_none() && n.op != Op::Reduce {
             continue;
@@ -388,7 +395,10 @@ fn share_loops(kernel: &mut Kernel, nodes: Vec<UOp>, loops: &mut Loops) -> Vec<U
             }
         }
         let depth = below + (n.op == Op::Reduce) as u32;
-        done.insert(n, (new, depth));
+        done.insert(n.clone(), (new, depth));
+    }
+    if done.iter().all(|(n, new)| *n == new.0) {
+        return nodes;
     }
     kernel.map(|x| done.get(x).map_or(x, |d| &d.0).clone());
     kernel.nodes()

@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Afterwards any order that respects [`kernels::dependencies`] is right, and there is one.
 pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
     let nodes = &plan.list().nodes;
-    if !is_read_and_overwritten(nodes) {
+    if !is_read_and_overwritten(nodes, plan.sink()) {
         return Ok(());
     }
     let only_effects = !kernels::loads(nodes).any(|(memory, ..)| memory.op == Op::After);
@@ -41,9 +41,9 @@ pub fn resolve_hazards(plan: &mut Plan) -> Result<(), Error> {
 }
 
 /// Whether any memory is both.
-fn is_read_and_overwritten(nodes: &[UOp]) -> bool {
-    let stores = nodes.iter().filter(|n| n.op == Op::Store);
-    let overwritten: NodeMap<()> = stores.map(|n| (n.buffer().clone(), ())).collect();
+fn is_read_and_overwritten(nodes: &[UOp], sink: &UOp) -> bool {
+    let overwritten: NodeMap<()> =
+        sink.src.iter().filter_map(kernels::store_of).map(|s| (s.buffer().clone(), ())).collect();
     kernels::loads(nodes).any(|(memory, ..)| overwritten.contains(memory))
 }
 
@@ -92,7 +92,7 @@ fn late_readers(kernels: &[Kernel], only_effects: bool) -> Vec<(u32, UOp)> {
     let reads: Vec<Vec<UOp>> = kernels.iter().map(read).collect();
     let mut users: Vec<Vec<u32>> = vec![vec![]; kernels.len()];
     for (k, (kernel, reads)) in kernels.iter().zip(&reads).enumerate() {
-        for w in writers.before(kernel, reads).into_iter().filter(|w| *w != k as u32) {
+        for w in writers.before(kernel, reads.iter()).into_iter().filter(|w| *w != k as u32) {
             users[w as usize].push(k as u32);
         }
     }

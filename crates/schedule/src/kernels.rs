@@ -132,6 +132,15 @@ fn ranges_of(output: &UOp) -> &[UOp] {
     if output.op == Op::Store { &[] } else { output.closed_ranges() }
 }
 
+/// The store of an effect; none where it is a stage.
+pub fn store_of(output: &UOp) -> Option<&UOp> {
+    match output.op {
+        Op::End => Some(output.input()),
+        Op::Store => Some(output),
+        _ => None,
+    }
+}
+
 fn output(node: &UOp) -> Output {
     if node.op == Op::Stage {
         let dims: Vec<UOp> = node.closed_ranges().iter().map(|r| r.extent().clone()).collect();
@@ -139,7 +148,7 @@ fn output(node: &UOp) -> Output {
         let (memory, value) = (filled_by(node), node.input().clone());
         return Output { node: node.clone(), memory, index, value, site: Arg::None };
     }
-    let store = if node.op == Op::End { node.input() } else { node };
+    let store = store_of(node).unwrap_or(node);
     Output {
         node: node.clone(),
         memory: store.buffer().clone(),
@@ -195,19 +204,22 @@ impl Writers {
         self.next.get(memory).copied()
     }
     /// The kernels that one must wait for to find what it reads and overwrites.
-    pub fn before(&self, kernel: &Kernel, reads: &[UOp]) -> SmallVec<[u32; 8]> {
+    pub fn before<'a>(&self, kernel: &'a Kernel, reads: impl Iterator<Item = &'a UOp>) -> SmallVec<[u32; 8]> {
         let overwritten = kernel.outputs.iter().filter(|o| !o.is_stage()).map(|o| &o.memory);
-        reads.iter().chain(overwritten).flat_map(|m| self.writers_of(m)).collect()
+        reads.chain(overwritten).flat_map(|m| self.writers_of(m)).collect()
     }
 }
 
-/// For each kernel those that must run before it: the writers of what it reads, and the readers of what it overwrites.
-pub fn dependencies(kernels: &[Kernel], reads: &[Vec<UOp>]) -> Vec<FxHashSet<u32>> {
-    let writers = Writers::new(kernels.iter());
+/// For each kernel, which comes with what it reads, those that must run before it: the writers of that, and the readers of
+/// what it overwrites.
+pub fn dependencies<'a, R: Iterator<Item = &'a UOp> + Clone>(
+    kernels: impl ExactSizeIterator<Item = (&'a Kernel, R)> + Clone,
+) -> Vec<FxHashSet<u32>> {
+    let writers = Writers::new(kernels.clone().map(|k| k.0));
     let mut deps: Vec<FxHashSet<u32>> = vec![FxHashSet::default(); kernels.len()];
-    for (k, (kernel, reads)) in kernels.iter().zip(reads).enumerate() {
-        deps[k].extend(writers.before(kernel, reads));
-        for w in reads.iter().filter_map(|m| writers.next_writer(m)).filter(|w| *w != k as u32) {
+    for (k, (kernel, reads)) in kernels.enumerate() {
+        deps[k].extend(writers.before(kernel, reads.clone()));
+        for w in reads.filter_map(|m| writers.next_writer(m)).filter(|w| *w != k as u32) {
             deps[w as usize].insert(k as u32);
         }
         deps[k].remove(&(k as u32));
