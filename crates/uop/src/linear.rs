@@ -37,6 +37,15 @@ pub enum Step {
     Prefetch(UOp, i32),
 }
 
+impl Step {
+    /// The node it is about, whatever it does with it.
+    pub fn node(&self) -> &UOp {
+        match self {
+            Step::Do(n) | Step::Open(n) | Step::Close(n) | Step::Prefetch(n, _) => n,
+        }
+    }
+}
+
 /// A kernel as a list of steps, each after what it needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Linear {

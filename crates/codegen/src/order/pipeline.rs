@@ -153,10 +153,7 @@ impl<'a> Loop<'a> {
                 _ => true,
             };
             if is_kept {
-                let node = match step {
-                    Step::Do(n) | Step::Open(n) | Step::Close(n) | Step::Prefetch(n, _) => n,
-                };
-                node.src.iter().for_each(|s| behind(s, &mut |n| _ = used.insert(n)));
+                step.node().src.iter().for_each(|s| behind(s, &mut |n| _ = used.insert(n)));
                 rest.push(step.clone());
             }
         }
@@ -231,10 +228,7 @@ fn needed<'a>(sources: impl Iterator<Item = &'a UOp>, steps: &[&'a UOp]) -> Vec<
 
 /// Steps with some nodes replaced in all they are made of.
 fn replaced(steps: Vec<Step>, by: &FxHashMap<UOp, UOp>) -> Vec<Step> {
-    let node = |s: &Step| match s {
-        Step::Do(n) | Step::Open(n) | Step::Close(n) | Step::Prefetch(n, _) => n.clone(),
-    };
-    let new = substitute_all(&steps.iter().map(node).collect::<Vec<_>>(), by);
+    let new = substitute_all(&steps.iter().map(|s| s.node().clone()).collect::<Vec<_>>(), by);
     let again = |(step, n): (Step, UOp)| match step {
         Step::Do(_) => Step::Do(n),
         Step::Open(_) => Step::Open(n),

@@ -51,12 +51,7 @@ pub fn looped(range: &UOp, inside: Vec<Step>) -> Vec<Step> {
 
 /// A program of these steps; parameters and the rest are found in them.
 pub fn linear(steps: Vec<Step>) -> Linear {
-    let roots: Vec<UOp> = steps
-        .iter()
-        .map(|s| match s {
-            Step::Do(n) | Step::Open(n) | Step::Close(n) | Step::Prefetch(n, _) => n.clone(),
-        })
-        .collect();
+    let roots: Vec<UOp> = steps.iter().map(|s| s.node().clone()).collect();
     let all = toposort(&roots);
     let of = |op: Op| all.iter().filter(|n| n.op == op).cloned().collect::<Vec<_>>();
     let mut params = of(Op::Param);
