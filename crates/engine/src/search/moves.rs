@@ -45,8 +45,8 @@ fn changed(opts: &[Opt]) -> Vec<Vec<Opt>> {
             Opt::Stage { operand, at, space, layout, buffers } => {
                 let (operand, space) = (*operand, *space);
                 let stage = |at, layout| Opt::Stage { operand, at, space, layout, buffers: *buffers };
-                let turns = Opt::Stage { operand, at: *at, space, layout: *layout, buffers: 3 - buffers };
-                all.push(with(&[turns]));
+                let buffers = if *buffers == 1 { 2 } else { 1 };
+                all.push(with(&[Opt::Stage { operand, at: *at, space, layout: *layout, buffers }]));
                 let places = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
                 all.extend(places.map(|to| with(&[stage(to, *layout)])));
                 let layouts = [Layout::LoopOrder, Layout::RowMajor].into_iter().filter(|l| l != layout);
