@@ -54,6 +54,9 @@ impl Bound {
             let message = format!("it takes {} variables, was given {}", self.vars.len(), vars.len());
             return Err(Error::Launch { kernel: self.executable.name().into(), message });
         }
+        if dims != self.dims {
+            self.executable.check(&self.bufs.iter().collect::<Vec<_>>(), dims)?;
+        }
         self.vars.copy_from_slice(vars);
         self.dims = dims;
         Ok(())
@@ -85,6 +88,7 @@ impl Bound {
 
     fn check(&self) -> Result<(), Error> {
         let bufs: Vec<&Memory> = self.bufs.iter().collect();
-        check_args(self.executable.name(), self.executable.params(), &bufs, &self.vars)
+        check_args(self.executable.name(), self.executable.params(), &bufs, &self.vars)?;
+        self.executable.check(&bufs, self.dims)
     }
 }

@@ -128,6 +128,10 @@ pub trait Executable: Send + Sync {
     fn name(&self) -> &str;
     /// What it takes.
     fn params(&self) -> &[Param];
+    /// What the device asks of a launch besides what the parameters say.
+    fn check(&self, _bufs: &[&Memory], _dims: LaunchDims) -> Result<(), Error> {
+        Ok(())
+    }
     /// [`Executable::launch`] with arguments that were checked before.
     fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
         self.launch(&bound.buffers().iter().collect::<Vec<_>>(), bound.vars(), bound.dims())

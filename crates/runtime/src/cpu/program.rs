@@ -54,7 +54,7 @@ impl Executable for CpuKernel {
     }
     fn launch(&self, bufs: &[&Memory], vars: &[i64], dims: LaunchDims) -> Result<(), Error> {
         crate::check_args(&self.name, &self.params, bufs, vars)?;
-        self.check(bufs.iter().copied(), dims)?;
+        self.check(bufs, dims)?;
         let addresses: Vec<u64> = bufs.iter().map(|b| b.address()).collect();
         // SAFETY: just checked, and borrowed until the kernel is done.
         let done = unsafe { self.call(&addresses, vars, dims) };
@@ -64,10 +64,19 @@ impl Executable for CpuKernel {
         if !std::ptr::addr_eq(Arc::as_ptr(bound.executable()), self) {
             return self.launch(&bound.buffers().iter().collect::<Vec<_>>(), bound.vars(), bound.dims());
         }
-        self.check(bound.buffers().iter(), bound.dims())?;
-        // SAFETY: a `Bound` has checked its buffers against this kernel's parameters, and holds them.
+        // SAFETY: a `Bound` has checked its buffers against this kernel's parameters and by `check`, and holds them.
         let done = unsafe { self.call(bound.addresses(), bound.vars(), bound.dims()) };
         crate::check_intact(bound.buffers().iter()).and(done)
+    }
+    fn check(&self, bufs: &[&Memory], dims: LaunchDims) -> Result<(), Error> {
+        let fail = |message: &str| Err(Error::Launch { kernel: self.name.clone(), message: message.into() });
+        if bufs.iter().any(|b| b.host_ptr().is_none()) {
+            return fail("a buffer is not in this machine's memory");
+        }
+        if dims.global != [1; 3] || dims.local != [1; 3] || dims.thread_extent < 0 {
+            return fail("the CPU has no grid, and its thread axis cannot be negative");
+        }
+        Ok(())
     }
     fn disassembly(&self) -> Result<String, Error> {
         super::disassemble::disassemble(self.image.code())
@@ -121,17 +130,6 @@ impl CpuKernel {
             code => Err(Error::Index { kernel: self.name.clone(), site: code - 1 }),
         }
     }
-    fn check<'a>(&self, mut bufs: impl Iterator<Item = &'a Memory>, dims: LaunchDims) -> Result<(), Error> {
-        let fail = |message: &str| Err(Error::Launch { kernel: self.name.clone(), message: message.into() });
-        if bufs.any(|b| b.host_ptr().is_none()) {
-            return fail("a buffer is not in this machine's memory");
-        }
-        if dims.global != [1; 3] || dims.local != [1; 3] || dims.thread_extent < 0 {
-            return fail("the CPU has no grid, and its thread axis cannot be negative");
-        }
-        Ok(())
-    }
-
     /// Run `0..extent`, on several threads if the launches before had enough work in them to be worth it. Long work is cut
     /// in slices between which it may be asked to end.
     fn run_slices(&self, extent: i64, run: &(dyn Fn(i64, i64) + Sync)) -> Result<(), Error> {
