@@ -183,6 +183,23 @@ def test_gguf(tmp_path):
     assert tensors["w"].tolist() == values.reshape(2, 3).tolist()
 
 
+def test_gguf_in_parts(tmp_path):
+    text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    for no in range(2):
+        meta = text("split.no") + struct.pack("<IH", 2, no) + text("split.count") + struct.pack("<IH", 2, 2)
+        head = b"GGUF" + struct.pack("<IQQ", 3, 1, 2) + meta + text(f"w{no}") + struct.pack("<IQIQ", 1, 2, 0, 0)
+        part = tmp_path / f"x-{no + 1:05}-of-00002.gguf"
+        part.write_bytes(head + bytes(-len(head) % 32) + np.float32([no, 5]).tobytes())
+    about, tensors = state.gguf_load(tmp_path / "x-00001-of-00002.gguf")
+    assert about["split.count"] == 2
+    assert {k: v.tolist() for k, v in tensors.items()} == {"w0": [0, 5], "w1": [1, 5]}
+    with pytest.raises(RuntimeError, match="part 2 of 2: the first is x-00001-of-00002.gguf"):
+        state.gguf_load(part)
+    part.unlink()
+    with pytest.raises(RuntimeError, match="x-00002-of-00002.gguf"):
+        state.gguf_load(tmp_path / "x-00001-of-00002.gguf")
+
+
 def test_archives(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as z:
         z.writestr("in/a", b"abc")

@@ -109,16 +109,21 @@ fn torch_value<'py>(py: Python<'py>, v: torch::Value) -> PyResult<Bound<'py, PyA
     }
 }
 
-/// What a GGUF file says, and its tensors: quantised ones as expressions that make float32 of them.
+/// What a GGUF file says, and its tensors: quantised ones as expressions that make float32 of them. The path of the first of
+/// several parts gives those of all.
 #[pyfunction]
 fn gguf_load<'py>(
     py: Python<'py>,
     file: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-    let (about, state) = read(file, |blob| {
-        let open = gguf::Gguf::from_blob(blob)?;
-        Ok((open.metadata().clone(), open.state()?))
-    })?;
+    let both = |open: gguf::Gguf| Ok((open.metadata().clone(), open.state()?));
+    let (about, state) = match file.extract::<PathBuf>() {
+        Ok(path) => {
+            content(py, file)?; // a file that is not there is Python's own error
+            py.detach(|| within(None, || gguf::Gguf::open(path).and_then(both)))?.map_err(raised)?
+        }
+        Err(_) => read(file, |blob| gguf::Gguf::from_blob(blob).and_then(both))?,
+    };
     let said = PyDict::new(py);
     for (key, value) in about {
         said.set_item(key, gguf_value(py, &value)?)?;

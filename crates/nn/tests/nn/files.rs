@@ -167,6 +167,88 @@ fn gguf_survives_writing_and_reading() {
     assert!(e.contains("tensor \"x\": bool has no place in GGUF"), "{e}");
 }
 
+/// Tensors `t0`, `t1`, … in files of one each; what the metadata says may be changed.
+fn gguf_parts(dir: &Temp, count: u16, change: impl Fn(u16, &mut BTreeMap<String, Value>)) {
+    for no in 0..count {
+        let state = StateDict::from([(format!("t{no}"), Tensor::from_vec([no as f32; 3], [3]))]);
+        let mut metadata = BTreeMap::from([
+            ("split.no".to_string(), Value::U16(no)),
+            ("split.count".to_string(), Value::U16(count)),
+            ("split.tensors.count".to_string(), Value::I32(count as i32)),
+        ]);
+        if no == 0 {
+            metadata.insert("general.name".into(), Value::String("cut".into()));
+        }
+        change(no, &mut metadata);
+        let name = format!("m-{:05}-of-{count:05}.gguf", no + 1);
+        gguf::save(dir.file(&name), &state, &metadata).unwrap();
+    }
+}
+
+#[test]
+fn the_first_of_several_gguf_files_loads_all() {
+    let dir = Temp::new("gguf-parts");
+    gguf_parts(&dir, 3, |_, _| {});
+    let path = dir.file("m-00001-of-00003.gguf");
+    let file = Gguf::open(&path).unwrap();
+    assert_eq!(file.metadata()["general.name"].as_str(), Some("cut"));
+    assert_eq!(file.tensors()["t2"].part, 2);
+    on_interp(|| {
+        for (name, t) in load(&path).unwrap() {
+            let no: f32 = name[1..].parse().unwrap();
+            assert_eq!(t.to_vec::<f32>().unwrap(), [no; 3]);
+        }
+        assert_eq!(load(&path).unwrap().len(), 3);
+    });
+    // all in one file says so, too
+    gguf_parts(&dir, 1, |_, _| {});
+    assert_eq!(Gguf::open(dir.file("m-00001-of-00001.gguf")).unwrap().tensors().len(), 1);
+}
+
+#[test]
+fn gguf_parts_that_do_not_fit_are_errors() {
+    let dir = Temp::new("gguf-parts-bad");
+    let fails = |open: &str, part: &str| {
+        let e = Gguf::open(dir.file(open)).err().expect(part).to_string();
+        assert!(e.contains(part) && e.contains("files.rs"), "{e}");
+    };
+    let first = "m-00001-of-00003.gguf";
+    let set = |no: u16, key: &'static str, value: Value| {
+        gguf_parts(&dir, 3, |n, m| {
+            if n == no {
+                m.insert(key.into(), value.clone());
+            }
+        });
+    };
+    gguf_parts(&dir, 3, |_, _| {});
+    fails("m-00002-of-00003.gguf", "part 2 of 3: the first is m-00001-of-00003.gguf");
+    std::fs::copy(dir.file(first), dir.file("other.gguf")).unwrap();
+    fails("other.gguf", "should end in \"-00001-of-00003.gguf\"");
+    std::fs::remove_file(dir.file("m-00003-of-00003.gguf")).unwrap();
+    fails(first, "m-00003-of-00003.gguf: No such file");
+    set(1, "split.no", Value::U16(2));
+    fails(first, "says that it is part 3 of 3 with 3 tensors in all, and should be part 2 of 3");
+    set(2, "split.count", Value::U16(4));
+    fails(first, "says that it is part 3 of 4");
+    set(0, "split.no", Value::U16(3));
+    fails(first, "split.no is 3, of 3 parts the last is 2");
+    set(0, "split.count", Value::String("x".into()));
+    fails(first, "split.count is String(\"x\")");
+    gguf_parts(&dir, 3, |_, m| _ = m.insert("split.tensors.count".into(), Value::I32(4)));
+    fails(first, "the parts have 3 tensors, split.tensors.count is 4");
+    gguf_parts(&dir, 3, |_, _| {});
+    let same = std::fs::read(dir.file(first)).unwrap();
+    let blob = frit_tensor::Blob::open(dir.file(first)).unwrap();
+    let e = Gguf::from_blob(&blob).err().unwrap().to_string();
+    assert!(e.contains("part 1 of 3") && e.contains("path"), "{e}");
+    // the tensor of the first again, in a file that says it is the second
+    let at = same.windows(8).position(|w| w == b"split.no").unwrap() + 8 + 4;
+    let mut second = same.clone();
+    second[at] = 1;
+    std::fs::write(dir.file("m-00002-of-00003.gguf"), second).unwrap();
+    fails(first, "m-00002-of-00003.gguf: tensor \"t0\" is in an earlier part too");
+}
+
 #[test]
 fn gguf_files_that_lie_are_errors() {
     let good = std::fs::read(corpus("gguf/small.gguf")).unwrap();

@@ -7,6 +7,8 @@
 //! padding to the alignment, data
 //! ```
 //!
+//! A large model may be in several files (`parts`), which are opened by the first.
+//!
 //! A quantised tensor becomes an expression over its mapped bytes (`blocks`, `grids`) that makes float32 of them
 //! where they are used: nothing is dequantised at loading, and a product with such a tensor reads its few bits.
 //!
@@ -26,6 +28,7 @@
 mod blocks;
 mod grids;
 mod kind;
+mod parts;
 mod value;
 mod write;
 
@@ -33,6 +36,7 @@ use super::cursor::{Cursor, byte_size, text};
 use super::{StateDict, open, tensor};
 use frit_tensor::{Blob, DType, Error, Result, Tensor};
 pub use kind::Kind;
+use parts::Part;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -51,36 +55,66 @@ pub struct Info {
     pub kind: Kind,
     /// Dims, the last one varying fastest: the other way round than in the file.
     pub shape: Vec<usize>,
-    /// Bytes of the data that are its value.
+    /// The file it is in, from 0, where the model is in several.
+    pub part: usize,
+    /// Bytes of the data there that are its value.
     pub bytes: Range<usize>,
 }
 
-/// An open file: its metadata is read, its data is mapped and read when someone asks.
+/// An open file, or several that are one model: its metadata is read, its data is mapped and read when someone asks.
 ///
 /// What must not happen to the file meanwhile is said at [`Blob`].
 pub struct Gguf {
     version: u32,
     metadata: BTreeMap<String, Value>,
     tensors: BTreeMap<String, Info>,
-    data: Blob,
+    /// Of each part.
+    data: Vec<Blob>,
     name: String,
 }
 
 impl Gguf {
-    /// Opens a file of version 2 or 3.
+    /// Opens a file of version 2 or 3; with `name-00001-of-00003.gguf` also the parts that follow it.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf> {
+        let _c = frit_tensor::call("load");
         let path = path.as_ref();
-        open("load", path, |blob| {
-            let name = path.display().to_string();
-            parse(blob).map(|file| Gguf { name, ..file })
-        })
+        let (mut all, part, others) = open("load", path, |blob| {
+            let file = Gguf { name: path.display().to_string(), ..parse(blob)? };
+            let part = Part::of(&file.metadata)?;
+            Ok((file, part, part.others(path)?))
+        })?;
+        for (no, other) in (1..).zip(others) {
+            open("load", &other, |blob| {
+                let file = parse(blob)?;
+                part.expect(no, Part::of(&file.metadata)?)?;
+                all.add(file)
+            })?;
+        }
+        part.expect_tensors(all.tensors.len())
+            .map_err(|e| Error::new("load", format!("{}: {e}", all.name)))?;
+        Ok(all)
     }
-    /// A file that is in memory.
+    /// A file that is in memory; not one of several, which are found by their names.
     #[track_caller]
     pub fn from_blob(blob: &Blob) -> Result<Gguf> {
         let _c = frit_tensor::call("load");
-        parse(blob).map_err(|e| Error::new("load", e))
+        let whole = |file: Gguf| match Part::of(&file.metadata)? {
+            Part { count: 1, .. } => Ok(file),
+            part => Err(format!("{part}: the others are found by its path, which is not known here")),
+        };
+        parse(blob).and_then(whole).map_err(|e| Error::new("load", e))
+    }
+    /// The tensors of one more part.
+    fn add(&mut self, other: Gguf) -> std::result::Result<(), String> {
+        for (name, info) in other.tensors {
+            if self.tensors.contains_key(&name) {
+                return Err(format!("tensor {name:?} is in an earlier part too"));
+            }
+            self.tensors.insert(name, Info { part: self.data.len(), ..info });
+        }
+        self.data.extend(other.data);
+        Ok(())
     }
     /// The version of the format, 2 or 3.
     pub fn version(&self) -> u32 {
@@ -115,7 +149,7 @@ impl Gguf {
     }
     fn find(&self, name: &str) -> Result<(&Info, Blob)> {
         let info = self.tensors.get(name);
-        let found = info.and_then(|info| Some((info, self.data.slice(info.bytes.clone())?)));
+        let found = info.and_then(|info| Some((info, self.data.get(info.part)?.slice(info.bytes.clone())?)));
         found.ok_or_else(|| Error::new("load", format!("{}: no tensor {name:?}", self.name)))
     }
     /// Every tensor.
@@ -126,7 +160,7 @@ impl Gguf {
     }
 }
 
-/// Every tensor of a file, quantised ones as expressions that make float32 of them.
+/// Every tensor of a file, or of several by the first of them, quantised ones as expressions that make float32 of them.
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
     let _c = frit_tensor::call("load");
@@ -165,7 +199,7 @@ fn parse(blob: &Blob) -> std::result::Result<Gguf, String> {
     let start = c.at().next_multiple_of(alignment as usize);
     let data = blob.slice(start.min(blob.len())..blob.len()).ok_or("the data is outside the file")?;
     let tensors = place(infos, data.len(), alignment)?;
-    Ok(Gguf { version, metadata, tensors, data, name: "the file".into() })
+    Ok(Gguf { version, metadata, tensors, data: vec![data], name: "the file".into() })
 }
 
 fn read_metadata(
@@ -232,7 +266,7 @@ fn place(
     let mut placed = BTreeMap::new();
     for u in infos {
         let bytes = range(&u, data, alignment).map_err(|e| format!("tensor {:?}: {e}", u.name))?;
-        let info = Info { kind: u.kind, shape: u.shape, bytes };
+        let info = Info { kind: u.kind, shape: u.shape, part: 0, bytes };
         if placed.insert(u.name.clone(), info).is_some() {
             return Err(format!("tensor {:?} stands twice", u.name));
         }
