@@ -62,13 +62,7 @@ const DEEPEST: u32 = 400;
 
 /// Check that a scheduled kernel is well-formed and that every access is inside its buffer.
 pub fn verify(kernel: &UOp) -> Result<(), Unproven> {
-    check(kernel, false).map_err(|message| unproven(kernel, message))
-}
-
-/// The same for a kernel of our own scheduler: what is not always found out need not be proven there. That is a place that
-/// comes from data, which is checked when it runs, and one that depends on variables.
-pub fn verify_scheduled(kernel: &UOp) -> Result<(), Unproven> {
-    check(kernel, true).map_err(|message| unproven(kernel, message))
+    check(kernel).map_err(|message| unproven(kernel, message))
 }
 
 fn unproven(kernel: &UOp, message: String) -> Unproven {
@@ -79,7 +73,7 @@ fn unproven(kernel: &UOp, message: String) -> Unproven {
     Unproven { kernel, message }
 }
 
-fn check(kernel: &UOp, is_ours: bool) -> Result<(), String> {
+fn check(kernel: &UOp) -> Result<(), String> {
     spec::check(kernel, Spec::Kernel).map_err(|e| e.to_string())?;
     if kernel.op != Op::Sink || !kernel.ranges.is_empty() {
         return Err(format!("{kernel:?} is not a kernel: a range of it is never closed"));
@@ -115,11 +109,7 @@ fn check(kernel: &UOp, is_ours: bool) -> Result<(), String> {
             if deepest.is_some_and(|d| *d > DEEPEST) {
                 return Err(format!("the index or gate of {n:?} is {deepest:?} operations deep"));
             }
-            let proven = access(n);
-            let is_hard = || matches!(n.arg, Arg::Site(_)) || n.any(|s| s.op == Op::Variable);
-            if !(is_ours && is_hard()) {
-                proven?;
-            }
+            access(n)?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::{Error, config, stats};
 use frit_abi::sync::{LazyLock, Mutex};
 use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
-use frit_uop::verify::verify_scheduled;
+use frit_uop::verify::verify;
 use frit_uop::{UOp, text};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn check_kernels(schedule: &Schedule) -> Result<(), Error> {
             return Err(Error::Schedule("a kernel's text does not parse back to it".into()));
         }
         if check >= 3 {
-            verify_scheduled(&k.ast).map_err(|e| Error::Schedule(e.to_string()))?;
+            verify(&k.ast).map_err(|e| Error::Schedule(e.to_string()))?;
         }
     }
     Ok(())

@@ -53,6 +53,15 @@ struct Fact {
     hi: i128,
 }
 
+/// The bounds of a term that a fact is about alone.
+fn bounds_of_one(f: &Fact) -> Option<(&UOp, i128, i128)> {
+    match &f.of.terms[..] {
+        [(t, 1)] => Some((t, f.lo, f.hi)),
+        [(t, -1)] => Some((t, -f.hi, -f.lo)),
+        _ => None,
+    }
+}
+
 /// What is known at one access.
 #[derive(Default)]
 pub(super) struct Prover {
@@ -253,13 +262,16 @@ impl Prover {
                 Some((_, s)) => *s,
                 None => self.plain.get_or_insert_default().range(t),
             };
-            best = sum(best, product(*k, (s.lo, s.hi)));
+            best = sum(best, product(*k, self.with_own_facts(t, (s.lo, s.hi))));
         }
         if most == 0 {
             return best;
         }
         for i in 0..self.facts.len() {
             let f = self.facts[i].clone();
+            if bounds_of_one(&f).is_some() {
+                continue;
+            }
             let shared =
                 |(t, k): &(UOp, i128)| of.terms.iter().find(|o| o.0 == *t && o.1 % k == 0).map(|o| o.1 / k);
             // as often as some term of it is there: 3*(a + b) in 9*a + 3*b
@@ -275,6 +287,14 @@ impl Prover {
             }
         }
         best
+    }
+
+    /// The bounds of a term, with the facts that are about it alone.
+    fn with_own_facts(&mut self, t: &UOp, s: (i128, i128)) -> (i128, i128) {
+        let own = self.facts.iter().filter_map(bounds_of_one).filter(|o| o.0 == t);
+        let (lo, hi) = own.fold(s, |s, (_, lo, hi)| (s.0.max(lo), s.1.min(hi)));
+        self.never |= lo > hi;
+        (lo, hi.max(lo))
     }
 
     /// A value as a sum of others, where no operation on the way wraps.

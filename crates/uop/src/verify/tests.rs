@@ -125,6 +125,17 @@ fn an_index_is_inside_by_division_with_remainder() {
     let even = ["Idiv:index %0 6", "Mod:index %2 2", "Lt:bool %3 1"];
     assert_eq!(gated(&[24], 24, &["Add:index %0 6"], &even), Ok(()));
     assert!(gated(&[24], 23, &["Add:index %0 6"], &even).is_err());
+    // x + 8 where x//6 is even and x%6 below 4: x is at most 15
+    let both = [
+        "Idiv:index %0 6",
+        "Mod:index %2 2",
+        "Lt:bool %3 1",
+        "Mod:index %0 6",
+        "Lt:bool %5 4",
+        "And:bool %4 %6",
+    ];
+    assert_eq!(gated(&[24], 24, &["Add:index %0 8"], &both), Ok(()));
+    assert!(gated(&[24], 23, &["Add:index %0 8"], &both).is_err());
     // 9a + 3b + c + 4 where (a + b)%2*3 + c is below 2
     let index = ["Mul:index %0 9", "Mul:index %1 3", "Add:index %3 %4", "Add:index %5 %2", "Add:index %6 4"];
     let gate = ["Add:index %0 %1", "Mod:index %8 2", "Mul:index %9 3", "Add:index %10 %2", "Lt:bool %11 2"];
