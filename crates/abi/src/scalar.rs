@@ -215,6 +215,7 @@ fn bool_alu(op: Alu, a: &[Scalar]) -> Scalar {
         Alu::Lt => !x & y,
         Alu::MulAcc => (x & y) | a[2].as_bool(),
         Alu::Idiv | Alu::Tdiv => x & y,
+        Alu::Mod => false, // by one nothing is left, by zero it is 0
         _ => x,
     })
 }

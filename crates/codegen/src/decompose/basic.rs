@@ -53,6 +53,7 @@ fn product_error(f: Real, x: &UOp, y: &UOp, p: &UOp) -> UOp {
 fn negate(x: &UOp) -> UOp {
     match Real::of(x) {
         Some(f) => f.float(&f.bits(x).bin(Alu::Xor, &f.i(-1 - f.int_max()))),
+        None if x.dtype == DType::Bool => x.un(Alu::Not),
         None => x.const_like(0) - x,
     }
 }

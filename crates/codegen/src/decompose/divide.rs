@@ -34,7 +34,8 @@ fn quotient(x: &UOp, y: &UOp, target: &Target) -> Option<UOp> {
 
 fn remainder(x: &UOp, y: &UOp, target: &Target) -> Option<UOp> {
     match (x.dtype, y.as_scalar().map(|c| c.as_i128())) {
-        (DType::Bool, _) => Some(x.and_(&y.un(Alu::Not))),
+        // false, in the shape of x: by one nothing is left, by zero it is 0
+        (DType::Bool, _) => Some(x.and_(&x.un(Alu::Not))),
         (d, _) if d.is_float() => float_mod::remainder(x, y),
         (_, Some(0 | 1)) => Some(x.const_like(0)),
         (_, Some(c)) if c > 0 && c & (c - 1) == 0 => Some(x.and_(&x.const_like((c - 1) as i64))),

@@ -257,6 +257,7 @@ fn on_bools(op: Alu, [x, y, z]: [bool; 3]) -> bool {
         Alu::Eq => x == y,
         Alu::Lt => !x && y,
         Alu::MulAcc => x && y || z,
+        Alu::Mod => false, // by one nothing is left, by zero it is 0
         _ => x,
     }
 }
