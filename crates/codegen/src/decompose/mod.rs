@@ -42,29 +42,25 @@ use crate::pass::Ctx;
 use frit_abi::Target;
 use frit_abi::sync::LazyLock;
 use frit_uop::rewrite::rewrite;
-use frit_uop::rules::Matcher;
+use frit_uop::rules::{Matcher, RuleSet};
 use frit_uop::{Op, UOp};
 
 /// Every table, in the order they are tried: small floats first, since what they become is decomposed further.
-static MATCHER: LazyLock<Matcher<Target>> = LazyLock::new(|| {
-    Matcher::new(
-        &[],
-        &[
-            &small_float::SMALL_FLOAT,
-            &exp::EXP,
-            &log::LOG,
-            &trig::TRIG,
-            &inverse::INVERSE,
-            &hyperbolic::HYPERBOLIC,
-            &erf::ERF,
-            &pow::POW,
-            &divide::DIVIDE,
-            &shift::SHIFT,
-            &threefry::THREEFRY,
-            &basic::BASIC,
-        ],
-    )
-});
+static TABLES: [&RuleSet<Target>; 12] = [
+    &small_float::SMALL_FLOAT,
+    &exp::EXP,
+    &log::LOG,
+    &trig::TRIG,
+    &inverse::INVERSE,
+    &hyperbolic::HYPERBOLIC,
+    &erf::ERF,
+    &pow::POW,
+    &divide::DIVIDE,
+    &shift::SHIFT,
+    &threefry::THREEFRY,
+    &basic::BASIC,
+];
+static MATCHER: LazyLock<Matcher<Target>> = LazyLock::new(|| Matcher::new(&[], &TABLES));
 
 /// The pass. Leaves only elementwise operations that the target has.
 pub fn decompose(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {

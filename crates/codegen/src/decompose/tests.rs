@@ -1,10 +1,11 @@
 //! Every decomposition against the definition in `abi::scalar`, or for transcendental functions against the standard
 //! library's float64, in units in the last place.
 
-use super::for_target;
-use frit_abi::alu::AluSet;
+use super::{TABLES, for_target};
+use frit_abi::alu::{AluSet, AluTypes};
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT};
 use frit_abi::{Alu, DType, Scalar, Target};
+use frit_uop::rules::{Apply, Rule};
 use frit_uop::{Arg, Op, UOp};
 
 /// A machine with the basic operations and no small floats.
@@ -229,6 +230,9 @@ fn the_angle_of_a_point() {
     }
 }
 
+/// One with more digits than the type is rounded, here twice.
+const LARGE_QUOTIENT: f64 = (1 << 22) as f64;
+
 #[test]
 fn remainders_of_floats_are_exact_and_quotients_floored() {
     for d in [DType::F32, DType::F64] {
@@ -243,8 +247,7 @@ fn remainders_of_floats_are_exact_and_quotients_floored() {
                 (quotient.run(&args, &mut values).as_f64(), Scalar::alu(Alu::Idiv, d, &args).as_f64());
             let exact = got == want && got.is_sign_negative() == want.is_sign_negative()
                 || got.is_nan() && want.is_nan();
-            // a quotient with more digits than the type is rounded, here twice
-            let large = want.abs() >= ulp_max(d).sqrt().min(f64::from(1 << 22));
+            let large = want.abs() >= LARGE_QUOTIENT;
             assert!(exact || large && ulps(got, want, d) <= 2.0, "{d} {x:e} // {y:e}: {got:e}, not {want:e}");
         }
     }
@@ -515,4 +518,98 @@ fn fallbacks_for_basic_operations() {
         }
     }
     assert!(BASIC_FLOAT.has(Sqrt));
+}
+
+/// What a rule is tried on: the operation on inputs of every type that has it, or a cast from each.
+fn instances(op: Op) -> Vec<UOp> {
+    let types = || frit_abi::dtype::ALL.into_iter().filter(|d| !matches!(d, DType::Void | DType::Index));
+    let Some(alu) = op.alu() else {
+        return types().flat_map(|from| types().map(move |to| input(0, from).cast(to))).collect();
+    };
+    let has = |d: &DType| match alu.types() {
+        _ if alu == Alu::Threefry => *d == DType::U64,
+        AluTypes::Any => true,
+        AluTypes::Float => d.is_float(),
+        AluTypes::Int => d.is_int(),
+        AluTypes::Bits => !d.is_float(),
+    };
+    let on = |d: DType| {
+        let to = if alu.is_comparison() { DType::Bool } else { d };
+        UOp::new(op, to, (0..alu.arity() as u32).map(|slot| input(slot, d)), Arg::None)
+    };
+    types().filter(has).map(on).collect()
+}
+
+/// A value of a type: any bits, or a special one. The fused operation is made of others where no step of it overflows.
+fn value(d: DType, op: Op, r: &mut Random) -> Scalar {
+    let special = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    let pick = r.next();
+    match pick % 3 {
+        _ if op == Op::MulAcc && d.is_float() => Scalar::float((pick % 2001) as f64 / 64.0 - 15.0, d),
+        0 if d.is_float() => Scalar::float(special[(pick >> 8) as usize % special.len()], d),
+        0 if d.is_int() => special_ints(d)[(pick >> 8) as usize % special_ints(d).len()],
+        _ => Scalar::from_bits(r.next() >> (64 - d.bits()), d),
+    }
+}
+
+/// Whether what a rule made of `n` has the right value: functions are as exact as their own tests say, all else is equal.
+fn is_right(n: &UOp, got: Scalar, want: Scalar) -> bool {
+    if got == want {
+        return true;
+    }
+    let zeros = || got.as_f64() == 0.0 && want.as_f64() == 0.0;
+    let bound = match n.op.alu() {
+        Some(Alu::Max | Alu::Min) => return zeros(),
+        Some(Alu::Idiv) if n.dtype.is_float() && want.as_f64().abs() >= LARGE_QUOTIENT => 2.0,
+        Some(Alu::Pow | Alu::Atan2 | Alu::Sqrt | Alu::MulAcc) if n.dtype.is_float() => 2.0,
+        alu => match FUNCTIONS.iter().find(|f| Some(f.0) == alu) {
+            Some(f) => f.2.max(f.3),
+            None => return false,
+        },
+    };
+    match n.dtype {
+        DType::F32 | DType::F64 => ulps(got.as_f64(), want.as_f64(), n.dtype) <= bound,
+        // rounded twice
+        d => got.to_bits(d).abs_diff(want.to_bits(d)) <= 1,
+    }
+}
+
+#[test]
+fn every_rule_is_sound_and_fires() {
+    use Alu::*;
+    let float_ops = AluSet::of(&[Add, Sub, Mul, Fdiv, Lt, Eq, Ne, Where]);
+    let bare = Target {
+        float_ops,
+        int_ops: AluSet::of(&[Add, Sub, Mul, Tdiv, And, Or, Xor, Lt, Eq, Ne, Where]),
+        ..basic()
+    };
+    let (mut r, mut before, mut after) = (Random(11), vec![], vec![]);
+    let rules: Vec<&Rule<Target>> = TABLES.iter().flat_map(|t| t.rules).collect();
+    for (i, rule) in rules.iter().enumerate() {
+        let mut fired = 0;
+        for n in rule.roots.iter().flat_map(instances) {
+            let apply = |rule: &&Rule<Target>| match rule.apply {
+                _ if !rule.roots.has(n.op) => None,
+                Apply::Pure(apply) => apply(&n),
+                Apply::Ctx(apply) => apply(&n, &mut bare.clone()),
+            };
+            // the first that applies wins
+            let Some(new) = apply(rule).filter(|_| rules[..i].iter().all(|r| apply(r).is_none())) else {
+                continue;
+            };
+            fired += 1;
+            assert_eq!((n.dtype, n.try_shape()), (new.dtype, new.try_shape()), "{}", rule.text);
+            let (old, made) = (Program::new(&n), Program::new(&new));
+            for _ in 0..300 {
+                let inputs: Vec<Scalar> = n.src.iter().map(|s| value(s.dtype, n.op, &mut r)).collect();
+                let (want, got) = (old.run(&inputs, &mut before), made.run(&inputs, &mut after));
+                assert!(
+                    is_right(&n, got, want),
+                    "{} on {n:?} of {inputs:?}: {got:?}, not {want:?}",
+                    rule.text
+                );
+            }
+        }
+        assert!(fired > 0, "{} never fires", rule.text);
+    }
 }

@@ -13,30 +13,28 @@ const GENERATED: &[(&str, &[&str], &str)] = &[
         "schedule/src/prepare/tests.rs every_rule_is_sound_and_fires",
     ),
     ("schedule", &["FOLD"], "schedule/src/fold/tests.rs every_rule_is_sound_and_fires"),
+    (
+        "codegen",
+        &[
+            "SMALL_FLOAT",
+            "EXP",
+            "LOG",
+            "TRIG",
+            "INVERSE",
+            "HYPERBOLIC",
+            "ERF",
+            "POW",
+            "DIVIDE",
+            "SHIFT",
+            "THREEFRY",
+            "BASIC",
+        ],
+        "codegen/src/decompose/tests.rs every_rule_is_sound_and_fires",
+    ),
 ];
 
 /// Tables that are not generated: room, tables, why, and what tests them.
 const ELSEWHERE: &[(&str, &[&str], &str, &[&str])] = &[
-    (
-        "codegen",
-        &["BASIC", "SHIFT", "DIVIDE", "THREEFRY"],
-        "they need a target that lacks the operation",
-        &[
-            "codegen/src/decompose/tests.rs fallbacks_for_basic_operations",
-            "codegen/src/decompose/tests.rs integer_division_power_and_shifts_are_the_definition",
-            "codegen/src/decompose/tests.rs threefry_is_the_definition",
-        ],
-    ),
-    (
-        "codegen",
-        &["EXP", "LOG", "TRIG", "HYPERBOLIC", "INVERSE", "ERF", "POW"],
-        "equal within a bound only",
-        &[
-            "codegen/src/decompose/tests.rs functions_are_within_their_bounds_in_float32",
-            "codegen/src/decompose/tests.rs functions_are_within_their_bounds_in_float64",
-            "codegen/src/decompose/tests.rs powers_of_floats",
-        ],
-    ),
     (
         "codegen",
         &["GATES"],
@@ -44,15 +42,6 @@ const ELSEWHERE: &[(&str, &[&str], &str, &[&str])] = &[
         &[
             "codegen/src/expand/gates.rs a_checked_access_that_cannot_miss_is_not_checked",
             "codegen/tests/codegen/files.rs passes_do_what_the_files_say",
-        ],
-    ),
-    (
-        "codegen",
-        &["SMALL_FLOAT"],
-        "every value of a small float is tried instead",
-        &[
-            "codegen/src/decompose/tests.rs small_floats_decode_and_encode_exactly",
-            "codegen/src/decompose/tests.rs small_float_arithmetic_rounds_every_operation",
         ],
     ),
     (
