@@ -22,6 +22,9 @@ use smallvec::SmallVec;
 /// Results in one tile along one axis, at most.
 const LONGEST: usize = 28;
 
+/// What the estimate along a sum may be too low by: it knows of no masks, and of no vectors that lie across two lines.
+const ROUGH: f64 = 2.0;
+
 /// How far an index moves with each range it moves with, where that is a constant.
 struct Steps(SmallVec<[(u32, Option<i64>); 6]>);
 
@@ -202,7 +205,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             });
         }
         let (cost, choice) = best?;
-        (choice.results() >= 6 && cost <= self.along_the_sum()).then_some(choice)
+        (choice.results() >= 6 && cost <= ROUGH * self.along_the_sum()).then_some(choice)
     }
 
     /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
