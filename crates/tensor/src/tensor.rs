@@ -190,10 +190,12 @@ impl Tensor {
             drop(old);
         }
     }
-    /// Let an assignment that was computed meanwhile be the memory it went to.
+    /// Let an assignment that was computed meanwhile be the memory it went to; not what was made of one, and is in memory of
+    /// its own, once that holds another version.
     pub(crate) fn settle(&self) {
         if let Ok(node) = self.peek()
             && let Some(memory) = crate::realize::settled(&node)
+            && (node.realized().is_none() || crate::realize::refreshed(&memory).is_none())
         {
             self.swap_uop(&node, memory);
         }

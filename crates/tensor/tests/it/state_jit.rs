@@ -484,3 +484,19 @@ fn a_tensor_assigned_to_itself_is_still_one_that_is_assigned_to() {
     assert_eq!(floats(&x), [3.0, 5.0, 4.0, 6.0]);
     assert_eq!(floats(&seen), [9.0, 12.0, 15.0, 18.0]);
 }
+
+#[test]
+fn what_was_made_of_a_version_that_is_gone_stays_where_it_is() {
+    let x = memory([2.0, 3.0]);
+    x.set(1, 1.0);
+    let turned = x.flip([0]);
+    x.assign(&turned * 3.0);
+    let held = turned.clone();
+    let look = Jit::new(move |y: Tensor| Ok(&held + y));
+    let one = memory([1.0, 1.0]);
+    for _ in 0..4 {
+        assert_eq!(floats(&look.call(one.clone()).unwrap()), [2.0, 3.0]);
+        assert_eq!(floats(&turned), [1.0, 2.0]);
+    }
+    assert_eq!(floats(&x), [3.0, 6.0]);
+}
