@@ -22,6 +22,8 @@ use smallvec::SmallVec;
 /// Results in one tile along one axis, at most.
 const LONGEST: usize = 28;
 
+/// How much of the time may be left where threads that were idle pack for themselves.
+const WORTH: f64 = 0.9;
 /// What the estimate along a sum may be too low by: it knows of no masks, and of no vectors that lie across two lines.
 const ROUGH: f64 = 2.0;
 
@@ -470,7 +472,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
         }
         self.unroll(c)?;
         let group = self.group(c)?;
-        self.order(c, group)?;
+        let spread = self.spread(c, group)?;
+        self.order(c, group, spread)?;
         self.stage(c);
         Some(())
     }
@@ -537,11 +540,64 @@ impl<'p, 'a> Contraction<'p, 'a> {
             1 if outside == 1 => all,
             n => self.is_balanced(outside * n),
         };
-        let g = fits.iter().find(good).or(fits.first()).copied().unwrap_or(1);
+        // where no number of groups does, as many as there are: each may be walked in parts
+        let most = if self.has_copies(c) { fits.first() } else { fits.last() };
+        let g = fits.iter().find(good).or(most).copied().unwrap_or(1);
         if g < panels {
             self.split(axis, g, AxisKind::Global)?;
         }
         Some(g)
+    }
+
+    /// Whether a narrow operand is copied, too: that copy is for all panels, so threads cannot share them.
+    fn has_copies(&self, c: &Choice) -> bool {
+        self.operands.iter().any(|o| !o.moves_with(c.lane) && o.has_windows)
+    }
+
+    /// Where groups of panels leave threads idle, walk an axis that shares them, or a part of it, outside: each piece then packs
+    /// for itself. Gives that axis.
+    fn spread(&mut self, c: &Choice, group: usize) -> Option<Option<u32>> {
+        let (costs, threads) = (self.plan.target.costs, self.plan.target.threads.max(1));
+        let packed = self.operands.iter().find(|o| o.moves_with(c.lane) && self.is_packed(o, c));
+        let Some(packed) = packed.filter(|_| !self.has_copies(c)) else { return Some(None) };
+        let beside = self.beside(c.lane);
+        let mut groups: Vec<usize> = self
+            .plan
+            .axes
+            .iter()
+            .filter(|a| a.origin == c.lane && a.kind == AxisKind::Global)
+            .filter_map(Axis::size)
+            .collect();
+        // the panels of one group are inside
+        groups.truncate(groups.len() - (group > 1) as usize);
+        let pieces =
+            groups.iter().product::<usize>() * beside.iter().map(|o| self.left(*o)).product::<usize>();
+        let others: Vec<u32> =
+            self.outputs.iter().map(|o| o.0).filter(|o| *o != c.lane && !beside.contains(o)).collect();
+        // cycles for each element that is packed: to pack it, and for all tiles that use it
+        let pack = match packed.steps.step(c.lane) {
+            Some(1) => costs.packed_vector.get() / self.lanes as f64,
+            _ => costs.gather_lane.get(),
+        };
+        let positions = c.tile.iter().map(|t| t.1).product::<usize>() as f64;
+        let tiles: usize = others.iter().map(|o| self.left(*o)).product();
+        let used = tiles as f64 * positions / (costs.fma_ports.get() * self.lanes as f64);
+        let time = |parts: usize| (pieces * parts).div_ceil(threads) as f64 * (pack + used / parts as f64);
+        let mut best = (time(1) * WORTH, None);
+        for origin in others {
+            let n = self.left(origin);
+            for parts in (2..=n).filter(|parts| n.is_multiple_of(*parts)) {
+                if time(parts) < best.0 {
+                    best = (time(parts), Some((origin, n, parts)));
+                }
+            }
+        }
+        let Some((origin, n, parts)) = best.1 else { return Some(None) };
+        let axis = self.find(origin, AxisKind::Global)?;
+        if parts < n {
+            self.split(axis, n / parts, AxisKind::Global)?;
+        }
+        Some(Some(origin))
     }
 
     /// Output axes that every wide load moves with, besides the lane axis.
@@ -555,8 +611,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
     }
 
     /// Outside what the wide operand moves with, then the other results, panels of a group, the reduce, and the tile.
-    fn order(&mut self, c: &Choice, group: usize) -> Option<()> {
+    fn order(&mut self, c: &Choice, group: usize, spread: Option<u32>) -> Option<()> {
         let beside = self.beside(c.lane);
+        let parts = spread.and_then(|origin| self.find(origin, AxisKind::Global));
         let is_panel =
             |i: &usize| self.plan.axes[*i].origin == c.lane && self.plan.axes[*i].kind == AxisKind::Global;
         let panels: Vec<usize> = (0..self.plan.axes.len()).filter(is_panel).collect();
@@ -565,6 +622,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             match a.kind {
                 AxisKind::Global if panels.last() == Some(i) && group > 1 => INSIDE,
                 AxisKind::Global if a.origin == c.lane || beside.contains(&a.origin) => OUTSIDE,
+                AxisKind::Global if parts == Some(*i) => OUTSIDE,
                 AxisKind::Global => BETWEEN,
                 AxisKind::Reduce => 3,
                 AxisKind::Unroll => 4,
