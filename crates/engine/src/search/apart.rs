@@ -30,7 +30,8 @@ const CHILD: &str = "FRIT_SEARCH_CHILD";
 const MARK: &str = "frit-search ";
 /// Children that one search may cost.
 const CHILDREN: usize = 8;
-/// How long one candidate may take, at most, and what is given on top of a search's own time.
+/// How long one candidate may take, at least and at most, and what is given on top of a search's own time.
+const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -91,12 +92,13 @@ fn search_apart(ast: &UOp, device: &Arc<str>, effort: &Effort, start: &Start) ->
         // it is that of the process which this one was forked from
         std::mem::forget(worker.take());
     }
-    for _ in 0..CHILDREN {
+    for nth in 1..=CHILDREN {
         let mut child = match worker.take() {
             Some(child) => child,
             None => Worker::new(start)?,
         };
-        let left = effort.time.saturating_sub(begun.elapsed()).max(Duration::from_secs(1));
+        // where none is left, and at last, a child only says what is known
+        let left = if nth < CHILDREN { effort.time.saturating_sub(begun.elapsed()) } else { Duration::ZERO };
         let ended = child.search(ast, device, &Effort { time: left, ..*effort }, &mut known);
         match ended? {
             Ended::Found(tuned) => {
@@ -180,7 +182,7 @@ impl Worker {
         if self.input.write_all(asked.print().as_bytes()).and_then(|()| self.input.flush()).is_err() {
             return Ok(Ended::Gone(None));
         }
-        let longest = effort.time.min(LONGEST);
+        let longest = effort.time.clamp(SHORTEST, LONGEST);
         let end = Instant::now() + effort.time + GRACE;
         let mut trying: Option<(Vec<Opt>, Instant)> = None;
         loop {

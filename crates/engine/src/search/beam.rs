@@ -100,7 +100,12 @@ pub(crate) fn search_here(
     let mut best: Vec<Candidate> = vec![trial.candidate(&heuristic)?];
     let mut seen: FxHashSet<Vec<Opt>> = FxHashSet::default();
     seen.insert(heuristic.clone());
-    let mut next = guide.starts.to_vec();
+    // what an earlier search found is timed first of all
+    for opts in guide.starts.iter().filter(|o| seen.insert((*o).clone())) {
+        best.extend(trial.candidate(opts).ok());
+    }
+    best.sort_by(|a, b| a.time.total_cmp(&b.time));
+    let mut next: Vec<Vec<Opt>> = vec![];
     next.extend((0..heuristic.len()).rev().map(|n| heuristic[..n].to_vec()));
     next.extend(frit_codegen::alternatives(&untouched, ALTERNATIVES));
     next.extend(moves::moves(&untouched, &heuristic, 0));
