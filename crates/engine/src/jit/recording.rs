@@ -254,6 +254,12 @@ impl Recording {
     pub fn replay(&mut self, inputs: &[UOp], sizes: &[UOp]) -> Result<Vec<UOp>, Error> {
         let begin = Instant::now();
         let _guard = self.has_state().then(one_at_a_time);
+        // what is whole now may be lost while this is queued
+        let mark = unconfirmed::mark(&*self.dev);
+        if mark.is_some() {
+            let mut read = inputs.iter().filter_map(versions).chain(self.versions.iter().flatten());
+            read.try_for_each(|v| v.whole())?;
+        }
         let memory = |n: &UOp| contiguous_base(n).and_then(Buffer::of).map(|b| b.memory.clone());
         for (input, uses) in inputs.iter().zip(&self.patches[0]) {
             let memory = memory(input).ok_or_else(|| Error::Graph("an input is not in memory".into()))?;
@@ -285,7 +291,6 @@ impl Recording {
                 self.steps[i].set_vars(&vars, dims)?;
             }
         }
-        let mark = unconfirmed::mark(&*self.dev);
         let mut begun = 0;
         if let Err(e) = self.launch_all(&mut begun) {
             self.lose(inputs, begun, &e);

@@ -51,6 +51,10 @@ impl Versions {
         self.bump();
         let _ = self.lost.set(why.clone());
     }
+    /// An error where the memory holds no version.
+    pub(crate) fn whole(&self) -> Result<(), Error> {
+        self.lost.get().map_or(Ok(()), |e| Err(e.clone()))
+    }
     pub(crate) fn is_volatile(&self) -> bool {
         self.volatile
     }
@@ -107,14 +111,14 @@ impl Buffer {
     }
     /// An error where the memory holds another version by now, or none.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        match self.versions.lost.get() {
-            Some(e) => Err(e.clone()),
-            None if self.version == self.versions.latest() => Ok(()),
-            None => Err(Error::Graph(
-                "needs a value that an assignment has overwritten since: compute it before, or keep a clone"
-                    .into(),
-            )),
+        self.versions.whole()?;
+        if self.is_newest() {
+            return Ok(());
         }
+        Err(Error::Graph(
+            "needs a value that an assignment has overwritten since: compute it before, or keep a clone"
+                .into(),
+        ))
     }
     /// Memory for `len` elements.
     pub fn alloc(device: &Arc<str>, dtype: DType, len: usize) -> Result<Buffer, Error> {

@@ -16,6 +16,10 @@ static DEVICES: LazyLock<Mutex<FxHashMap<String, Unconfirmed>>> = LazyLock::new(
 #[derive(Default)]
 struct Unconfirmed {
     stored: Vec<Weak<Versions>>,
+    /// What a wait under way is for.
+    waited: Vec<Weak<Versions>>,
+    /// Who waits: a miss is told once, so one at a time.
+    turn: Arc<Mutex<()>>,
     /// When those that nobody holds any more are taken out next.
     sweep_at: usize,
     /// Waits that found a miss, and what the last one found.
@@ -52,7 +56,7 @@ pub(crate) fn note<'a>(
     of_device(dev, |u| match &u.last {
         // another thread waited while this one queued: the miss may be this run's
         Some(e) if u.misses != since.misses => stored.for_each(|v| v.lose(e)),
-        _ if can_miss || !u.stored.is_empty() => u.remember(stored),
+        _ if can_miss || !u.stored.is_empty() || !u.waited.is_empty() => u.remember(stored),
         _ => {}
     });
 }
@@ -62,15 +66,18 @@ pub(crate) fn wait(dev: &dyn Device) -> Result<(), Error> {
     if !dev.runs_apart() {
         return Ok(dev.synchronize()?);
     }
-    let before = of_device(dev, |u| std::mem::take(&mut u.stored));
+    let turn = of_device(dev, |u| u.turn.clone());
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    of_device(dev, |u| u.waited = std::mem::take(&mut u.stored));
     let waited = dev.synchronize().map_err(Error::from);
-    if let Err(e @ Error::Index(_)) = &waited {
-        of_device(dev, |u| {
+    of_device(dev, |u| {
+        if let Err(e @ Error::Index(_)) = &waited {
             let since = std::mem::take(&mut u.stored);
-            before.iter().chain(&since).filter_map(Weak::upgrade).for_each(|v| v.lose(e));
+            u.waited.iter().chain(&since).filter_map(Weak::upgrade).for_each(|v| v.lose(e));
             (u.misses, u.last) = (u.misses + 1, Some(e.clone()));
-        });
-    }
+        }
+        u.waited.clear();
+    });
     waited
 }
 

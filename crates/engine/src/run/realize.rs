@@ -271,12 +271,14 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
     let (sink, results) = stored(roots, stores, &device)?;
     check_tensors(&sink)?;
     let normal = normalise(&sink)?;
+    // what is whole now may be lost while this is queued
+    let dev = frit_runtime::device(&device)?;
+    let mark = unconfirmed::mark(&*dev);
     for b in &normal.buffers {
         Buffer::of(b).map_or(Ok(()), Buffer::check)?;
     }
     let plan = plan(&normal.sink, &device)?;
-    let dev = frit_runtime::device(&device)?;
-    let (mark, mut begun) = (unconfirmed::mark(&*dev), 0);
+    let mut begun = 0;
     let failure = launch::run(&plan, &normal, &device, &mut begun).err();
     // a miss in the data is known only at the end: what was stored may come from it
     let done = match &failure {

@@ -100,6 +100,25 @@ fn a_miss_that_nobody_waited_for_is_lost_with_what_came_after_it_and_nothing_els
 }
 
 #[test]
+fn a_miss_is_found_by_whoever_waits_first() {
+    on(gpu(), || {
+        let x = vector(&[1.0, 2.0]).realize().unwrap();
+        for _ in 0..20 {
+            let Ok(missing) = x.index_select(0, &Tensor::new([0, 7])).realize() else { return };
+            // others read meanwhile, and what is made of it then is lost all the same
+            let after = std::thread::scope(|s| {
+                let readers: Vec<_> =
+                    (0..2).map(|_| s.spawn(|| on(gpu(), || x.to_vec::<f32>().unwrap()))).collect();
+                let after = (&missing + 1.0).realize();
+                readers.into_iter().for_each(|r| assert_eq!(r.join().unwrap(), [1.0, 2.0]));
+                after
+            });
+            assert!(after.and_then(|t| t.to_vec::<f32>()).is_err() && missing.to_vec::<f32>().is_err());
+        }
+    });
+}
+
+#[test]
 fn a_replay_that_misses_is_told_to_who_reads_it() {
     on(gpu(), || {
         let seen = Tensor::zeros([1]).contiguous().realize().unwrap();
