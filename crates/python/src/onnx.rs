@@ -7,6 +7,7 @@
 use crate::convert::TensorArg;
 use crate::device::within;
 use crate::error::{compute, raised};
+use crate::function::with_body;
 use crate::tensor::{PyTensor, out};
 use frit::onnx::export::{Options, export};
 use frit::onnx::{Element, Key, Port, Session, Size, Strings, Value};
@@ -127,20 +128,8 @@ fn export_onnx(
     outputs: Vec<String>,
     opset: i64,
 ) -> PyResult<Vec<u8>> {
-    let run = |inside: &[Tensor]| -> PyResult<Vec<Tensor>> {
-        let inside: Vec<PyTensor> = inside.iter().map(|t| out(t.clone())).collect::<PyResult<_>>()?;
-        let made = body.call1((inside,))?.extract::<Vec<PyRef<'_, PyTensor>>>()?;
-        Ok(made.iter().map(|t| t.0.clone()).collect())
-    };
-    let mut failed = None;
     let arguments: Vec<&Tensor> = arguments.iter().map(|t| &t.0).collect();
-    let model = export(&arguments, &Options { opset, inputs, outputs }, |inside| {
-        run(inside).unwrap_or_else(|e| {
-            failed = Some(e);
-            vec![]
-        })
-    });
-    failed.map_or(model.map_err(raised), Err)
+    with_body(body, |f| export(&arguments, &Options { opset, inputs, outputs }, f))?.map_err(raised)
 }
 
 /// Add this part to the module.
