@@ -1,3 +1,14 @@
 //! Language models: read from GGUF files and Hugging Face folders, run for many sequences at once (decision 021).
+//!
+//! ```text
+//! keys     ->  config  ->  families  ->  decoder      a model, whichever format and family
+//! weights
+//! ```
 
 #![forbid(unsafe_code)]
+
+mod keys;
+pub mod rope;
+pub mod config;
+
+pub use config::Config;
