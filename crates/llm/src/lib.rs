@@ -10,5 +10,9 @@
 mod keys;
 pub mod rope;
 pub mod config;
+mod weights;
+mod layers;
+pub mod decoder;
 
 pub use config::Config;
+pub use decoder::Decoder;

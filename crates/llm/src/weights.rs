@@ -1,0 +1,166 @@
+//! The tensors of a model by GGUF's names, whichever format they are in; none is read before it is used.
+//!
+//! Tensors that someone asked for are remembered: one that is left at the end is an error that names it.
+
+use frit_nn::gguf::Gguf;
+use frit_nn::{StateDict, safetensors};
+use frit_tensor::{DType, Error, Result, Tensor};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What a family's tensors are called in a folder of Hugging Face.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// What stands before the name of every tensor but the head's; some files leave it out.
+    pub prefix: &'static str,
+    /// What stands before the names of a layer's tensors, `{}` being its number.
+    pub layer: &'static str,
+    /// GGUF's name without `blk.{}.` and without `.weight` or `.bias`, and what it is called; `{}` is an expert.
+    pub table: &'static [(&'static str, &'static str)],
+    /// GGUF's names of weights that are stored transposed.
+    pub transposed: &'static [&'static str],
+    /// Endings of names that are of no use here.
+    pub unused: &'static [&'static str],
+}
+
+enum Source {
+    Gguf(Gguf),
+    Folder(StateDict, Names),
+}
+
+/// The tensors of a model.
+pub struct Weights {
+    source: Source,
+    read: RefCell<BTreeSet<String>>,
+}
+
+/// Tables of a GGUF file that nobody multiplies by.
+const UNUSED_GGUF: &[&str] = &["rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight"];
+
+impl Weights {
+    /// Those of a GGUF file.
+    pub fn of_gguf(file: Gguf) -> Weights {
+        Weights { source: Source::Gguf(file), read: RefCell::default() }
+    }
+    /// Those of a folder: one safetensors file, or several with an index.
+    pub fn of_folder(folder: &Path, names: Names) -> Result<Weights> {
+        let index = folder.join("model.safetensors.index.json");
+        let state = match index.exists() {
+            true => safetensors::load_sharded(index)?,
+            false => safetensors::load(folder.join("model.safetensors"))?,
+        };
+        Ok(Weights { source: Source::Folder(state, names), read: RefCell::default() })
+    }
+    /// Whether there is such a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        match &self.source {
+            Source::Gguf(file) => file.tensors().contains_key(name),
+            Source::Folder(state, names) => names.of(name).iter().any(|n| state.contains_key(n)),
+        }
+    }
+    /// A tensor of a shape, as float32 or as an expression that makes float32 of what is stored.
+    pub fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        let t = self.find(name)?;
+        let dims = t.dims()?;
+        match dims == shape {
+            true => Ok(t),
+            false => {
+                Err(Error::new("load", format!("the tensor {name} is of shape {dims:?}, not {shape:?}")))
+            }
+        }
+    }
+    /// The same, if it is there.
+    pub fn get_if(&self, name: &str, shape: &[usize]) -> Result<Option<Tensor>> {
+        self.has(name).then(|| self.get(name, shape)).transpose()
+    }
+    /// A tensor of any shape.
+    pub fn find(&self, name: &str) -> Result<Tensor> {
+        let t = match &self.source {
+            Source::Gguf(file) => {
+                self.note(name);
+                file.tensor(name)?
+            }
+            Source::Folder(state, names) => {
+                let all = names.of(name);
+                let Some(found) = all.iter().find(|n| state.contains_key(*n)) else {
+                    let message = format!("no tensor {}", all.first().map_or(name, |n| n));
+                    return Err(Error::new("load", message));
+                };
+                self.note(found);
+                let t = &state[found];
+                if names.is_transposed(name) { t.t() } else { t.clone() }
+            }
+        };
+        Ok(if t.dtype() == DType::F32 { t } else { t.cast(DType::F32) })
+    }
+    /// The weights of `count` experts in one tensor: as it is stored, or copied together where each is a tensor.
+    pub fn experts(&self, name: &str, count: usize, shape: [usize; 2]) -> Result<Tensor> {
+        if self.has(name) {
+            return self.get(name, &[count, shape[0], shape[1]]);
+        }
+        let Source::Folder(_, names) = &self.source else {
+            return Err(Error::new("load", format!("no tensor {name}")));
+        };
+        let one = |e: usize| self.get(&names.of_expert(name, e), &shape);
+        let all = (0..count).map(one).collect::<Result<Vec<_>>>()?;
+        Tensor::stack(&all, 0).realize()
+    }
+    /// Marks a tensor as read.
+    pub fn note(&self, name: &str) {
+        self.read.borrow_mut().insert(name.to_string());
+    }
+    /// That every tensor was read.
+    pub fn finish(&self) -> Result<()> {
+        let read = self.read.borrow();
+        let (all, unused): (Vec<&String>, &[&str]) = match &self.source {
+            Source::Gguf(file) => (file.tensors().keys().collect(), UNUSED_GGUF),
+            Source::Folder(state, names) => (state.keys().collect(), names.unused),
+        };
+        let is_left = |n: &&&String| !read.contains(**n) && !unused.iter().any(|u| n.ends_with(u));
+        let left: Vec<&str> = all.iter().filter(is_left).map(|n| n.as_str()).collect();
+        match left.len() {
+            0 => Ok(()),
+            n => Err(Error::new(
+                "load",
+                format!("{n} tensors that this version does not know, the first being {}", left[0]),
+            )),
+        }
+    }
+}
+
+impl Names {
+    /// What a tensor with GGUF's name may be called in a folder.
+    fn of(&self, name: &str) -> Vec<String> {
+        // the name of an expert's tensor has its number behind it
+        let (name, expert) = match name.split_once('#') {
+            Some((name, expert)) => (name, expert),
+            None => (name, ""),
+        };
+        let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+        let (layer, stem) = match stem.strip_prefix("blk.").and_then(|s| s.split_once('.')) {
+            Some((layer, stem)) => (Some(layer), stem),
+            None => (None, stem),
+        };
+        let rows = self.table.iter().filter(|(ours, _)| *ours == stem);
+        let full =
+            rows.filter(|(_, theirs)| theirs.contains("{}") != expert.is_empty()).flat_map(|(_, theirs)| {
+                let theirs = theirs.replace("{}", expert);
+                let at = layer.map(|n| self.layer.replace("{}", n)).unwrap_or_default();
+                let dot = if theirs.ends_with('!') { "" } else { "." };
+                let whole = format!(
+                    "{at}{}{dot}{}",
+                    theirs.trim_end_matches('!'),
+                    if dot.is_empty() { "" } else { ending }
+                );
+                [format!("{}{whole}", self.prefix), whole]
+            });
+        full.collect()
+    }
+    fn of_expert(&self, name: &str, expert: usize) -> String {
+        format!("{name}#{expert}")
+    }
+    fn is_transposed(&self, name: &str) -> bool {
+        self.transposed.iter().any(|t| name.strip_suffix(".weight").is_some_and(|n| n.ends_with(t)))
+    }
+}
