@@ -12,7 +12,10 @@ pub mod rope;
 pub mod config;
 mod weights;
 mod layers;
+mod families;
 pub mod decoder;
+mod model;
 
 pub use config::Config;
 pub use decoder::Decoder;
+pub use model::{Options, open};

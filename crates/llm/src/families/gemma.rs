@@ -1,0 +1,77 @@
+//! gemma 1 to 3: embeddings are scaled, norms of a folder count from 1, layers with a window alternate with those
+//! without, and from 2 on there are norms after each block too.
+
+use super::Family;
+use super::llama::NAMES;
+use crate::config::{Activation, Config};
+use crate::keys::Keys;
+use crate::rope::{Rope, Scaling};
+use crate::weights::Names;
+use frit_tensor::Result;
+
+/// gemma 1.
+pub const GEMMA: Family = Family { architectures: &["gemma", "GemmaForCausalLM"], names: NAMES, config };
+
+/// gemma 2 and 3.
+pub const GEMMA2: Family = Family {
+    architectures: &["gemma2", "gemma3", "Gemma2ForCausalLM", "Gemma3ForCausalLM"],
+    names: Names {
+        table: &[
+            ("token_embd", "embed_tokens"),
+            ("output_norm", "norm"),
+            ("output", "lm_head"),
+            ("attn_norm", "input_layernorm"),
+            ("attn_q", "self_attn.q_proj"),
+            ("attn_k", "self_attn.k_proj"),
+            ("attn_v", "self_attn.v_proj"),
+            ("attn_q_norm", "self_attn.q_norm"),
+            ("attn_k_norm", "self_attn.k_norm"),
+            ("attn_output", "self_attn.o_proj"),
+            // where there is one before the feed-forward, the other is after attention
+            ("ffn_norm", "pre_feedforward_layernorm"),
+            ("post_attention_norm", "post_attention_layernorm"),
+            ("post_ffw_norm", "post_feedforward_layernorm"),
+            ("ffn_gate", "mlp.gate_proj"),
+            ("ffn_up", "mlp.up_proj"),
+            ("ffn_down", "mlp.down_proj"),
+        ],
+        ..NAMES
+    },
+    config,
+};
+
+fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
+    let mut c = Config::common(keys)?;
+    c.norm.offset = if keys.is_folder() { 1.0 } else { 0.0 };
+    c.activation = Activation::GeluTanh;
+    c.embedding_scale = (c.width as f64).sqrt();
+    c.is_tied = true;
+    let rope = c.read_rope(keys, limit, false)?;
+    let is_third = matches!(keys.architecture(), "gemma3" | "Gemma3ForCausalLM");
+    if is_third {
+        let base = keys.number("rope.freq_base_swa")?.unwrap_or(10000.0);
+        c.local_rope = Some(Rope { base, scaling: Scaling::None, ..rope.clone() });
+    }
+    c.rope = Some(rope);
+    c.attention_cap = keys.number("attn_logit_softcapping")?;
+    c.logit_cap = keys.number("final_logit_softcapping")?;
+    // GGUF has no key for it: the largest of the second generation is the one that differs
+    let by = match keys.number("query_pre_attn_scalar")? {
+        Some(by) => by,
+        None if c.layers == 46 => c.width as f64 / c.heads as f64,
+        None => c.head as f64,
+    };
+    c.scale = 1.0 / by.sqrt();
+    let window = keys.size("attention.sliding_window")?;
+    let every = keys.size("sliding_window_pattern")?.unwrap_or(if is_third { 6 } else { 2 });
+    let kinds = keys.texts("layer_types")?;
+    for (i, w) in c.windows.iter_mut().enumerate() {
+        let sliding = match &kinds {
+            Some(kinds) => kinds.get(i).is_some_and(|k| k == "sliding_attention"),
+            None => (i + 1) % every.max(1) != 0,
+        };
+        *w = window.filter(|_| sliding);
+    }
+    keys.ignore(&["use_bidirectional_attention"]);
+    Ok(c)
+}

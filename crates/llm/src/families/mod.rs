@@ -1,0 +1,44 @@
+//! The families of models there are: each a file that says how its keys are read and what its tensors are called.
+
+mod gemma;
+mod gpt2;
+mod llama;
+mod phi;
+mod qwen;
+
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::weights::Names;
+use frit_tensor::{Error, Result};
+
+/// What is particular to some architectures.
+pub struct Family {
+    /// What they are called in GGUF files, and in folders of Hugging Face.
+    pub architectures: &'static [&'static str],
+    /// Their tensors in folders.
+    pub names: Names,
+    /// Their configuration, for at most so many positions if that is said.
+    pub config: fn(&Keys, Option<usize>) -> Result<Config>,
+}
+
+/// Every family of decoders.
+pub const FAMILIES: &[&Family] = &[
+    &llama::LLAMA,
+    &llama::MIXTRAL,
+    &qwen::QWEN,
+    &qwen::QWEN_MOE,
+    &gemma::GEMMA,
+    &gemma::GEMMA2,
+    &phi::PHI,
+    &gpt2::GPT2,
+];
+
+/// The family of an architecture.
+pub fn find(architecture: &str) -> Result<&'static Family> {
+    let found = FAMILIES.iter().find(|f| f.architectures.contains(&architecture));
+    found.copied().ok_or_else(|| {
+        let all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.architectures).copied().collect();
+        let message = format!("the architecture {architecture:?} is not known, only {}", all.join(", "));
+        Error::new("load", message)
+    })
+}
