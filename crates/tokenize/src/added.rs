@@ -1,8 +1,7 @@
 //! Tokens that stand for themselves wherever they are in a text: the longest of those that begin first.
 
-use crate::error::{Error, Result};
+use crate::trie::Trie;
 use crate::vocab::Vocab;
-use fancy_regex::{Regex, escape};
 use rustc_hash::FxHashSet;
 
 /// What a file says of one.
@@ -21,6 +20,22 @@ pub(crate) struct Token {
     pub special: bool,
 }
 
+impl Token {
+    /// One that is looked for as it is.
+    pub fn plain(content: &str, id: u32) -> Token {
+        let content = content.to_string();
+        Token {
+            id,
+            content,
+            single_word: false,
+            lstrip: false,
+            rstrip: false,
+            normalized: false,
+            special: false,
+        }
+    }
+}
+
 pub(crate) enum Piece<'a> {
     Token(u32),
     Text(&'a str),
@@ -31,52 +46,58 @@ pub(crate) struct Added {
     tokens: Vec<Token>,
     names: Vocab,
     special: FxHashSet<u32>,
-    raw: Option<Regex>,
-    normal: Option<Regex>,
+    /// Places in `tokens` of those that are looked for in the text as it is.
+    raw: Trie,
+    normal: Trie,
 }
 
 impl Added {
     /// `normalize` is what becomes of tokens that are looked for in normalised text.
-    pub fn new(mut tokens: Vec<Token>, normalize: impl Fn(&str) -> String) -> Result<Added> {
-        let mut names = Vocab::default();
-        tokens.iter().for_each(|t| names.add(&t.content, t.id));
+    pub fn new(tokens: Vec<Token>, normalize: impl Fn(&str) -> String) -> Added {
+        let (mut names, mut raw, mut normal) = (Vocab::default(), Trie::default(), Trie::default());
+        for (place, t) in (0..).zip(&tokens) {
+            names.add(&t.content, t.id);
+            match t.normalized {
+                true => normal.add(&normalize(&t.content), place),
+                false => raw.add(&t.content, place),
+            }
+        }
         let special = tokens.iter().filter(|t| t.special).map(|t| t.id).collect();
-        tokens.iter_mut().filter(|t| t.normalized).for_each(|t| t.content = normalize(&t.content));
-        // the first of several ways is taken
-        tokens.sort_by_key(|t| std::cmp::Reverse(t.content.len()));
-        let regex = |normalized: bool| {
-            let mine = tokens.iter().filter(|t| t.normalized == normalized && !t.content.is_empty());
-            let all: Vec<String> = mine.map(|t| escape(&t.content).into_owned()).collect();
-            let made = (!all.is_empty()).then(|| Regex::new(&all.join("|")));
-            made.transpose().map_err(|e| Error(format!("added_tokens: {e}")))
-        };
-        let (raw, normal) = (regex(false)?, regex(true)?);
-        Ok(Added { tokens, names, special, raw, normal })
+        Added { tokens, names, special, raw, normal }
     }
-    pub fn split_raw<'a>(&self, text: &'a str) -> Vec<Piece<'a>> {
-        self.split(self.raw.as_ref(), false, text)
+    /// Cuts tokens out of a text as it is; special ones only if the text may hold them.
+    pub fn split_raw<'a>(&self, text: &'a str, special: bool) -> Vec<Piece<'a>> {
+        self.split(&self.raw, special, text)
     }
-    pub fn split_normal<'a>(&self, text: &'a str) -> Vec<Piece<'a>> {
-        self.split(self.normal.as_ref(), true, text)
+    /// The same of a normalised text.
+    pub fn split_normal<'a>(&self, text: &'a str, special: bool) -> Vec<Piece<'a>> {
+        self.split(&self.normal, special, text)
     }
-    fn split<'a>(&self, regex: Option<&Regex>, normalized: bool, text: &'a str) -> Vec<Piece<'a>> {
-        let (mut pieces, mut done) = (vec![], 0);
-        for found in regex.iter().flat_map(|r| r.find_iter(text)).flatten() {
-            let is_it = |t: &&Token| t.normalized == normalized && t.content == found.as_str();
-            let Some(token) = self.tokens.iter().find(is_it) else { continue };
-            let (before, after) = (&text[..found.start()], &text[found.end()..]);
+    fn split<'a>(&self, trie: &Trie, special: bool, text: &'a str) -> Vec<Piece<'a>> {
+        let (mut pieces, mut done, mut at) = (vec![], 0, 0);
+        while at < text.len() {
+            let named = |(len, place): (usize, u32)| Some((len, self.tokens.get(place as usize)?));
+            let found = trie.prefixes(&text.as_bytes()[at..]).filter_map(named);
+            // tokens are whole characters, so a match that begins with one ends with one
+            let Some((len, token)) = found.filter(|(_, t)| special || !t.special).last() else {
+                at += 1;
+                continue;
+            };
+            let (start, end) = (at, at + len);
+            at = end;
+            let (before, after) = (&text[..start], &text[end..]);
             let inside =
                 before.chars().next_back().is_some_and(is_word) || after.chars().next().is_some_and(is_word);
             if token.single_word && inside {
                 continue;
             }
-            let start = if token.lstrip { before.trim_end().len() } else { found.start() }.max(done);
-            let end = if token.rstrip { text.len() - after.trim_start().len() } else { found.end() };
+            let start = if token.lstrip { before.trim_end().len() } else { start }.max(done);
+            let end = if token.rstrip { text.len() - after.trim_start().len() } else { end };
             if start > done {
                 pieces.push(Piece::Text(&text[done..start]));
             }
             pieces.push(Piece::Token(token.id));
-            done = end;
+            (done, at) = (end, end);
         }
         if done < text.len() {
             pieces.push(Piece::Text(&text[done..]));

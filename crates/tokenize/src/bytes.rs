@@ -25,8 +25,29 @@ pub(crate) fn byte(letter: char) -> Option<u8> {
     }
 }
 
+/// The bytes of base64; none if it is not that.
+pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut values = [None; 256];
+    DIGITS.iter().zip(0u32..).for_each(|(d, v)| values[*d as usize] = Some(v));
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
+        let bits = group.iter().try_fold(0, |bits, d| Some(bits << 6 | values[*d as usize]?))?;
+        let bytes = (bits << (6 * (4 - group.len()))).to_be_bytes();
+        // a digit alone is no byte
+        out.extend(&bytes[1..group.len().checked_sub(2)? + 2]);
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn base64_is_bytes() {
+        assert_eq!(super::base64("Zm9vYmE=").as_deref(), Some(&b"fooba"[..]));
+        assert_eq!((super::base64("Zg==").as_deref(), super::base64("Z")), (Some(&b"f"[..]), None));
+        assert_eq!(super::base64("Zm9?"), None);
+    }
     #[test]
     fn every_byte_has_a_letter_of_its_own() {
         for b in 0..=255 {

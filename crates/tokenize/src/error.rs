@@ -11,6 +11,10 @@ pub(crate) fn fail<T>(what: impl Into<String>) -> Result<T> {
     Err(Error(what.into()))
 }
 
+pub(crate) fn within<T>(field: &str, r: Result<T>) -> Result<T> {
+    r.map_err(|e| Error(format!("{field}: {}", e.0)))
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "tokenizer: {}", self.0)

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! - `added` finds tokens that stand for themselves, like `<|endoftext|>`;
-//! - `normalize` changes characters (case, accents), `split` cuts at what is between words, `bytes` writes bytes as letters;
-//! - `word_piece` and `bpe` cut words into the parts that have numbers;
+//! - `normalize` changes characters (case, accents, sentence-piece's `charsmap`), `split` cuts at what is between words,
+//!   `bytes` writes bytes as letters;
+//! - `word_piece`, `bpe` and `unigram` cut words into the parts that have numbers;
 //! - `template` puts tokens around a text or a pair, `decode` makes text of numbers, also one by one;
-//! - `load` reads `tokenizer.json` and `vocab.txt`.
+//! - `load` reads `tokenizer.json` and `vocab.txt`, `gguf` what GGUF files say, whose words are cut as `patterns` lists.
 //!
 //! ```
 //! # use frit_tokenize::Tokenizer;
@@ -26,17 +27,23 @@
 mod error;
 mod bytes;
 mod vocab;
+mod trie;
 mod added;
-mod normalize;
+mod charsmap;
 mod split;
+mod normalize;
 mod word_piece;
+mod unigram;
 mod bpe;
 mod template;
 mod decode;
+mod patterns;
 mod load;
+mod gguf;
 
 pub use decode::Stream;
 pub use error::{Error, Result};
+pub use gguf::GgufVocab;
 pub use template::Encoding;
 
 use added::Added;
@@ -45,6 +52,7 @@ use decode::Decoder;
 use normalize::Normalizer;
 use split::Splitter;
 use template::Template;
+use unigram::Unigram;
 use vocab::Vocab;
 use word_piece::WordPiece;
 
@@ -52,6 +60,18 @@ use word_piece::WordPiece;
 enum Model {
     WordPiece(WordPiece),
     Bpe(Bpe),
+    Unigram(Unigram),
+}
+
+/// The tokens that begin and end texts; a `tokenizer.json` does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Begins a text.
+    pub bos: Option<u32>,
+    /// Ends a text.
+    pub eos: Option<u32>,
+    /// Ends a turn.
+    pub eot: Option<u32>,
 }
 
 /// Everything that a tokeniser file says.
@@ -62,7 +82,8 @@ pub struct Tokenizer {
     splitters: Vec<Splitter>,
     model: Model,
     template: Template,
-    decoder: Decoder,
+    decoders: Vec<Decoder>,
+    ends: Ends,
 }
 
 impl Tokenizer {
@@ -74,28 +95,41 @@ impl Tokenizer {
     pub fn encode_pair(&self, a: &str, b: &str) -> Encoding {
         self.template.pair(self.encode_plain(a), self.encode_plain(b))
     }
-    /// The numbers of a text alone.
+    /// The numbers of a text alone; names of special tokens in it are these tokens.
     pub fn encode_plain(&self, text: &str) -> Vec<u32> {
+        self.encode_pieces(text, true)
+    }
+    /// The numbers of a text from someone who may not write special tokens: their names are text like any other.
+    pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
+        self.encode_pieces(text, false)
+    }
+    fn encode_pieces(&self, text: &str, special: bool) -> Vec<u32> {
         let mut ids = vec![];
-        for piece in self.added.split_raw(text) {
+        for (i, piece) in self.added.split_raw(text, special).into_iter().enumerate() {
             match piece {
                 added::Piece::Token(id) => ids.push(id),
-                added::Piece::Text(text) => self.encode_text(text, &mut ids),
+                added::Piece::Text(text) => self.encode_text(text, special, i == 0, &mut ids),
             }
         }
         ids
     }
-    fn encode_text(&self, text: &str, ids: &mut Vec<u32>) {
+    /// `first` says whether this begins the text.
+    fn encode_text(&self, text: &str, special: bool, first: bool, ids: &mut Vec<u32>) {
         let normal = self.normalizers.iter().fold(text.to_string(), |t, n| n.apply(&t));
-        for piece in self.added.split_normal(&normal) {
+        // what is left after a blank that was taken away does not begin the text
+        let first =
+            first && !(text.starts_with(char::is_whitespace) && self.normalizers.iter().any(|n| n.strips()));
+        for (i, piece) in self.added.split_normal(&normal, special).into_iter().enumerate() {
             match piece {
                 added::Piece::Token(id) => ids.push(id),
                 added::Piece::Text(text) => {
-                    let words = self.splitters.iter().fold(vec![text.to_string()], |words, s| s.apply(words));
+                    let split = |words, s: &Splitter| s.apply(words, first && i == 0);
+                    let words = self.splitters.iter().fold(vec![text.to_string()], split);
                     for word in words.iter().filter(|w| !w.is_empty()) {
                         match &self.model {
                             Model::WordPiece(m) => m.encode(&self.vocab, word, ids),
                             Model::Bpe(m) => m.encode(&self.vocab, word, ids),
+                            Model::Unigram(m) => m.encode(word, ids),
                         }
                     }
                 }
@@ -111,7 +145,7 @@ impl Tokenizer {
         self.decode_from(ids.iter().copied())
     }
     fn decode_from(&self, ids: impl Iterator<Item = u32>) -> String {
-        self.decoder.text(ids.filter_map(|id| self.token(id)))
+        Decoder::text(&self.decoders, ids.filter_map(|id| self.token(id)))
     }
     /// Text that grows as numbers come in, never by part of a character.
     pub fn stream(&self) -> Stream<'_> {
@@ -128,6 +162,10 @@ impl Tokenizer {
     /// Whether a token is none of a text: the end, a mask.
     pub fn is_special(&self, id: u32) -> bool {
         self.added.is_special(id)
+    }
+    /// The tokens that begin and end texts, where the file says.
+    pub fn ends(&self) -> Ends {
+        self.ends
     }
     /// One more than the greatest number.
     pub fn size(&self) -> usize {

@@ -1,16 +1,18 @@
 //! `tokenizer.json` and `vocab.txt`. What a file asks for and is not known here is an error that names it.
 
 use crate::added::{Added, Token};
-use crate::bpe::Bpe;
+use crate::bpe::{Bpe, Merges};
+use crate::bytes::base64;
 use crate::decode::Decoder;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, within};
 use crate::normalize::Normalizer;
-use crate::split::{GPT2, Splitter};
+use crate::split::{Find, GPT2, Keep, Prepend, Splitter, is_punctuation};
 use crate::template::{Piece, Template};
+use crate::unigram::{Unigram, Unknown};
 use crate::vocab::Vocab;
 use crate::word_piece::WordPiece;
-use crate::{Model, Tokenizer};
-use fancy_regex::{Regex, escape};
+use crate::{Ends, Model, Tokenizer};
+use fancy_regex::{Regex, RegexBuilder, escape};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use std::path::Path;
@@ -32,11 +34,12 @@ impl Tokenizer {
         let normalizers = within("normalizer", normalizers(&file["normalizer"]))?;
         let splitters = within("pre_tokenizer", splitters(&file["pre_tokenizer"]))?;
         let template = within("post_processor", template(&file["post_processor"]))?;
-        let decoder = within("decoder", decoder(&file["decoder"]))?;
+        let decoders = within("decoder", decoders(&file["decoder"]))?;
         let tokens = list(&file["added_tokens"]).iter().map(token).collect::<Result<Vec<_>>>()?;
         let normal = |t: &str| normalizers.iter().fold(t.to_string(), |t, n| n.apply(&t));
-        let added = Added::new(tokens, normal)?;
-        Ok(Tokenizer { vocab, added, normalizers, splitters, model, template, decoder })
+        let added = Added::new(tokens, normal);
+        let ends = Ends::default();
+        Ok(Tokenizer { vocab, added, normalizers, splitters, model, template, decoders, ends })
     }
     /// From the lines of a `vocab.txt`, as BERT's models in lower case have it.
     pub fn from_vocab(text: &str) -> Result<Tokenizer> {
@@ -49,25 +52,23 @@ impl Tokenizer {
             None => fail(format!("the vocabulary has no {name}")),
         };
         let (unknown, start, end) = (id("[UNK]")?, id("[CLS]")?, id("[SEP]")?);
-        let special = |name: &&str| Some(Token { special: true, ..plain(name, vocab.id(name)?) });
+        let special = |name: &&str| Some(Token { special: true, ..Token::plain(name, vocab.id(name)?) });
         let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].iter().filter_map(special).collect();
-        let added = Added::new(tokens, str::to_string)?;
+        let added = Added::new(tokens, str::to_string);
         use Normalizer::*;
         Ok(Tokenizer {
             added,
             normalizers: vec![Clean, SpaceChinese, StripAccents, Lowercase],
-            splitters: vec![Splitter::Bert],
+            splitters: bert_words(),
             model: Model::WordPiece(WordPiece { unknown, prefix: "##".into(), longest: 100 }),
-            template: bert(start, end),
-            decoder: Decoder::WordPiece { prefix: "##".into(), cleanup: true },
+            template: Template::bert(start, end),
+            decoders: vec![Decoder::WordPiece { prefix: "##".into(), cleanup: true }],
+            ends: Ends::default(),
             vocab,
         })
     }
 }
 
-fn within<T>(field: &str, r: Result<T>) -> Result<T> {
-    r.map_err(|e| Error(format!("{field}: {}", e.0)))
-}
 fn list(v: &Value) -> &[Value] {
     v.as_array().map_or(&[], Vec::as_slice)
 }
@@ -84,8 +85,19 @@ fn number(v: &Value) -> Result<u32> {
 fn kind(v: &Value) -> Result<&str> {
     text(v, "type")
 }
-fn regex(pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|e| Error(format!("{pattern:?}: {e}")))
+/// White space goes, marks of punctuation are words.
+pub(crate) fn bert_words() -> Vec<Splitter> {
+    vec![
+        Splitter::At(Find::Class(char::is_whitespace), Keep::Removed),
+        Splitter::At(Find::Class(is_punctuation), Keep::Isolated),
+    ]
+}
+/// The patterns of tokenisers take linear time, so no step of theirs is one too many.
+pub(crate) fn regex(pattern: &str) -> Result<Regex> {
+    RegexBuilder::new(pattern)
+        .backtrack_limit(usize::MAX)
+        .build()
+        .map_err(|e| Error(format!("{pattern:?}: {e}")))
 }
 
 /// `{"String": text}` or `{"Regex": pattern}`.
@@ -97,10 +109,6 @@ fn pattern(v: &Value) -> Result<Regex> {
     }
 }
 
-fn plain(content: &str, id: u32) -> Token {
-    let content = content.to_string();
-    Token { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: false }
-}
 fn token(v: &Value) -> Result<Token> {
     let read = || {
         Ok(Token {
@@ -109,13 +117,16 @@ fn token(v: &Value) -> Result<Token> {
             rstrip: flag(v, "rstrip", false),
             special: flag(v, "special", false),
             normalized: flag(v, "normalized", !flag(v, "special", false)),
-            ..plain(text(v, "content")?, number(&v["id"])?)
+            ..Token::plain(text(v, "content")?, number(&v["id"])?)
         })
     };
     within("added_tokens", read())
 }
 
 fn model(v: &Value) -> Result<(Vocab, Model)> {
+    if v["type"] == "Unigram" {
+        return unigram(v);
+    }
     let mut vocab = Vocab::default();
     let Some(entries) = v["vocab"].as_object() else { return fail("vocab is no table of tokens") };
     for (token, id) in entries {
@@ -136,11 +147,22 @@ fn model(v: &Value) -> Result<(Vocab, Model)> {
                     return fail(format!("{field} {} of BPE is not known here", v[field]));
                 }
             }
-            if flag(v, "byte_fallback", false) {
-                return fail("byte_fallback of BPE is not known here");
-            }
-            let merges = list(&v["merges"]).iter().enumerate().map(|(rank, m)| merge(rank as u32, m, &vocab));
-            let merges = merges.collect::<Result<FxHashMap<_, _>>>()?;
+            let mut joined = String::new();
+            let merges = list(&v["merges"]).iter().enumerate().map(|(rank, m)| {
+                // `"a b"` or `["a", "b"]`
+                let parts = match (m.as_str().and_then(|t| t.split_once(' ')), list(m)) {
+                    (Some(pair), _) => Some(pair),
+                    (None, [a, b]) => a.as_str().zip(b.as_str()),
+                    _ => None,
+                };
+                let Some((a, b)) = parts else {
+                    return fail(format!("merge {rank}, {m}, is no pair of tokens"));
+                };
+                merge(rank as u32, a, b, &vocab, &mut joined)
+            });
+            let merges = Merges::Pairs(merges.collect::<Result<FxHashMap<_, _>>>()?);
+            let bytes = vocab.bytes().filter(|_| flag(v, "byte_fallback", false));
+            let unknown = Unknown { bytes, id: unknown, fuse: flag(v, "fuse_unk", false) };
             Model::Bpe(Bpe { merges, unknown, whole_words: flag(v, "ignore_merges", false) })
         }
         other => return fail(format!("a model {other:?} is not known here")),
@@ -148,16 +170,43 @@ fn model(v: &Value) -> Result<(Vocab, Model)> {
     Ok((vocab, model))
 }
 
-/// `"a b"` or `["a", "b"]`.
-fn merge(rank: u32, v: &Value, vocab: &Vocab) -> Result<((u32, u32), (u32, u32))> {
-    let parts = match (v.as_str().and_then(|t| t.split_once(' ')), list(v)) {
-        (Some(pair), _) => Some(pair),
-        (None, [a, b]) => a.as_str().zip(b.as_str()),
-        _ => None,
-    };
-    let ids = parts.and_then(|(a, b)| Some((vocab.id(a)?, vocab.id(b)?, vocab.id(&format!("{a}{b}"))?)));
-    let Some((a, b, both)) = ids else { return fail(format!("merge {rank}, {v}, is no pair of tokens")) };
-    Ok(((a, b), (rank, both)))
+fn unigram(v: &Value) -> Result<(Vocab, Model)> {
+    let (mut vocab, mut scored) = (Vocab::default(), vec![]);
+    let Some(entries) = v["vocab"].as_array() else { return fail("vocab is no list of tokens") };
+    for (id, entry) in (0..).zip(entries) {
+        let (Some(token), Some(score)) = (entry[0].as_str(), entry[1].as_f64()) else {
+            return fail(format!("{entry} is no token with its score"));
+        };
+        vocab.add(token, id);
+        scored.push((token, Some(score)));
+    }
+    let id = (!v["unk_id"].is_null()).then(|| number(&v["unk_id"])).transpose()?;
+    if let Some(id) = id {
+        match scored.get_mut(id as usize) {
+            Some(unknown) => unknown.1 = unknown.1.filter(|_| false),
+            None => return fail(format!("unk_id {id} of {} tokens", entries.len())),
+        }
+    }
+    let bytes = vocab.bytes().filter(|_| flag(v, "byte_fallback", false));
+    let model = Unigram::new(scored.into_iter(), Unknown { bytes, id, fuse: true }, false);
+    Ok((vocab, Model::Unigram(model)))
+}
+
+/// A pair and what it becomes; `joined` is room to write in.
+pub(crate) fn merge(
+    rank: u32,
+    a: &str,
+    b: &str,
+    vocab: &Vocab,
+    joined: &mut String,
+) -> Result<((u32, u32), (u32, u32))> {
+    joined.clear();
+    joined.push_str(a);
+    joined.push_str(b);
+    match (vocab.id(a), vocab.id(b), vocab.id(joined)) {
+        (Some(a), Some(b), Some(both)) => Ok(((a, b), (rank, both))),
+        _ => fail(format!("merge {rank}, \"{a} {b}\", is no pair of tokens")),
+    }
 }
 
 fn normalizers(v: &Value) -> Result<Vec<Normalizer>> {
@@ -186,7 +235,15 @@ fn normalizers(v: &Value) -> Result<Vec<Normalizer>> {
             // a dollar would name a group
             vec![Replace(pattern(&v["pattern"])?, text(v, "content")?.replace('$', "$$"))]
         }
-        "Prepend" => vec![Prepend(text(v, "prepend")?.to_string())],
+        "Prepend" => vec![Normalizer::Prepend(text(v, "prepend")?.to_string())],
+        "Strip" => vec![Strip(flag(v, "strip_left", true), flag(v, "strip_right", true))],
+        "ByteLevel" => vec![Bytes],
+        "Precompiled" => {
+            let Some(bytes) = base64(text(v, "precompiled_charsmap")?) else {
+                return fail("precompiled_charsmap is no base64");
+            };
+            vec![Charsmap(crate::charsmap::Charsmap::read(&bytes)?)]
+        }
         "Sequence" => {
             let all = list(&v["normalizers"]).iter().map(normalizers).collect::<Result<Vec<_>>>()?;
             all.into_iter().flatten().collect()
@@ -201,27 +258,34 @@ fn splitters(v: &Value) -> Result<Vec<Splitter>> {
         return Ok(vec![]);
     }
     Ok(match kind(v)? {
-        "BertPreTokenizer" => vec![Bert],
-        "WhitespaceSplit" => vec![Space],
-        "Whitespace" => vec![Removed(regex(r"\s+")?), Isolated(regex(r"\w+|[^\w\s]+")?)],
-        "Digits" if flag(v, "individual_digits", false) => vec![Digits],
-        "Digits" => vec![Isolated(regex(r"\p{N}+")?)],
+        "BertPreTokenizer" => bert_words(),
+        "WhitespaceSplit" => vec![At(Find::Class(char::is_whitespace), Keep::Removed)],
+        "Whitespace" => vec![At(Find::Between(regex(r"\w+|[^\w\s]+")?), Keep::Removed)],
+        "Digits" => {
+            let keep = if flag(v, "individual_digits", false) { Keep::Isolated } else { Keep::Contiguous };
+            vec![At(Find::Class(char::is_numeric), keep)]
+        }
+        "Punctuation" => vec![At(Find::Class(is_punctuation), behavior(v)?)],
+        "CharDelimiterSplit" => vec![At(Find::Regex(regex(&escape(text(v, "delimiter")?))?), Keep::Removed)],
         "ByteLevel" => {
             let mut all = vec![];
             if flag(v, "add_prefix_space", true) {
                 all.push(PrefixSpace);
             }
             if flag(v, "use_regex", true) {
-                all.push(Isolated(regex(GPT2)?));
+                all.push(At(Find::Regex(regex(GPT2)?), Keep::Isolated));
             }
             all.push(Bytes);
             all
         }
-        "Split" if !flag(v, "invert", false) => match text(v, "behavior")? {
-            "Isolated" => vec![Isolated(pattern(&v["pattern"])?)],
-            "Removed" => vec![Removed(pattern(&v["pattern"])?)],
-            other => return fail(format!("a split that is {other:?} is not known here")),
-        },
+        "Split" => {
+            let pattern = pattern(&v["pattern"])?;
+            let find = if flag(v, "invert", false) { Find::Between(pattern) } else { Find::Regex(pattern) };
+            vec![At(find, behavior(v)?)]
+        }
+        "Metaspace" => {
+            vec![Metaspace { mark: mark(v)?, prepend: prepend(v)?, split: flag(v, "split", true) }]
+        }
         "Sequence" => {
             let all = list(&v["pretokenizers"]).iter().map(splitters).collect::<Result<Vec<_>>>()?;
             all.into_iter().flatten().collect()
@@ -230,12 +294,31 @@ fn splitters(v: &Value) -> Result<Vec<Splitter>> {
     })
 }
 
-fn bert(start: u32, end: u32) -> Template {
-    let one = |id, kind| Piece::Tokens(vec![id], kind);
-    Template {
-        single: vec![one(start, 0), Piece::Text(0, 0), one(end, 0)],
-        pair: vec![one(start, 0), Piece::Text(0, 0), one(end, 0), Piece::Text(1, 1), one(end, 1)],
-    }
+fn behavior(v: &Value) -> Result<Keep> {
+    Ok(match v["behavior"].as_str().unwrap_or("Isolated") {
+        "Removed" => Keep::Removed,
+        "Isolated" => Keep::Isolated,
+        "MergedWithPrevious" => Keep::WithPrevious,
+        "MergedWithNext" => Keep::WithNext,
+        "Contiguous" => Keep::Contiguous,
+        other => return fail(format!("a split that is {other:?} is not known here")),
+    })
+}
+fn mark(v: &Value) -> Result<char> {
+    let text = text(v, "replacement")?;
+    let one = text.chars().next().filter(|c| c.len_utf8() == text.len());
+    one.ok_or_else(|| Error(format!("replacement {text:?} is no character")))
+}
+/// Older files have a flag.
+fn prepend(v: &Value) -> Result<Prepend> {
+    Ok(match v["prepend_scheme"].as_str() {
+        Some("always") => Prepend::Always,
+        Some("first") => Prepend::First,
+        Some("never") => Prepend::Never,
+        None if flag(v, "add_prefix_space", true) => Prepend::Always,
+        None => Prepend::Never,
+        Some(other) => return fail(format!("prepend_scheme {other:?} is not known here")),
+    })
 }
 
 fn template(v: &Value) -> Result<Template> {
@@ -246,7 +329,7 @@ fn template(v: &Value) -> Result<Template> {
     Ok(match kind(v)? {
         // about places in the text, which nothing here gives
         "ByteLevel" => Template::default(),
-        "BertProcessing" => bert(second("cls")?, second("sep")?),
+        "BertProcessing" => Template::bert(second("cls")?, second("sep")?),
         "RobertaProcessing" => {
             let (start, end) = (second("cls")?, second("sep")?);
             let one = |ids: &[u32]| Piece::Tokens(ids.to_vec(), 0);
@@ -288,16 +371,32 @@ fn template(v: &Value) -> Result<Template> {
     })
 }
 
-fn decoder(v: &Value) -> Result<Decoder> {
+fn decoders(v: &Value) -> Result<Vec<Decoder>> {
+    use Decoder::*;
     if v.is_null() {
-        return Ok(Decoder::Words);
+        return Ok(vec![Words]);
     }
-    Ok(match kind(v)? {
-        "WordPiece" => Decoder::WordPiece {
+    let count = |field: &str| v[field].as_u64().unwrap_or(0) as usize;
+    Ok(vec![match kind(v)? {
+        "WordPiece" => WordPiece {
             prefix: v["prefix"].as_str().unwrap_or("##").to_string(),
             cleanup: flag(v, "cleanup", true),
         },
-        "ByteLevel" => Decoder::Bytes,
+        "ByteLevel" => Bytes,
+        "Replace" => Replace(pattern(&v["pattern"])?, text(v, "content")?.replace('$', "$$")),
+        "ByteFallback" => ByteFallback,
+        "Fuse" => Fuse,
+        "Strip" => {
+            let content = text(v, "content")?.chars().next();
+            let Some(content) = content else { return fail("content of Strip is empty") };
+            Strip { content, start: count("start").min(1 << 10), stop: count("stop").min(1 << 10) }
+        }
+        "Metaspace" => Metaspace { mark: mark(v)?, prepended: prepend(v)? != Prepend::Never },
+        "BPEDecoder" => Suffix(v["suffix"].as_str().unwrap_or("</w>").to_string()),
+        "Sequence" => {
+            let all = list(&v["decoders"]).iter().map(decoders).collect::<Result<Vec<_>>>()?;
+            return Ok(all.into_iter().flatten().collect());
+        }
         other => return fail(format!("{other:?} is not known here")),
-    })
+    }])
 }

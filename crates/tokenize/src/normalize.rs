@@ -1,5 +1,7 @@
 //! Characters changed before words are looked for.
 
+use crate::bytes;
+use crate::charsmap::Charsmap;
 use crate::split::is_other;
 use fancy_regex::Regex;
 use unicode_normalization::UnicodeNormalization;
@@ -19,9 +21,21 @@ pub(crate) enum Normalizer {
     Nfkd,
     Replace(Regex, String),
     Prepend(String),
+    /// Sentence-piece's table.
+    Charsmap(Charsmap),
+    /// One blank where there are several, none at the ends.
+    CollapseBlanks,
+    /// No white space at the left, at the right.
+    Strip(bool, bool),
+    /// Bytes as letters.
+    Bytes,
 }
 
 impl Normalizer {
+    /// Whether it takes away what a text begins with.
+    pub fn strips(&self) -> bool {
+        matches!(self, Normalizer::Strip(true, _))
+    }
     pub fn apply(&self, text: &str) -> String {
         match self {
             Normalizer::Clean => text.chars().filter(|c| !is_dropped(*c)).map(blank).collect(),
@@ -41,6 +55,15 @@ impl Normalizer {
             Normalizer::Replace(pattern, with) => pattern.replace_all(text, with.as_str()).into_owned(),
             Normalizer::Prepend(_) if text.is_empty() => String::new(),
             Normalizer::Prepend(prefix) => format!("{prefix}{text}"),
+            Normalizer::Charsmap(map) => map.apply(text),
+            Normalizer::CollapseBlanks => {
+                text.split(' ').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
+            }
+            Normalizer::Strip(left, right) => {
+                let text = if *left { text.trim_start() } else { text };
+                if *right { text.trim_end() } else { text }.to_string()
+            }
+            Normalizer::Bytes => text.bytes().map(bytes::letter).collect(),
         }
     }
 }

@@ -2,74 +2,141 @@
 
 use crate::bytes;
 use fancy_regex::Regex;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// One way to cut.
 pub(crate) enum Splitter {
-    /// At white space, and around each mark of punctuation.
-    Bert,
-    /// At white space.
-    Space,
-    /// What a pattern finds are words, and so is what is between.
-    Isolated(Regex),
-    /// What a pattern finds is between words.
-    Removed(Regex),
-    /// Each digit alone.
-    Digits,
+    /// At what is found.
+    At(Find, Keep),
     /// A blank before the first word.
     PrefixSpace,
     /// Bytes as letters, no cut.
     Bytes,
+    /// Blanks as another character, one before a word that has none, and cut before each.
+    Metaspace { mark: char, prepend: Prepend, split: bool },
+}
+
+/// What is looked for.
+pub(crate) enum Find {
+    Regex(Regex),
+    /// What a pattern does not find.
+    Between(Regex),
+    /// Each character of a class.
+    Class(fn(char) -> bool),
+}
+
+/// What becomes of what is found.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Keep {
+    Removed,
+    /// A word of its own.
+    Isolated,
+    /// All that are neighbours are one word.
+    Contiguous,
+    WithPrevious,
+    WithNext,
+}
+
+/// Where a mark is put before a text.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Prepend {
+    Never,
+    /// Where a text begins, not after added tokens.
+    First,
+    Always,
 }
 
 /// How GPT-2 cuts: contractions, letters, numbers, marks, each with the blank before it.
 pub(crate) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 impl Splitter {
-    pub fn apply(&self, words: Vec<String>) -> Vec<String> {
-        let each = |f: &dyn Fn(&str, &mut Vec<String>)| {
-            let mut out = vec![];
-            words.iter().for_each(|w| f(w, &mut out));
-            out
-        };
+    /// `first` says whether the first of the words begins the text.
+    pub fn apply(&self, words: Vec<String>, first: bool) -> Vec<String> {
         match self {
-            Splitter::Space => each(&|w, out| out.extend(w.split_whitespace().map(str::to_string))),
-            Splitter::Bert => each(&|w, out| {
-                w.split_whitespace().for_each(|w| isolate(w, is_punctuation, out));
-            }),
-            Splitter::Digits => each(&|w, out| isolate(w, char::is_numeric, out)),
-            Splitter::Isolated(pattern) => each(&|w, out| cut(w, pattern, true, out)),
-            Splitter::Removed(pattern) => each(&|w, out| cut(w, pattern, false, out)),
+            Splitter::At(find, keep) => {
+                words.iter().flat_map(|w| cut(w, find, *keep).into_iter().map(|r| w[r].to_string())).collect()
+            }
             Splitter::PrefixSpace => {
                 let spaced = |w: &String| if w.starts_with(' ') { w.clone() } else { format!(" {w}") };
                 words.iter().map(spaced).collect()
             }
             Splitter::Bytes => words.iter().map(|w| w.bytes().map(bytes::letter).collect()).collect(),
+            Splitter::Metaspace { mark, prepend, split } => {
+                let marked = |(i, w): (usize, String)| {
+                    let w: String = w.chars().map(|c| if c == ' ' { *mark } else { c }).collect();
+                    let wanted = *prepend == Prepend::Always || *prepend == Prepend::First && first && i == 0;
+                    if wanted && !w.starts_with(*mark) { format!("{mark}{w}") } else { w }
+                };
+                let cut_up = |w: String| match split {
+                    true => spans(&w, |c| c == *mark, Keep::WithNext)
+                        .into_iter()
+                        .map(|r| w[r].to_string())
+                        .collect(),
+                    false => vec![w],
+                };
+                words.into_iter().enumerate().map(marked).flat_map(cut_up).collect()
+            }
         }
     }
 }
 
-/// Characters of a class as words of their own.
-fn isolate(word: &str, class: impl Fn(char) -> bool, out: &mut Vec<String>) {
-    let mut start = 0;
-    for (i, c) in word.char_indices().filter(|(_, c)| class(*c)) {
-        let end = i + c.len_utf8();
-        out.extend((i > start).then(|| word[start..i].to_string()));
-        out.push(word[i..end].to_string());
-        start = end;
-    }
-    out.extend((start < word.len()).then(|| word[start..].to_string()));
+/// Characters of a class, and what is between.
+fn spans(text: &str, class: impl Fn(char) -> bool, keep: Keep) -> Vec<Range<usize>> {
+    let found = text.char_indices().filter(|(_, c)| class(*c)).map(|(i, c)| i..i + c.len_utf8());
+    join(between(text, found, true), keep)
 }
 
-fn cut(word: &str, pattern: &Regex, keep: bool, out: &mut Vec<String>) {
-    let mut start = 0;
+fn cut(text: &str, find: &Find, keep: Keep) -> Vec<Range<usize>> {
     // a pattern that gives up on a text leaves the rest of it whole
-    for found in pattern.find_iter(word).map_while(Result::ok) {
-        out.extend((found.start() > start).then(|| word[start..found.start()].to_string()));
-        out.extend((keep && !found.as_str().is_empty()).then(|| found.as_str().to_string()));
-        start = found.end();
+    let matches = |r: &Regex, is_match| {
+        let found = r.find_iter(text).map_while(Result::ok).map(|m| m.range());
+        join(between(text, found, is_match), keep)
+    };
+    match find {
+        Find::Regex(r) => matches(r, true),
+        Find::Between(r) => matches(r, false),
+        Find::Class(class) => spans(text, class, keep),
     }
-    out.extend((start < word.len()).then(|| word[start..].to_string()));
+}
+
+/// All of a text in order: what was found, which is a match, and what is between, which is the other.
+fn between(
+    text: &str,
+    found: impl Iterator<Item = Range<usize>>,
+    is_match: bool,
+) -> Vec<(Range<usize>, bool)> {
+    let (mut all, mut done) = (vec![], 0);
+    for r in found {
+        let end = r.end;
+        all.extend([(done..r.start, !is_match), (r, is_match)]);
+        done = end;
+    }
+    all.push((done..text.len(), !is_match));
+    all.retain(|(r, _)| !r.is_empty());
+    all
+}
+
+fn join(all: Vec<(Range<usize>, bool)>, keep: Keep) -> Vec<Range<usize>> {
+    let mut out: Vec<(Range<usize>, bool)> = vec![];
+    for (r, is_match) in all {
+        let joins = out.last().is_some_and(|(_, last)| match keep {
+            Keep::Removed | Keep::Isolated => false,
+            Keep::Contiguous => is_match == *last,
+            Keep::WithPrevious => is_match && !last,
+            Keep::WithNext => !is_match && *last,
+        });
+        match out.last_mut().filter(|_| joins) {
+            // what took one along takes no second
+            Some(last) => {
+                *last =
+                    (last.0.start..r.end, keep == Keep::Contiguous && is_match || keep == Keep::WithPrevious)
+            }
+            None => out.push((r, is_match)),
+        }
+    }
+    let kept = |(r, is_match): (Range<usize>, bool)| (keep != Keep::Removed || !is_match).then_some(r);
+    out.into_iter().filter_map(kept).collect()
 }
 
 /// Whether a character is of a class of Unicode; those of ASCII are looked up by themselves.

@@ -28,6 +28,14 @@ impl Default for Template {
 }
 
 impl Template {
+    /// As BERT has it: a token before the first text, one after each.
+    pub fn bert(start: u32, end: u32) -> Template {
+        let one = |id, kind| Piece::Tokens(vec![id], kind);
+        Template {
+            single: vec![one(start, 0), Piece::Text(0, 0), one(end, 0)],
+            pair: vec![one(start, 0), Piece::Text(0, 0), one(end, 0), Piece::Text(1, 1), one(end, 1)],
+        }
+    }
     pub fn single(&self, a: Vec<u32>) -> Encoding {
         fill(&self.single, &[a])
     }
