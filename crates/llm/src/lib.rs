@@ -3,10 +3,12 @@
 //! ```text
 //! keys     ->  config  ->  families  ->  decoder      a model, whichever format and family
 //! weights
+//! messages ->  chat                                   prompts, tokens, tool calls
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod keys;
 pub mod rope;
 pub mod config;

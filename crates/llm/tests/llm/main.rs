@@ -1,5 +1,6 @@
 //! Language models against transformers, llama.cpp's converter and plain references.
 
+mod chat;
 mod families;
 
 use std::path::PathBuf;
