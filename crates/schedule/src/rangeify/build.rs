@@ -37,6 +37,10 @@ pub fn build(cut: &Cut) -> UOp {
                 let memory = b.scatter(*draft, rows.as_ref());
                 b.load_from(i, memory);
             }
+            (Placement::ScatteredInPlace { draft, rows: Some(rows) }, _) => {
+                let memory = b.target(*draft);
+                b.effects[*draft as usize] = memory.map(|m| b.write_rows(m, rows));
+            }
             (_, Op::Store) => {
                 if let Some(&draft) = draft_of.get(&(i as u32))
                     && b.effects[draft as usize].is_none()
@@ -79,9 +83,7 @@ impl Build<'_> {
             self.list.push(stage);
             return kernels::filled_by(&self.list[self.list.len() - 1]);
         };
-        // a parameter may come later in the list than what is stored to it
-        let base = &self.cut.list.nodes[*target as usize];
-        let memory = if base.op == Op::Param { base } else { &self.memory[target] }.clone();
+        let memory = self.memory_of(*target);
         let (at, value) = match d.gathers {
             true => (self.resolve(at), self.resolve(&value)),
             false => (at.clone(), value),
@@ -97,6 +99,24 @@ impl Build<'_> {
         let base = self.cut.drafts[copy as usize].root.as_ref().map(|l| linked(l, &self.values));
         let memory = self.store(copy, base.unwrap_or_else(UOp::invalid));
         let Some(r) = rows else { return memory };
+        let effect = self.write_rows(memory.clone(), r);
+        if self.effects[copy as usize].is_some() {
+            self.effects[copy as usize] = Some(effect.clone());
+        }
+        memory.behind_after().after([effect])
+    }
+    /// The memory that a node of the tensor graph stands for.
+    fn memory_of(&self, node: u32) -> UOp {
+        // a parameter may come later in the list than what is stored to it
+        let base = &self.cut.list.nodes[node as usize];
+        if base.op == Op::Param { base } else { &self.memory[&node] }.clone()
+    }
+    /// The memory that a draft stores to.
+    fn target(&self, draft: u32) -> Option<UOp> {
+        self.cut.drafts[draft as usize].target.as_ref().map(|(node, _)| self.memory_of(*node))
+    }
+    /// Rows of a scatter, written to memory in order, one after the other.
+    fn write_rows(&mut self, memory: UOp, r: &Rows) -> UOp {
         let row = linked(&r.idx, &self.values).cast(DType::Index);
         let inside = row.lt(&UOp::index(0)).un(Alu::Not).and_(&row.lt(&r.count));
         let at = inside.select(&index::add(&index::mul(&row, &r.stride), &r.rest), &UOp::invalid());
@@ -116,10 +136,7 @@ impl Build<'_> {
         let store = UOp::new(Op::Store, DType::Void, [memory.at(&at), value], Arg::Site(r.site));
         let effect = store.end(d.ranges.iter().cloned());
         self.list.push(effect.clone());
-        if self.effects[copy as usize].is_some() {
-            self.effects[copy as usize] = Some(effect.clone());
-        }
-        memory.behind_after().after([effect])
+        effect
     }
     /// Every request of node `i` loads from memory.
     fn load_from(&mut self, i: usize, memory: UOp) {

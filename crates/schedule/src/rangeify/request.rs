@@ -32,6 +32,8 @@ pub enum Placement {
     Staged { draft: u32, recipe: Recipe },
     /// A draft stores the base, then rows are written over it.
     Scattered { draft: u32, rows: Option<Rows> },
+    /// Of a store: rows are written over what is in its memory.
+    ScatteredInPlace { draft: u32, rows: Option<Rows> },
 }
 
 /// The rows of a scatter: the draft of their kernel, index and value links, how to combine.

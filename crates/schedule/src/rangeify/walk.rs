@@ -130,6 +130,12 @@ impl<'a> Walk<'a> {
         }
         self.cut.drafts[k as usize].target = Some((memory, at));
         self.cut.stores.push((i as u32, k));
+        if let Some(scatter) = self.scattered_in_place(i, memory) {
+            let n = self.cut.list.nodes[scatter].clone();
+            let rows = self.rows(scatter, &n)?;
+            self.cut.placements[i] = Placement::ScatteredInPlace { draft: k, rows };
+            return Ok(());
+        }
         let idx = if value.shape().is_empty() { Idx::new() } else { idx };
         let link = self.ask(self.cut.list.src(i)[1], Request::plain(k, idx))?;
         // the first store to its place: what reads its value must never come before an earlier one
@@ -188,51 +194,101 @@ impl<'a> Walk<'a> {
 
     /// Two kernels: the base is copied, then rows are written in order, one after the other.
     fn scatter(&mut self, i: usize, n: &UOp) -> Result<(), Error> {
-        let (Arg::Scatter(mode, site), Some(_)) = (&n.arg, n.try_shape().filter(|s| !s.is_empty())) else {
+        if n.try_shape().is_none_or(|s| s.is_empty()) {
             return Err(Error::malformed(n, "no shape"));
-        };
-        let dims = n.shape().to_vec();
+        }
         let (copy, request) = match self.stored_anyway(i) {
             Some(found) => found,
             None => {
                 check_size(n)?;
-                let (k, idx) = self.draft(i, &dims);
+                let (k, idx) = self.draft(i, n.shape());
                 (k, Request::plain(k, idx))
             }
         };
         self.cut.drafts[copy as usize].stores_whole = None;
         let link = self.ask(self.cut.list.src(i)[0], request)?;
         self.cut.drafts[copy as usize].root = Some(link);
-        let mut rows = None;
-        let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
-        if count.bounds.1 > 0 {
-            let (k, rest) = self.draft(i, &dims[1..]);
-            let d = &mut self.cut.drafts[k as usize];
-            let m = d.range(&count, AxisKind::Ordered);
-            d.ranges.push(m.clone());
-            let idx =
-                self.ask(self.cut.list.src(i)[1], Request::plain(k, [m.clone()].into_iter().collect()))?;
-            let at: Idx = [m.clone()].into_iter().chain(rest.iter().cloned()).collect();
-            let val = self.ask(self.cut.list.src(i)[2], Request::plain(k, at))?;
-            let d = &mut self.cut.drafts[k as usize];
-            d.ordered = Some(m);
-            d.has_full_reduce = true; // nothing else moves in
-            rows = Some(Rows {
-                draft: k,
-                idx,
-                val,
-                site: *site,
-                combine: match mode {
-                    ScatterMode::Set => None,
-                    ScatterMode::Combine(a) => Some(*a),
-                },
-                count: dims[0].clone(),
-                stride: numel(&dims[1..]),
-                rest: index::flatten(&dims[1..], &rest),
-            });
-        }
+        let rows = self.rows(i, n)?;
         self.cut.placements[i] = Placement::Scattered { draft: copy, rows };
         Ok(())
+    }
+
+    /// The kernel that writes the rows of a scatter, unless there are none.
+    fn rows(&mut self, i: usize, n: &UOp) -> Result<Option<Rows>, Error> {
+        let Arg::Scatter(mode, site) = &n.arg else { return Err(Error::malformed(n, "not a scatter")) };
+        let dims = n.shape().to_vec();
+        let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
+        if count.bounds.1 <= 0 {
+            return Ok(None);
+        }
+        let (k, rest) = self.draft(i, &dims[1..]);
+        let d = &mut self.cut.drafts[k as usize];
+        let m = d.range(&count, AxisKind::Ordered);
+        d.ranges.push(m.clone());
+        let idx = self.ask(self.cut.list.src(i)[1], Request::plain(k, [m.clone()].into_iter().collect()))?;
+        let at: Idx = [m.clone()].into_iter().chain(rest.iter().cloned()).collect();
+        let val = self.ask(self.cut.list.src(i)[2], Request::plain(k, at))?;
+        let d = &mut self.cut.drafts[k as usize];
+        d.ordered = Some(m);
+        d.has_full_reduce = true; // nothing else moves in
+        Ok(Some(Rows {
+            draft: k,
+            idx,
+            val,
+            site: *site,
+            combine: match mode {
+                ScatterMode::Set => None,
+                ScatterMode::Combine(a) => Some(*a),
+            },
+            count: dims[0].clone(),
+            stride: numel(&dims[1..]),
+            rest: index::flatten(&dims[1..], &rest),
+        }))
+    }
+
+    /// The scatter that store `i` writes back, whole, to the memory its base was read from: only its rows need be written.
+    /// Not where rows or their places are made of that memory, which they would change under the kernel.
+    fn scattered_in_place(&self, i: usize, memory: u32) -> Option<usize> {
+        let list = &self.cut.list;
+        let behind = |mut v: u32, shared: &mut bool| {
+            while list.nodes[v as usize].op == Op::Reshape {
+                *shared |= self.users[v as usize] > 1;
+                v = list.src(v as usize)[0];
+            }
+            v
+        };
+        let (mut shared, mut other) = (false, false);
+        let scatter = behind(list.src(i)[1], &mut shared) as usize;
+        let n = &list.nodes[scatter];
+        if shared
+            || n.op != Op::Scatter
+            || self.users[scatter] > 1
+            || n.try_shape().is_none_or(|s| s.is_empty())
+        {
+            return None;
+        }
+        let sources = list.src(scatter);
+        let whole = behind(list.src(i)[0], &mut other) == memory && behind(sources[0], &mut other) == memory;
+        let param = |v: usize| list.nodes[v].behind_after() == list.nodes[memory as usize].behind_after();
+        (whole && !sources[1..].iter().any(|&s| self.is_made_of(s, &param))).then_some(scatter)
+    }
+
+    /// Whether a node or what it is computed from is such a one.
+    fn is_made_of(&self, node: u32, such: &dyn Fn(usize) -> bool) -> bool {
+        let (mut stack, mut seen) = (vec![node], vec![false; self.cut.list.nodes.len()]);
+        while let Some(v) = stack.pop() {
+            if std::mem::replace(&mut seen[v as usize], true) {
+                continue;
+            }
+            if matches!(self.cut.list.nodes[v as usize].op, Op::Param | Op::After) {
+                if such(v as usize) {
+                    return true;
+                }
+                continue;
+            }
+            stack.extend(self.cut.list.src(v as usize));
+        }
+        false
     }
 
     // ---- decisions

@@ -49,3 +49,29 @@ fn programs_run_in_few_kernels() {
         Ok(())
     });
 }
+
+#[test]
+fn rows_set_by_an_index_are_all_that_is_written() {
+    on(|| {
+        let x = Tensor::zeros([100, 2]).contiguous().realize()?;
+        let (idx, v) = (Tensor::new([7, 3, 7]).realize()?, Tensor::new([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]));
+        let v = v.realize()?;
+        x.set(&idx, &v);
+        assert_eq!(kernels(&[&x])?, 1, "the base is not copied");
+        let before = &x + 1.0;
+        x.set(Tensor::new([7, 3]), v.at(1..).flip(0));
+        x.realize()?;
+        assert_eq!(before.at(3).to_vec::<f32>()?, [4.0, 5.0], "computed from the old value");
+        let rows = |i: i64| x.at(i).to_vec::<f32>();
+        assert_eq!([rows(7)?, rows(3)?, rows(0)?], [[5.0, 6.0], [3.0, 4.0], [0.0, 0.0]]);
+        // rows and places that are made of the tensor are computed before any is written
+        x.set(Tensor::new([0, 3, 7]), x.at(Tensor::new([3, 7, 0])));
+        assert_eq!([rows(0)?, rows(3)?, rows(7)?], [[3.0, 4.0], [5.0, 6.0], [0.0, 0.0]]);
+        x.set(x.at((.., 0)).narrow(0, 0, 4).int(), v.at(..1).expand([4, 2]));
+        assert_eq!([rows(0)?, rows(3)?, rows(5)?], [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]);
+        // sums go to one place in order
+        x.update(|x| x.index_put(Tensor::new([9, 9]), 2.0, true));
+        assert_eq!(rows(9)?, [4.0, 4.0]);
+        Ok(())
+    });
+}
