@@ -1,9 +1,10 @@
 //! Language models: read from GGUF files and Hugging Face folders, run for many sequences at once (decision 021).
 //!
 //! ```text
-//! keys     ->  config  ->  families  ->  decoder      a model, whichever format and family
-//! weights
-//! messages ->  chat                                   prompts, tokens, tool calls
+//! keys, weights  ->  config, families  ->  decoder      a model, whichever format and family
+//! blocks, cache  ->  step  ->  engine                   many requests, a step at a time
+//!                    sample
+//! messages       ->  chat                               prompts, tokens, tool calls
 //! ```
 
 #![forbid(unsafe_code)]
@@ -17,6 +18,8 @@ mod layers;
 mod families;
 pub mod decoder;
 mod model;
+pub mod blocks;
+pub mod cache;
 
 pub use config::Config;
 pub use decoder::Decoder;
