@@ -20,6 +20,7 @@ pub mod decoder;
 mod model;
 pub mod blocks;
 pub mod cache;
+pub mod step;
 
 pub use config::Config;
 pub use decoder::Decoder;

@@ -1,0 +1,276 @@
+//! One step of many sequences as a captured program: token ids, positions, places and tables of blocks are its data.
+//!
+//! ```text
+//! tokens     r r r r | c c c c c c c c        rows: one token each of as many sequences; chunk: tokens of one
+//! products   over all of them
+//! attention  rows over their own blocks | the chunk over its blocks
+//! logits     of each row | of the last token of the chunk, or of all of them
+//! ```
+
+use crate::blocks::BLOCK;
+use crate::cache::{Cache, CacheType};
+use crate::config::Config;
+use crate::decoder::{Attend, Decoder};
+use crate::layers::{attend, seen};
+use frit_tensor::{Error, Jit, Result, Tensor, Variable};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The next token of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Its number.
+    pub token: u32,
+    /// Where it stands.
+    pub position: usize,
+    /// The blocks of its sequence, up to the one that it goes to.
+    pub blocks: &'a [u32],
+}
+
+/// Several tokens of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    /// Their numbers.
+    pub tokens: &'a [u32],
+    /// Where the first stands.
+    pub begin: usize,
+    /// The blocks of the sequence, up to the one that the last goes to.
+    pub blocks: &'a [u32],
+    /// Whether logits of all are wanted, and not only of the last.
+    pub all: bool,
+}
+
+/// The sizes of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    rows: usize,
+    chunk: usize,
+    all: bool,
+}
+
+/// Sizes of steps that there are programs for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sizes {
+    /// Rows of a step without a chunk, ascending; with one there are none or the most.
+    pub rows: Vec<usize>,
+    /// Tokens of a chunk, ascending.
+    pub chunks: Vec<usize>,
+}
+
+impl Sizes {
+    /// For at most so many sequences and tokens a step.
+    pub fn up_to(sequences: usize, tokens: usize) -> Sizes {
+        let below = |most: usize, first: usize, by: usize| -> Vec<usize> {
+            let mut sizes: Vec<usize> =
+                std::iter::successors(Some(first), |n| Some(n * by)).take_while(|n| *n < most).collect();
+            sizes.push(most);
+            sizes
+        };
+        Sizes { rows: below(sequences.max(1), 1, 2), chunks: below(tokens.max(1), 16, 4) }
+    }
+    /// The most tokens of a chunk.
+    pub fn longest_chunk(&self) -> usize {
+        self.chunks.last().copied().unwrap_or(0)
+    }
+    /// The most rows.
+    pub fn most_rows(&self) -> usize {
+        self.rows.last().copied().unwrap_or(0)
+    }
+    fn of(&self, rows: usize, chunk: usize, all: bool) -> Option<Shape> {
+        let fit = |sizes: &[usize], n: usize| {
+            if n == 0 { Some(0) } else { sizes.iter().copied().find(|s| *s >= n) }
+        };
+        let rows = match (rows, chunk) {
+            (0, _) => 0,
+            (_, 0) => fit(&self.rows, rows)?,
+            _ => Some(self.most_rows()).filter(|most| *most >= rows)?,
+        };
+        Some(Shape { rows, chunk: fit(&self.chunks, chunk)?, all: all && chunk > 0 })
+    }
+}
+
+type Program = Jit<Vec<Tensor>, Tensor>;
+
+/// Runs steps of a decoder over keys and values in blocks.
+pub struct Stepper {
+    model: Arc<Decoder>,
+    cache: Arc<Cache>,
+    sizes: Sizes,
+    /// Blocks of the longest sequence.
+    longest: usize,
+    programs: FxHashMap<Shape, Program>,
+    row_blocks: Variable,
+    chunk_blocks: Variable,
+}
+
+impl Stepper {
+    /// With memory for so many blocks, number 0 being one that no sequence has.
+    pub fn new(model: Arc<Decoder>, blocks: usize, kind: CacheType, sizes: Sizes) -> Result<Stepper> {
+        let longest = model.config().context.div_ceil(BLOCK).max(1);
+        let cache = Arc::new(Cache::new(model.config(), blocks, kind)?);
+        Ok(Stepper {
+            row_blocks: Variable::new("row_blocks", 1, longest as i64)?,
+            chunk_blocks: Variable::new("chunk_blocks", 1, longest as i64)?,
+            model,
+            cache,
+            sizes,
+            longest,
+            programs: FxHashMap::default(),
+        })
+    }
+    /// What it runs.
+    pub fn model(&self) -> &Arc<Decoder> {
+        &self.model
+    }
+    /// The sizes there are programs for.
+    pub fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+    /// Compiles and records every program that a step may need, so that no later step waits for it.
+    pub fn warm_up(&mut self, all_of: &[usize]) -> Result<()> {
+        let nothing = Row { token: 0, position: 0, blocks: &[0] };
+        let (rows, chunks) = (self.sizes.rows.clone(), self.sizes.chunks.clone());
+        let most = vec![nothing; self.sizes.most_rows()];
+        let mut steps: Vec<(usize, usize, bool)> = rows.iter().map(|n| (*n, 0, false)).collect();
+        steps.extend(chunks.iter().flat_map(|c| [(0, *c, false), (most.len(), *c, false)]));
+        steps.extend(chunks.iter().filter(|c| all_of.contains(c)).map(|c| (0, *c, true)));
+        for (rows, chunk, all) in steps {
+            let tokens = vec![0; chunk];
+            let blocks = vec![0; chunk.div_ceil(BLOCK)];
+            let chunk = (chunk > 0).then_some(Chunk { tokens: &tokens, begin: 0, blocks: &blocks, all });
+            // called, recorded, replayed
+            for _ in 0..3 {
+                self.run(&most[..rows], chunk)?;
+            }
+        }
+        Ok(())
+    }
+    /// The logits of each row, then those of the chunk, one after the other.
+    pub fn run(&mut self, rows: &[Row], chunk: Option<Chunk>) -> Result<Vec<f32>> {
+        let all = chunk.is_some_and(|c| c.all);
+        let length = chunk.map_or(0, |c| c.tokens.len());
+        let Some(shape) = self.sizes.of(rows.len(), length, all) else {
+            let message = format!("a step of {} rows and a chunk of {length}", rows.len());
+            return Err(Error::new("step", message));
+        };
+        let inputs = self.inputs(shape, rows, chunk)?;
+        if !self.programs.contains_key(&shape) {
+            let (model, cache) = (self.model.clone(), self.cache.clone());
+            self.programs.insert(shape, Jit::new(move |inputs| step(&model, &cache, shape, inputs)));
+        }
+        let mut logits = self.programs[&shape].call(inputs)?.to_vec::<f32>()?;
+        // what was padded goes
+        let tokens = self.model.tokens();
+        if shape.chunk > 0 {
+            let wanted = if all { length } else { 1 };
+            logits.drain((shape.rows + wanted) * tokens..);
+        }
+        logits.drain(rows.len() * tokens..shape.rows * tokens);
+        Ok(logits)
+    }
+    fn inputs(&self, shape: Shape, rows: &[Row], chunk: Option<Chunk>) -> Result<Vec<Tensor>> {
+        let total = shape.rows + shape.chunk;
+        let [mut ids, mut positions, mut places] = [vec![0i32; total], vec![0i32; total], vec![0i32; total]];
+        let mut put = |at: usize, token: u32, position: usize, blocks: &[u32]| -> Result<()> {
+            let Some(block) = blocks.get(position / BLOCK).filter(|_| blocks.len() <= self.longest) else {
+                let message = format!("position {position} in {} blocks", blocks.len());
+                return Err(Error::new("step", message));
+            };
+            ids[at] = token as i32;
+            positions[at] = position as i32;
+            places[at] = (*block as usize * BLOCK + position % BLOCK) as i32;
+            Ok(())
+        };
+        for (i, r) in rows.iter().enumerate() {
+            put(i, r.token, r.position, r.blocks)?;
+        }
+        for (i, token) in chunk.iter().flat_map(|c| c.tokens.iter().enumerate()) {
+            let c = chunk.as_ref().map_or((0, &[][..]), |c| (c.begin, c.blocks));
+            put(shape.rows + i, *token, c.0 + i, c.1)?;
+        }
+        let mut inputs = vec![];
+        for list in [&ids, &positions, &places] {
+            inputs.push(Tensor::from_slice(list).realize()?);
+        }
+        if shape.rows > 0 {
+            let tables: Vec<&[u32]> = rows.iter().map(|r| r.blocks).collect();
+            inputs.push(table(&tables, shape.rows, self.longest, &self.row_blocks)?);
+        }
+        if let Some(c) = chunk {
+            inputs.push(table(&[c.blocks], 1, self.longest, &self.chunk_blocks)?);
+            inputs.push(Tensor::from_slice(&[c.tokens.len() as i32 - 1]).realize()?);
+        }
+        Ok(inputs)
+    }
+}
+
+/// Tables of blocks, one a line, in memory for `most` blocks each; as many are seen as the longest has, which is a variable.
+fn table(lines: &[&[u32]], count: usize, most: usize, length: &Variable) -> Result<Tensor> {
+    let longest = lines.iter().map(|l| l.len()).max().unwrap_or(1).max(1);
+    let mut all = vec![0i32; count * most];
+    for (line, blocks) in all.chunks_mut(most).zip(lines) {
+        line.iter_mut().zip(*blocks).for_each(|(to, block)| *to = *block as i32);
+    }
+    let flat = Tensor::from_vec(&all, [count, most]).realize()?;
+    Ok(flat.at((.., ..length.bind(longest as i64)?)))
+}
+
+fn step(model: &Decoder, cache: &Cache, shape: Shape, inputs: Vec<Tensor>) -> Result<Tensor> {
+    let mut inputs = inputs.into_iter();
+    let mut next = || inputs.next().ok_or_else(|| Error::new("step", "fewer inputs than sizes say"));
+    let (ids, positions, places) = (next()?, next()?, next()?);
+    let row_table = (shape.rows > 0).then(&mut next).transpose()?;
+    let chunk_table = (shape.chunk > 0).then(&mut next).transpose()?;
+    let last = (shape.chunk > 0).then(&mut next).transpose()?;
+    let config = model.config();
+    let mut attend =
+        Paged { config, cache, shape, positions: &positions, places: &places, row_table, chunk_table };
+    let x = model.forward(&ids, &positions, &mut attend)?;
+    let wanted = match last {
+        Some(last) if !shape.all => {
+            let of_chunk = x.narrow(0, shape.rows, shape.chunk).embedding(&last);
+            match shape.rows {
+                0 => of_chunk,
+                n => Tensor::cat(&[x.narrow(0, 0, n), of_chunk], 0),
+            }
+        }
+        _ => x,
+    };
+    Ok(model.logits(&wanted.contiguous()))
+}
+
+/// Attention over blocks.
+struct Paged<'a> {
+    config: &'a Config,
+    cache: &'a Cache,
+    shape: Shape,
+    positions: &'a Tensor,
+    places: &'a Tensor,
+    row_table: Option<Tensor>,
+    chunk_table: Option<Tensor>,
+}
+
+impl Paged<'_> {
+    /// Tokens `begin..begin + R * C` of R sequences, over the blocks in a table.
+    fn part(&self, layer: usize, q: &Tensor, begin: usize, [r, c]: [usize; 2], table: &Tensor) -> Tensor {
+        let [k, v] = self.cache.read(layer, table);
+        let of = |t: &Tensor| t.narrow(0, begin, r * c).unflatten(0, [r, c]);
+        let keys = Tensor::arange(&k.shape()[1]).int();
+        let seen = seen(&of(self.positions), &keys, self.config.windows[layer]);
+        attend(self.config, &of(q), &k, &v, &seen).flatten(0, 1)
+    }
+}
+
+impl Attend for Paged<'_> {
+    fn attend(&mut self, layer: usize, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+        self.cache.write(layer, self.places, k, v);
+        let Shape { rows, chunk, .. } = self.shape;
+        let of_rows = self.row_table.as_ref().map(|t| self.part(layer, q, 0, [rows, 1], t));
+        let of_chunk = self.chunk_table.as_ref().map(|t| self.part(layer, q, rows, [1, chunk], t));
+        Ok(match (of_rows, of_chunk) {
+            (Some(a), Some(b)) => Tensor::cat(&[a, b], 0),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return Err(Error::new("step", "nothing to attend")),
+        })
+    }
+}
