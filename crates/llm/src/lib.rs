@@ -21,6 +21,7 @@ mod model;
 pub mod blocks;
 pub mod cache;
 pub mod step;
+pub mod sample;
 
 pub use config::Config;
 pub use decoder::Decoder;
