@@ -22,6 +22,7 @@ pub mod blocks;
 pub mod cache;
 pub mod step;
 pub mod sample;
+pub mod engine;
 
 pub use config::Config;
 pub use decoder::Decoder;

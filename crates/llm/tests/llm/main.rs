@@ -1,6 +1,7 @@
 //! Language models against transformers, llama.cpp's converter and plain references.
 
 mod chat;
+mod engine;
 mod families;
 
 use std::path::PathBuf;

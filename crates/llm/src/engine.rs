@@ -1,0 +1,671 @@
+//! Many requests on one model: a loop that decides what each step computes.
+//!
+//! ```text
+//! submit -> waiting -> running -> events                  cancel, at any time
+//!              ^          | out of blocks: the newest
+//!              └----------┘ gives its own up, and is computed again
+//! ```
+//!
+//! A step takes the next token of every running sequence, and fills what is left of its budget with a chunk of the oldest
+//! prompt that is not computed yet. It has no thread and no lock: whoever owns it calls [`Engine::step`] and hands events on.
+//!
+//! **Whether a seeded answer depends on its batch.** Its draws do not: each request has a random stream of its own. Its
+//! logits may, in the last bits, since sums are ordered by the sizes of a step. With [`Settings::deterministic`] each step has
+//! one sequence and chunks begin at fixed places, so that an answer depends on the request alone.
+
+use crate::blocks::{BLOCK, Blocks, Content};
+use crate::cache::{Cache, CacheType};
+use crate::decoder::Decoder;
+use crate::sample::{Random, Sampling, log_probabilities};
+use crate::step::{Chunk, Row, Sizes, Stepper};
+use frit_tensor::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The name of a request.
+pub type Id = u64;
+
+/// What is wanted.
+pub struct Request {
+    /// The prompt.
+    pub tokens: Vec<u32>,
+    /// The most tokens that are wanted.
+    pub max_tokens: usize,
+    /// How they are chosen.
+    pub sampling: Sampling,
+    /// Tokens that end it.
+    pub ends: Vec<u32>,
+    /// How many likely tokens are told with each, if probabilities are wanted at all.
+    pub logprobs: Option<usize>,
+    /// What tokens must be like, if that is said.
+    pub constraint: Option<Box<dyn Constraint>>,
+    /// At the end of the context the oldest half behind the first so many tokens is left out, instead of ending there.
+    pub shift: Option<usize>,
+}
+
+impl Request {
+    /// The most likely tokens after a prompt.
+    pub fn new(tokens: Vec<u32>, max_tokens: usize) -> Request {
+        Request {
+            tokens,
+            max_tokens,
+            sampling: Sampling::default(),
+            ends: vec![],
+            logprobs: None,
+            constraint: None,
+            shift: None,
+        }
+    }
+}
+
+/// A rule for what a text may be, such as a grammar.
+pub trait Constraint: Send {
+    /// Sets the logits of tokens that may not come next to minus infinity.
+    fn mask(&mut self, logits: &mut [f32]) -> Result<()>;
+    /// A token was chosen. Whether nothing may follow it.
+    fn accept(&mut self, token: u32) -> Result<bool>;
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// One more token of a request.
+    Token {
+        /// Whose.
+        id: Id,
+        /// Its number.
+        token: u32,
+        /// Logarithms of probabilities, if they were wanted.
+        logprobs: Option<Logprobs>,
+    },
+    /// Nothing more comes.
+    Done {
+        /// Of whom.
+        id: Id,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// Natural logarithms of probabilities, before anything was left out of the choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    /// Of the token.
+    pub token: f32,
+    /// Of the most likely ones.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Why a request ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// A token that ends it came; it is not among the events.
+    End,
+    /// As many tokens as were wanted.
+    Length,
+    /// The context is full.
+    Context,
+    /// It was cancelled.
+    Cancelled,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// How an engine runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Sequences that run at once.
+    pub sequences: usize,
+    /// Tokens of a step.
+    pub budget: usize,
+    /// How keys and values are kept.
+    pub cache: CacheType,
+    /// Memory for keys and values, in positions of all sequences together.
+    pub positions: usize,
+    /// Answers do not depend on what runs beside them.
+    pub deterministic: bool,
+    /// Tokens that a draft model proposes at once.
+    pub drafted: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            sequences: 8,
+            budget: 512,
+            cache: CacheType::default(),
+            positions: 16384,
+            deterministic: false,
+            drafted: 4,
+        }
+    }
+}
+
+/// Counts since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Steps.
+    pub steps: u64,
+    /// Tokens of prompts that were computed.
+    pub prompt: u64,
+    /// Tokens of prompts that were found computed.
+    pub shared: u64,
+    /// Tokens that were generated.
+    pub generated: u64,
+    /// Sequences that had to give up their blocks.
+    pub preempted: u64,
+    /// Tokens that a draft model proposed.
+    pub drafted: u64,
+    /// Those of them that were taken.
+    pub accepted: u64,
+}
+
+/// A request on its way.
+struct Sequence {
+    id: Id,
+    request: Request,
+    /// The prompt and what was generated.
+    tokens: Vec<u32>,
+    prompt: usize,
+    generated: usize,
+    blocks: Vec<u32>,
+    /// What the full blocks hold, the last of them.
+    content: Content,
+    named: usize,
+    /// Tokens whose keys and values are there.
+    computed: usize,
+    random: Random,
+}
+
+/// What is computed of a sequence in a step.
+#[derive(Clone, Copy)]
+struct Part {
+    at: usize,
+    count: usize,
+}
+
+/// Runs requests on a model.
+pub struct Engine {
+    stepper: Stepper,
+    draft: Option<Stepper>,
+    settings: Settings,
+    blocks: Blocks,
+    waiting: VecDeque<Sequence>,
+    /// The oldest first.
+    running: Vec<Sequence>,
+    done: Vec<Event>,
+    counts: Counts,
+    next: Id,
+}
+
+impl Engine {
+    /// An engine for a model.
+    pub fn new(model: Arc<Decoder>, settings: Settings) -> Result<Engine> {
+        Engine::with_draft(model, None, settings)
+    }
+    /// The same with a smaller model of the same tokens, which proposes what the larger one then checks at once. It is asked
+    /// while one sequence runs. What comes out is distributed as without it.
+    pub fn with_draft(
+        model: Arc<Decoder>,
+        draft: Option<Arc<Decoder>>,
+        settings: Settings,
+    ) -> Result<Engine> {
+        if settings.sequences == 0 || settings.budget == 0 {
+            return Err(Error::new("generate", "no sequence or token a step"));
+        }
+        let most = if settings.deterministic { 1 } else { settings.sequences };
+        let budget = if settings.deterministic { 2 * BLOCK } else { settings.budget };
+        let mut sizes = Sizes::up_to(most, budget);
+        if settings.deterministic {
+            sizes.chunks = vec![budget];
+        }
+        let count = settings.positions.div_ceil(BLOCK).max(2) + 1;
+        if let Some(d) = &draft
+            && (d.tokens() != model.tokens() || d.config().context < model.config().context)
+        {
+            let message = format!(
+                "the draft model has {} tokens and a context of {}, the model {} and {}",
+                d.tokens(),
+                d.config().context,
+                model.tokens(),
+                model.config().context
+            );
+            return Err(Error::new("generate", message));
+        }
+        let stepper = |m: Arc<Decoder>| Stepper::new(m, count, settings.cache, sizes.clone());
+        Ok(Engine {
+            draft: draft.map(stepper).transpose()?,
+            stepper: Stepper::new(model, count, settings.cache, sizes.clone())?,
+            blocks: Blocks::new(count),
+            settings,
+            waiting: VecDeque::new(),
+            running: vec![],
+            done: vec![],
+            counts: Counts::default(),
+            next: 1,
+        })
+    }
+    /// Compiles what steps need, so that none waits for it later.
+    pub fn warm_up(&mut self) -> Result<()> {
+        let checked = self.draft.is_some().then(|| self.checked_size()).into_iter().collect::<Vec<_>>();
+        self.stepper.warm_up(&checked)?;
+        self.draft.as_mut().map_or(Ok(()), |d| d.warm_up(&[]))
+    }
+    /// The size of the program that checks what was drafted.
+    fn checked_size(&self) -> usize {
+        let chunks = &self.stepper.sizes().chunks;
+        chunks.iter().copied().find(|c| *c > self.settings.drafted).unwrap_or(0)
+    }
+    /// The model.
+    pub fn model(&self) -> &Arc<Decoder> {
+        self.stepper.model()
+    }
+    /// Counts since the beginning.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+    /// Requests that run, and those that wait.
+    pub fn load(&self) -> (usize, usize) {
+        (self.running.len(), self.waiting.len())
+    }
+    /// Blocks that are free, and all there are.
+    pub fn memory(&self) -> (usize, usize) {
+        (self.blocks.free(), self.blocks.count())
+    }
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty() && self.done.is_empty()
+    }
+    /// Bytes of keys and values for so many positions.
+    pub fn cache_bytes(model: &Decoder, settings: &Settings) -> usize {
+        settings.positions.div_ceil(BLOCK) * Cache::block_bytes(model.config(), settings.cache)
+    }
+
+    /// A new request; it waits until there is room for it.
+    #[track_caller]
+    pub fn submit(&mut self, request: Request) -> Result<Id> {
+        let _c = frit_tensor::call("generate");
+        let (tokens, context) = (self.model().tokens(), self.model().config().context);
+        request.sampling.check(tokens)?;
+        if request.tokens.is_empty() {
+            return Err(Error::new("generate", "the prompt is empty"));
+        }
+        if let Some(t) = request.tokens.iter().find(|t| **t as usize >= tokens) {
+            return Err(Error::new("generate", format!("token {t} of a model that has {tokens}")));
+        }
+        let most = context.min(self.blocks.count() * BLOCK);
+        if request.tokens.len() >= most {
+            let message = format!("a prompt of {} tokens for a context of {most}", request.tokens.len());
+            return Err(Error::new("generate", message));
+        }
+        let id = self.next;
+        self.next += 1;
+        if request.max_tokens == 0 {
+            self.done.push(Event::Done { id, reason: Reason::Length });
+            return Ok(id);
+        }
+        let seed = request.sampling.seed.unwrap_or_else(fresh_seed);
+        self.waiting.push_back(Sequence {
+            id,
+            tokens: request.tokens.clone(),
+            prompt: request.tokens.len(),
+            request,
+            generated: 0,
+            blocks: vec![],
+            content: 0,
+            named: 0,
+            computed: 0,
+            random: Random::new(seed),
+        });
+        Ok(id)
+    }
+    /// Ends a request, whatever it is doing.
+    pub fn cancel(&mut self, id: Id) {
+        if let Some(at) = self.running.iter().position(|s| s.id == id) {
+            self.end(at, Reason::Cancelled);
+        } else if let Some(at) = self.waiting.iter().position(|s| s.id == id) {
+            self.waiting.remove(at);
+            self.done.push(Event::Done { id, reason: Reason::Cancelled });
+        }
+    }
+    /// One step of everyone that runs, and what came of it. An error is the model's: then no request goes on.
+    pub fn step(&mut self) -> Result<Vec<Event>> {
+        self.admit();
+        let parts = self.choose();
+        if !parts.is_empty() {
+            let done = self.compute(&parts);
+            if let Err(e) = done {
+                while !self.running.is_empty() {
+                    self.end(0, Reason::Failed(e.message().to_string()));
+                }
+                return Err(e);
+            }
+        }
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    fn end(&mut self, at: usize, reason: Reason) {
+        let s = self.running.remove(at);
+        s.blocks.iter().rev().for_each(|b| self.blocks.release(*b));
+        self.done.push(Event::Done { id: s.id, reason });
+    }
+    /// Those who wait begin while there is room.
+    fn admit(&mut self) {
+        while self.running.len() < self.settings.sequences {
+            let Some(s) = self.waiting.front() else { return };
+            // one that was preempted waits until it fits whole
+            let needed = s.tokens.len().div_ceil(BLOCK).min(self.blocks.count());
+            if !self.running.is_empty() && self.blocks.free() < needed {
+                return;
+            }
+            let Some(mut s) = self.waiting.pop_front() else { return };
+            self.share_prefix(&mut s);
+            self.running.push(s);
+        }
+    }
+    /// Takes over blocks that hold the beginning of its tokens.
+    fn share_prefix(&mut self, s: &mut Sequence) {
+        let unit = if self.settings.deterministic { self.stepper.sizes().longest_chunk() } else { BLOCK };
+        let most = if self.settings.deterministic { s.prompt } else { s.tokens.len() };
+        let mut found = vec![];
+        // the last token is computed in any case: its logits are wanted
+        let mut content = 0;
+        for tokens in s.tokens[..(most - 1).min(s.tokens.len() - 1)].chunks_exact(BLOCK) {
+            let Some((block, then)) = self.blocks.share(content, tokens) else { break };
+            content = then;
+            found.push((block, then));
+        }
+        while !(found.len() * BLOCK).is_multiple_of(unit) {
+            if let Some((block, _)) = found.pop() {
+                self.blocks.release(block);
+            }
+        }
+        s.content = found.last().map_or(0, |f| f.1);
+        s.blocks = found.iter().map(|f| f.0).collect();
+        s.named = found.len();
+        s.computed = found.len() * BLOCK;
+        self.counts.shared += s.computed as u64;
+    }
+
+    /// What this step computes: every sequence that lacks one token, and a chunk of the first that lacks more.
+    fn choose(&mut self) -> Vec<Part> {
+        let mut parts: Vec<Part> = vec![];
+        let (mut left, mut has_chunk) = (self.settings.budget.max(self.settings.sequences), false);
+        let mut at = 0;
+        while at < self.running.len() {
+            let s = &self.running[at];
+            let behind = s.tokens.len() - s.computed;
+            let chunk = self.stepper.sizes().longest_chunk();
+            let count = match (behind, self.settings.deterministic) {
+                (1, _) => 1,
+                // what was generated is computed as it was the first time
+                (_, true) if s.computed >= s.prompt => 1,
+                (_, true) => (s.prompt - s.computed).min(chunk - s.computed % chunk),
+                (n, false) => n.min(chunk).min(left),
+            };
+            let is_chunk = count > 1 || behind > 1;
+            let alone = self.settings.deterministic && !parts.is_empty();
+            if count == 0 || (is_chunk && has_chunk) || alone {
+                at += 1;
+                continue;
+            }
+            match self.reserve(at, count) {
+                true => {
+                    parts.push(Part { at, count });
+                    left = left.saturating_sub(count);
+                    has_chunk |= is_chunk;
+                    at += 1;
+                }
+                // it went back to wait, or failed: another one is there now
+                false => parts.retain(|p| p.at < self.running.len()),
+            }
+        }
+        parts
+    }
+    /// Blocks for `count` more tokens of a sequence; where there are none, newer ones give theirs up. Whether it has them.
+    fn reserve(&mut self, at: usize, count: usize) -> bool {
+        let needed = (self.running[at].computed + count).div_ceil(BLOCK);
+        while self.running[at].blocks.len() < needed {
+            match self.blocks.take() {
+                Some(block) => self.running[at].blocks.push(block),
+                None if self.running.len() - 1 > at => self.preempt(self.running.len() - 1),
+                None if at > 0 => {
+                    self.preempt(at);
+                    return false;
+                }
+                None => {
+                    self.end(at, Reason::Context);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+    /// A sequence gives up its blocks and waits, before all others.
+    fn preempt(&mut self, at: usize) {
+        let mut s = self.running.remove(at);
+        s.blocks.drain(..).rev().for_each(|b| self.blocks.release(b));
+        (s.content, s.named, s.computed) = (0, 0, 0);
+        self.counts.preempted += 1;
+        self.waiting.push_front(s);
+    }
+
+    fn compute(&mut self, parts: &[Part]) -> Result<()> {
+        if self.draft.is_some()
+            && let [Part { at, count: 1 }] = parts[..]
+            && self.running.len() == 1
+            && self.can_draft(at)
+        {
+            return self.speculate(at);
+        }
+        let is_row = |s: &Sequence, p: &Part| p.count == 1 && s.computed + 1 == s.tokens.len();
+        let deterministic = self.settings.deterministic;
+        let (mut rows, mut order, mut chunk) = (vec![], vec![], None);
+        for p in parts {
+            let s = &self.running[p.at];
+            if is_row(s, p) || (deterministic && p.count == 1 && s.computed >= s.prompt) {
+                rows.push(Row { token: s.tokens[s.computed], position: s.computed, blocks: &s.blocks });
+                order.push(*p);
+            } else {
+                let tokens = &s.tokens[s.computed..s.computed + p.count];
+                chunk = Some((Chunk { tokens, begin: s.computed, blocks: &s.blocks, all: false }, *p));
+            }
+        }
+        order.extend(chunk.map(|c| c.1));
+        let chunk = chunk.map(|c| c.0);
+        let logits = self.stepper.run(&rows, chunk)?;
+        if let Some(draft) = &mut self.draft {
+            draft.run(&rows, chunk)?;
+        }
+        self.counts.steps += 1;
+        let width = self.stepper.model().tokens();
+        let mut ended = vec![];
+        for (p, logits) in order.iter().zip(logits.chunks_exact(width)) {
+            self.counts.prompt += if p.count > 1 { p.count as u64 } else { 0 };
+            self.advance(p.at, p.count);
+            if self.running[p.at].computed == self.running[p.at].tokens.len() {
+                let reason = self.extend(p.at, logits);
+                ended.extend(reason.map(|r| (p.at, r)));
+            }
+        }
+        self.end_all(ended);
+        Ok(())
+    }
+    fn end_all(&mut self, mut ended: Vec<(usize, Reason)>) {
+        // the last first, so that places stay what they are
+        ended.sort_by_key(|e| std::cmp::Reverse(e.0));
+        ended.into_iter().for_each(|(at, reason)| self.end(at, reason));
+    }
+    /// Keys and values of `count` more tokens are there.
+    fn advance(&mut self, at: usize, count: usize) {
+        let s = &mut self.running[at];
+        s.computed += count;
+        while (s.named + 1) * BLOCK <= s.computed {
+            let tokens = &s.tokens[s.named * BLOCK..(s.named + 1) * BLOCK];
+            s.content = self.blocks.name(s.blocks[s.named], s.content, tokens);
+            s.named += 1;
+        }
+    }
+    /// Chooses the next token of a sequence; the reason if it ends.
+    fn extend(&mut self, at: usize, logits: &[f32]) -> Option<Reason> {
+        let s = &mut self.running[at];
+        let mut adjusted = logits.to_vec();
+        match s.candidates(&mut adjusted) {
+            Err(e) => Some(Reason::Failed(e.message().to_string())),
+            Ok(candidates) => match s.random.draw(&candidates) {
+                None => Some(Reason::Failed("the model gave no token a probability".into())),
+                Some(token) => self.take(at, token, logits),
+            },
+        }
+    }
+    /// A token was chosen: what that means for its sequence.
+    fn take(&mut self, at: usize, token: u32, logits: &[f32]) -> Option<Reason> {
+        let context = self.model().config().context.min(self.blocks.count() * BLOCK);
+        let s = &mut self.running[at];
+        if s.request.ends.contains(&token) {
+            return Some(Reason::End);
+        }
+        let logprobs = s.request.logprobs.map(|n| logprobs(logits, token, n));
+        s.tokens.push(token);
+        s.generated += 1;
+        self.counts.generated += 1;
+        self.done.push(Event::Token { id: s.id, token, logprobs });
+        match s.request.constraint.as_mut().map(|c| c.accept(token)) {
+            Some(Ok(true)) => return Some(Reason::End),
+            Some(Err(e)) => return Some(Reason::Failed(e.message().to_string())),
+            _ => {}
+        }
+        if s.generated >= s.request.max_tokens {
+            return Some(Reason::Length);
+        }
+        if s.tokens.len() >= context {
+            let Some(keep) = s.request.shift.filter(|keep| *keep < context / 2) else {
+                return Some(Reason::Context);
+            };
+            // keys hold their positions, so what is left is computed anew
+            let gone = (s.tokens.len() - keep) / 2;
+            s.tokens.drain(keep..keep + gone);
+            s.prompt = s.tokens.len();
+            s.blocks.drain(..).rev().for_each(|b| self.blocks.release(b));
+            (s.content, s.named, s.computed) = (0, 0, 0);
+        }
+        None
+    }
+}
+
+impl Sequence {
+    /// What may come next, by probability.
+    fn candidates(&mut self, logits: &mut [f32]) -> Result<Vec<(u32, f32)>> {
+        self.request.sampling.adjust(logits, &self.tokens);
+        if let Some(c) = &mut self.request.constraint {
+            c.mask(logits)?;
+        }
+        Ok(self.request.sampling.candidates(logits))
+    }
+}
+
+fn logprobs(logits: &[f32], token: u32, count: usize) -> Logprobs {
+    let all = log_probabilities(logits);
+    let mut top: Vec<(u32, f32)> = (0..).zip(all.iter().copied()).collect();
+    let by = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    let count = count.min(top.len());
+    if count > 0 && count < top.len() {
+        top.select_nth_unstable_by(count - 1, by);
+    }
+    top.truncate(count);
+    top.sort_by(by);
+    Logprobs { token: all.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY), top }
+}
+
+/// A seed that was not used before, in this process or likely in another.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// Speculation: a draft model proposes several tokens, which the model checks in one step.
+impl Engine {
+    /// Whether there is room for what would be drafted, and no rule that must see each token first.
+    fn can_draft(&mut self, at: usize) -> bool {
+        let n = self.settings.drafted;
+        let s = &self.running[at];
+        let context = self.stepper.model().config().context.min(self.blocks.count() * BLOCK);
+        let fits = n > 0 && self.checked_size() > n && s.tokens.len() + n < context;
+        let wanted = s.request.max_tokens - s.generated > 1;
+        fits && wanted && s.request.constraint.is_none() && !self.settings.deterministic && {
+            let needed = (s.computed + 1 + n).div_ceil(BLOCK);
+            needed.saturating_sub(s.blocks.len()) <= self.blocks.free() && self.reserve(at, 1 + n)
+        }
+    }
+    fn speculate(&mut self, at: usize) -> Result<()> {
+        let n = self.settings.drafted;
+        let Some(draft) = &mut self.draft else { return Ok(()) };
+        let s = &mut self.running[at];
+        let (begin, width) = (s.computed, self.stepper.model().tokens());
+        let mut proposed: Vec<(u32, Vec<(u32, f32)>)> = vec![];
+        let known = s.tokens.len();
+        for i in 0..=n {
+            let row = Row { token: s.tokens[begin + i], position: begin + i, blocks: &s.blocks };
+            let mut logits = draft.run(&[row], None)?;
+            // the last is only read, so that the draft has its keys and values
+            if i < n {
+                let candidates = s.candidates(&mut logits)?;
+                let Some(token) = s.random.draw(&candidates) else { break };
+                proposed.push((token, candidates));
+                s.tokens.push(token);
+            }
+        }
+        let tokens = s.tokens[begin..].to_vec();
+        s.tokens.truncate(known);
+        let chunk = Chunk { tokens: &tokens, begin, blocks: &s.blocks, all: true };
+        let logits = self.stepper.run(&[], Some(chunk))?;
+        self.counts.steps += 1;
+        self.counts.drafted += proposed.len() as u64;
+        let mut rows = logits.chunks_exact(width);
+        let mut proposed = proposed.into_iter();
+        loop {
+            let Some(logits) = rows.next() else { return Ok(()) };
+            self.advance(at, 1);
+            let s = &mut self.running[at];
+            let wanted = s.candidates(&mut logits.to_vec())?;
+            let (token, was_accepted) = match proposed.next() {
+                Some((token, offered)) => choose(&mut s.random, &wanted, token, &offered),
+                None => (s.random.draw(&wanted), false),
+            };
+            let Some(token) = token else {
+                self.end(at, Reason::Failed("the model gave no token a probability".into()));
+                return Ok(());
+            };
+            self.counts.accepted += u64::from(was_accepted);
+            let id = self.running[at].id;
+            if let Some(reason) = self.take(at, token, logits) {
+                self.end(at, reason);
+                return Ok(());
+            }
+            let shifted = self.running.get(at).is_none_or(|s| s.id != id || s.computed == 0);
+            if !was_accepted || shifted {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A proposed token where the wanted distribution allows it, else one of what it has more than the offered one: what comes
+/// out is distributed as wanted.
+fn choose(
+    random: &mut Random,
+    wanted: &[(u32, f32)],
+    token: u32,
+    offered: &[(u32, f32)],
+) -> (Option<u32>, bool) {
+    let of = |all: &[(u32, f32)], t: u32| all.iter().find(|c| c.0 == t).map_or(0.0, |c| c.1);
+    let (p, q) = (of(wanted, token), of(offered, token));
+    if random.uniform() * f64::from(q) < f64::from(p) {
+        return (Some(token), true);
+    }
+    let offered: rustc_hash::FxHashMap<u32, f32> = offered.iter().copied().collect();
+    let more = |c: &(u32, f32)| (c.0, (c.1 - offered.get(&c.0).copied().unwrap_or(0.0)).max(0.0));
+    let rest: Vec<(u32, f32)> = wanted.iter().map(more).filter(|c| c.1 > 0.0).collect();
+    // by rounding alone nothing may be left
+    (random.draw(if rest.is_empty() { wanted } else { &rest }), false)
+}

@@ -1,0 +1,305 @@
+//! Steps against whole texts, and the engine: batches, prefixes, preemption, speculation.
+
+use crate::data;
+use crate::families::largest_difference;
+use frit_llm::cache::CacheType;
+use frit_llm::engine::{Engine, Event, Reason, Request, Settings};
+use frit_llm::sample::{Sampling, most_likely};
+use frit_llm::step::{Chunk, Row, Sizes, Stepper};
+use frit_llm::{Decoder, Options, open};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn model(name: &str) -> Arc<Decoder> {
+    Arc::new(open(data(name), &Options::default()).unwrap())
+}
+
+fn settings() -> Settings {
+    Settings { cache: CacheType::F32, positions: 1024, budget: 64, ..Settings::default() }
+}
+
+fn prompt(seed: usize, length: usize) -> Vec<u32> {
+    (0..length).map(|i| ((i * 7 + seed * 13 + i * i * seed) % 40) as u32).collect()
+}
+
+/// The most likely tokens, each from the logits of the whole text before it.
+fn greedy(model: &Decoder, tokens: &[u32], count: usize) -> Vec<u32> {
+    let mut all = tokens.to_vec();
+    for _ in 0..count {
+        let logits = model.whole(&all).unwrap().to_vec::<f32>().unwrap();
+        all.push(most_likely(&logits[logits.len() - 40..]).unwrap());
+    }
+    all[tokens.len()..].to_vec()
+}
+
+/// Runs until nothing is left to do: the tokens and the end of each request.
+fn run(engine: &mut Engine) -> Answers {
+    let mut all = Answers::new();
+    while !engine.is_idle() {
+        step(engine, &mut all);
+    }
+    all
+}
+
+type Answers = BTreeMap<u64, (Vec<u32>, Option<Reason>)>;
+
+fn step(engine: &mut Engine, all: &mut Answers) {
+    for event in engine.step().unwrap() {
+        match event {
+            Event::Token { id, token, .. } => all.entry(id).or_default().0.push(token),
+            Event::Done { id, reason } => all.entry(id).or_default().1 = Some(reason),
+        }
+    }
+}
+
+#[test]
+fn steps_give_the_logits_of_whole_texts() {
+    for name in ["llama", "gemma2", "gpt2", "mixtral", "mistral"] {
+        let m = model(name);
+        let texts = [prompt(1, 40), prompt(2, 38)];
+        let want: Vec<Vec<f32>> = texts.iter().map(|t| m.whole(t).unwrap().to_vec().unwrap()).collect();
+        let sizes = Sizes { rows: vec![1, 2, 4], chunks: vec![16] };
+        let mut steps = Stepper::new(m.clone(), 8, CacheType::F32, sizes).unwrap();
+        // blocks out of order, chunks that end inside one
+        let blocks = [[5, 2], [1, 7]];
+        for (text, blocks) in texts.iter().zip(&blocks) {
+            for (begin, end) in [(0, 16), (16, 25), (25, 34)] {
+                let chunk = Chunk { tokens: &text[begin..end], begin, blocks, all: true };
+                steps.run(&[], Some(chunk)).unwrap();
+            }
+        }
+        for at in 34..38 {
+            let rows: Vec<Row> = texts
+                .iter()
+                .zip(&blocks)
+                .map(|(t, blocks)| Row { token: t[at], position: at, blocks })
+                .collect();
+            let logits = steps.run(&rows, None).unwrap();
+            for (i, w) in want.iter().enumerate() {
+                let off = largest_difference(&logits[i * 40..(i + 1) * 40], &w[at * 40..(at + 1) * 40]);
+                assert!(off < 2e-4, "{name}, text {i} at {at}: off by {off}");
+            }
+        }
+        // a row beside a chunk
+        let row = Row { token: texts[0][38], position: 38, blocks: &blocks[0] };
+        let chunk = Chunk { tokens: &texts[1][36..38], begin: 36, blocks: &blocks[1], all: false };
+        let logits = steps.run(&[row], Some(chunk)).unwrap();
+        assert!(largest_difference(&logits[..40], &want[0][38 * 40..39 * 40]) < 2e-4, "{name}");
+        assert!(largest_difference(&logits[40..], &want[1][37 * 40..]) < 2e-4, "{name}");
+    }
+}
+
+#[test]
+fn keys_and_values_in_few_bits_are_nearly_the_same() {
+    let m = model("llama");
+    let text = prompt(3, 16);
+    let want = m.whole(&text).unwrap().to_vec::<f32>().unwrap();
+    for (kind, most) in [(CacheType::F16, 0.02), (CacheType::BF16, 0.15), (CacheType::Int8, 0.3)] {
+        let mut steps = Stepper::new(m.clone(), 2, kind, Sizes::up_to(1, 16)).unwrap();
+        let chunk = Chunk { tokens: &text, begin: 0, blocks: &[1], all: true };
+        let off = largest_difference(&steps.run(&[], Some(chunk)).unwrap(), &want);
+        assert!(off > 0.0 && off < most, "{kind:?}: off by {off}");
+    }
+}
+
+#[test]
+fn requests_that_come_and_go_each_get_their_own_answer() {
+    let m = model("llama");
+    let mut engine = Engine::new(m.clone(), Settings { sequences: 4, ..settings() }).unwrap();
+    let lengths = [3, 50, 70, 33, 5, 90];
+    let ids: Vec<u64> =
+        (0..3).map(|i| engine.submit(Request::new(prompt(i, lengths[i]), 12)).unwrap()).collect();
+    let mut found = Answers::new();
+    for _ in 0..3 {
+        step(&mut engine, &mut found);
+    }
+    // others join in the middle
+    let later: Vec<u64> =
+        (3..6).map(|i| engine.submit(Request::new(prompt(i, lengths[i]), 12)).unwrap()).collect();
+    while !engine.is_idle() {
+        step(&mut engine, &mut found);
+    }
+    for (i, id) in ids.iter().chain(&later).enumerate() {
+        let want = greedy(&m, &prompt(i, lengths[i]), 12);
+        assert_eq!(found[id], (want, Some(Reason::Length)), "request {i}");
+    }
+    let (free, all) = engine.memory();
+    assert_eq!(free, all, "every block came back");
+}
+
+#[test]
+fn a_prefix_that_was_seen_is_not_computed_again() {
+    let m = model("llama");
+    let mut engine = Engine::new(m.clone(), settings()).unwrap();
+    let first = prompt(4, 100);
+    engine.submit(Request::new(first.clone(), 1)).unwrap();
+    run(&mut engine);
+    let before = engine.counts();
+    let mut second = first[..96].to_vec();
+    second.extend([1, 2, 3]);
+    engine.submit(Request::new(second.clone(), 5)).unwrap();
+    let answer = run(&mut engine).into_values().next().unwrap().0;
+    assert_eq!(engine.counts().shared - before.shared, 96);
+    assert_eq!(engine.counts().prompt - before.prompt, 3);
+    assert_eq!(answer, greedy(&m, &second, 5));
+}
+
+#[test]
+fn out_of_blocks_the_newest_waits_and_nothing_is_lost() {
+    let m = model("llama");
+    // four blocks: two sequences of up to two blocks each, or one of three and one of one
+    let small = Settings { positions: 128, sequences: 3, ..settings() };
+    let mut engine = Engine::new(m.clone(), small).unwrap();
+    let texts = [prompt(1, 30), prompt(2, 28), prompt(3, 31)];
+    let ids: Vec<u64> = texts.iter().map(|t| engine.submit(Request::new(t.clone(), 40)).unwrap()).collect();
+    let found = run(&mut engine);
+    for (text, id) in texts.iter().zip(&ids) {
+        assert_eq!(found[id], (greedy(&m, text, 40), Some(Reason::Length)));
+    }
+    assert!(engine.counts().preempted > 0);
+    assert_eq!(engine.memory().0, engine.memory().1);
+}
+
+#[test]
+fn a_cancelled_request_gives_back_its_blocks_and_leaves_others_alone() {
+    let m = model("llama");
+    let mut engine = Engine::new(m.clone(), settings()).unwrap();
+    let keep = engine.submit(Request::new(prompt(1, 20), 8)).unwrap();
+    let gone = engine.submit(Request::new(prompt(2, 20), 500)).unwrap();
+    let mut found = Answers::new();
+    step(&mut engine, &mut found);
+    step(&mut engine, &mut found);
+    engine.cancel(gone);
+    while !engine.is_idle() {
+        step(&mut engine, &mut found);
+    }
+    assert_eq!(found[&gone].1, Some(Reason::Cancelled));
+    let tokens = &found[&keep].0;
+    assert_eq!(*tokens, greedy(&m, &prompt(1, 20), 8));
+    assert_eq!(engine.memory().0, engine.memory().1);
+}
+
+#[test]
+fn greedy_speculation_equals_plain_greedy() {
+    let (m, draft) = (model("llama"), model("llama_linear"));
+    for draft in [draft, m.clone()] {
+        let is_same = Arc::ptr_eq(&draft, &m);
+        let mut engine = Engine::with_draft(m.clone(), Some(draft), settings()).unwrap();
+        let text = prompt(5, 21);
+        engine.submit(Request::new(text.clone(), 30)).unwrap();
+        let answer = run(&mut engine).into_values().next().unwrap().0;
+        assert_eq!(answer, greedy(&m, &text, 30));
+        let counts = engine.counts();
+        assert!(counts.drafted > 0, "{counts:?}");
+        // a draft that is the model itself is always right
+        assert!(!is_same || counts.steps < 10, "{counts:?}");
+    }
+}
+
+#[test]
+fn sampled_speculation_keeps_the_distribution() {
+    let (m, draft) = (model("llama"), model("llama_linear"));
+    let text = prompt(6, 9);
+    let sampling = |seed| Sampling { temperature: 3.0, top_k: 6, seed: Some(seed), ..Sampling::default() };
+    let count = |draft: Option<Arc<Decoder>>, seeds: std::ops::Range<u64>| {
+        let mut engine = Engine::with_draft(m.clone(), draft, settings()).unwrap();
+        let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
+        for seed in seeds {
+            // the second token is the first that a draft proposes
+            engine.submit(Request { sampling: sampling(seed), ..Request::new(text.clone(), 3) }).unwrap();
+            let tokens = run(&mut engine).into_values().next().unwrap().0;
+            *counts.entry(tokens[1]).or_default() += 1.0;
+        }
+        counts
+    };
+    let plain = count(None, 0..1500);
+    let drafted = count(Some(draft), 5000..6500);
+    let (mut chi, mut kinds) = (0.0, 0);
+    for token in plain.keys().chain(drafted.keys()).collect::<std::collections::BTreeSet<_>>() {
+        let of = |c: &BTreeMap<u32, f64>| c.get(token).copied().unwrap_or(0.0);
+        let (a, b) = (of(&plain), of(&drafted));
+        if a + b >= 10.0 {
+            chi += (a - b).powi(2) / (a + b);
+            kinds += 1;
+        }
+    }
+    // two samples of one distribution: chi-square with kinds - 1 degrees of freedom, five deviations above
+    let most = kinds as f64 + 5.0 * (2.0 * kinds as f64).sqrt();
+    assert!(kinds > 5 && chi < most, "chi-square {chi} of {kinds} kinds");
+}
+
+#[test]
+fn nothing_compiles_after_warming_up() {
+    let m = model("llama");
+    let small = Settings { sequences: 3, positions: 512, budget: 32, ..settings() };
+    let mut engine = Engine::new(m, small).unwrap();
+    engine.warm_up().unwrap();
+    let made = || {
+        let s = frit_engine::stats::stats();
+        [s.compiles, s.schedules, s.captures]
+    };
+    let before = made();
+    for i in 0..7 {
+        engine.submit(Request::new(prompt(i, 5 + 17 * i), 6 + i)).unwrap();
+        engine.step().unwrap();
+    }
+    run(&mut engine);
+    assert_eq!(made(), before, "kernels compiled, graphs scheduled, programs recorded");
+}
+
+#[test]
+fn a_deterministic_answer_depends_on_no_other_request() {
+    let m = model("llama");
+    let alone = Settings { deterministic: true, ..settings() };
+    let ask = |seed| Request {
+        sampling: Sampling { temperature: 2.0, seed: Some(seed), ..Sampling::default() },
+        logprobs: Some(1),
+        ..Request::new(prompt(1, 70), 20)
+    };
+    let answer = |others: usize| {
+        let mut engine = Engine::new(m.clone(), alone.clone()).unwrap();
+        for i in 0..others {
+            engine.submit(Request::new(prompt(i + 1, 65 + i), 9)).unwrap();
+        }
+        let id = engine.submit(ask(7)).unwrap();
+        let mut found = vec![];
+        while !engine.is_idle() {
+            found.extend(engine.step().unwrap().into_iter().filter_map(|e| match e {
+                Event::Token { id: of, token, logprobs } if of == id => {
+                    Some((token, logprobs.unwrap().token.to_bits()))
+                }
+                _ => None,
+            }));
+        }
+        found
+    };
+    let first = answer(0);
+    assert_eq!(first.len(), 20);
+    assert_eq!(first, answer(3));
+}
+
+#[test]
+fn a_full_context_ends_or_moves_on() {
+    let m = model("llama"); // 128 positions
+    let mut engine = Engine::new(m, settings()).unwrap();
+    let ends = engine.submit(Request::new(prompt(1, 120), 50)).unwrap();
+    let moves = engine.submit(Request { shift: Some(4), ..Request::new(prompt(1, 120), 50) }).unwrap();
+    let found = run(&mut engine);
+    assert_eq!((found[&ends].0.len(), &found[&ends].1), (8, &Some(Reason::Context)));
+    assert_eq!((found[&moves].0.len(), &found[&moves].1), (50, &Some(Reason::Length)));
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    let mut engine = Engine::new(model("llama"), settings()).unwrap();
+    let mut refused = |r: Request, says: &str| {
+        let why = engine.submit(r).unwrap_err().to_string();
+        assert!(why.contains(says), "{why}");
+    };
+    refused(Request::new(vec![], 1), "empty");
+    refused(Request::new(vec![40], 1), "token 40 of a model that has 40");
+    refused(Request::new(vec![1; 128], 1), "a prompt of 128 tokens for a context of 128");
+    let sampling = Sampling { temperature: f32::NAN, ..Sampling::default() };
+    refused(Request { sampling, ..Request::new(vec![1], 1) }, "temperature");
+    assert!(engine.is_idle());
+}
