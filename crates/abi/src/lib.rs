@@ -10,6 +10,7 @@ pub mod fork;
 pub mod kernel;
 pub mod machines;
 pub mod matrix;
+pub mod record;
 pub mod scalar;
 pub mod small_float;
 pub mod sync;
