@@ -277,6 +277,10 @@ impl<V> NodeMap<V> {
             }
         }
     }
+    /// Nodes and what is known of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&UOp, &V)> {
+        self.0.iter().map(|(n, v)| (n, v))
+    }
     /// What is known of a node, or else this, to be changed.
     pub fn get_or_insert_with(&mut self, n: &UOp, make: impl FnOnce() -> V) -> &mut V {
         let entry = self.0.entry(slot_hash(n), |e| e.0 == *n, |e| slot_hash(&e.0));

@@ -23,11 +23,12 @@ pub mod verify;
 // walking and rewriting
 pub mod graph;
 pub mod rules;
+pub mod text;
+pub mod record;
 pub mod rewrite;
 pub mod symbolic;
 // out of the graph
 pub mod linear;
-pub mod text;
 pub mod eval;
 
 pub use arg::{Arg, Axes, AxisKind, LoopArg, RangeArg, ScatterMode, Space, Storage};

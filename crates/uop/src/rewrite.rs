@@ -10,7 +10,8 @@
 
 use crate::graph::NodeMap;
 use crate::node::UOp;
-use crate::rules::Matcher;
+use crate::record;
+use crate::rules::{Matcher, Table};
 use std::cell::{Cell, RefCell};
 
 /// Replacements made of replacements before a rule is said to loop. Taking a source of the node does not count: that
@@ -18,10 +19,10 @@ use std::cell::{Cell, RefCell};
 const MAX_GENERATIONS: u32 = 10_000;
 
 /// A rule that fired.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Application {
     /// The table.
-    pub set: &'static str,
+    pub table: &'static Table,
     /// The pattern as written.
     pub rule: &'static str,
     /// What matched.
@@ -31,7 +32,7 @@ pub struct Application {
 }
 
 /// Rules that do not come to an end.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LoopError {
     /// The last rule that fired.
     pub last: Application,
@@ -43,17 +44,28 @@ impl std::fmt::Display for LoopError {
         write!(
             f,
             "rewriting does not end: {} in {} keeps firing ({:?} => {:?})",
-            a.rule, a.set, a.before, a.after
+            a.rule, a.table.name, a.before, a.after
         )
+    }
+}
+impl std::fmt::Debug for LoopError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 impl std::error::Error for LoopError {}
 
 thread_local! {
-    static TRACING: Cell<bool> = const { Cell::new(false) };
+    /// [`TRACED`], [`RECORDED`], both or neither.
+    static TRACING: Cell<u8> = const { Cell::new(0) };
     static TRACE: RefCell<Vec<Application>> = const { RefCell::new(Vec::new()) };
     static ERROR: RefCell<Option<LoopError>> = const { RefCell::new(None) };
 }
+
+/// Rules that fire are kept for who asked.
+const TRACED: u8 = 1;
+/// Rules that fire are written down.
+const RECORDED: u8 = 2;
 
 /// The first loop found on this thread since the last call, if any.
 pub fn take_error() -> Option<LoopError> {
@@ -63,10 +75,25 @@ pub fn take_error() -> Option<LoopError> {
 /// Run `f` and record every rule that fires meanwhile on this thread.
 pub fn trace<T>(f: impl FnOnce() -> T) -> (T, Vec<Application>) {
     let outer = TRACE.with(|t| std::mem::take(&mut *t.borrow_mut()));
-    let was = TRACING.replace(true);
+    let was = TRACING.replace(TRACED | TRACING.get());
     let result = f();
     TRACING.set(was);
     (result, TRACE.with(|t| std::mem::replace(&mut *t.borrow_mut(), outer)))
+}
+
+/// Run `f`; the rules that fire meanwhile on this thread are part of the recording, if what the compiler does is recorded.
+pub fn recorded<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(u8);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            TRACING.set(self.0);
+        }
+    }
+    if !frit_abi::record::compiles() {
+        return f();
+    }
+    let _restore = Restore(TRACING.replace(RECORDED | TRACING.get()));
+    f()
 }
 
 /// Rewrite bottom-up to a fixed point.
@@ -78,7 +105,7 @@ pub fn rewrite<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
 pub(crate) fn simplify(root: &UOp, m: &Matcher<()>) -> UOp {
     let mut r = Rewriter::new(m);
     // who records what fires wants to see it every time
-    r.marks = !r.tracing;
+    r.marks = r.tracing & TRACED == 0;
     if r.marks && root.is_simple() { root.clone() } else { r.rewrite(root, &mut ()) }
 }
 
@@ -113,7 +140,7 @@ pub struct Rewriter<'m, C: 'static> {
     answers: NodeMap<UOp>,
     stack: Vec<Frame>,
     values: Vec<UOp>,
-    tracing: bool,
+    tracing: u8,
     /// Answers are nodes in their simplest form, and those that say they are need not be looked at.
     marks: bool,
 }
@@ -123,6 +150,10 @@ impl<'m, C> Rewriter<'m, C> {
     pub fn new(matcher: &'m Matcher<C>) -> Self {
         let (answers, stack, values) = (NodeMap::default(), vec![], vec![]);
         Rewriter { matcher, answers, stack, values, tracing: TRACING.get(), marks: false }
+    }
+    /// What became of each node so far, in no order.
+    pub fn answers(&self) -> impl Iterator<Item = (&UOp, &UOp)> {
+        self.answers.iter()
     }
     /// See [`rewrite`].
     pub fn rewrite(&mut self, root: &UOp, ctx: &mut C) -> UOp {
@@ -193,15 +224,24 @@ impl<'m, C> Rewriter<'m, C> {
     }
     #[inline]
     fn fire(&mut self, n: &UOp, ctx: &mut C, generation: u32) -> Result<Option<UOp>, Application> {
-        let Some((after, set, rule)) = self.matcher.apply_named(n, ctx) else { return Ok(None) };
-        if self.tracing || generation >= MAX_GENERATIONS {
-            let a = Application { set, rule, before: n.clone(), after: after.clone() };
-            if generation >= MAX_GENERATIONS {
-                return Err(a);
-            }
-            TRACE.with(|t| t.borrow_mut().push(a));
+        let Some((after, table, rule)) = self.matcher.apply_named(n, ctx) else { return Ok(None) };
+        if self.tracing != 0 || generation >= MAX_GENERATIONS {
+            self.tell(Application { table, rule, before: n.clone(), after: after.clone() }, generation)?;
         }
         Ok(Some(after))
+    }
+    #[cold]
+    fn tell(&self, a: Application, generation: u32) -> Result<(), Application> {
+        if generation >= MAX_GENERATIONS {
+            return Err(a);
+        }
+        if self.tracing & RECORDED != 0 {
+            record::rule(a.table, a.rule, &a.before, &a.after);
+        }
+        if self.tracing & TRACED != 0 {
+            TRACE.with(|t| t.borrow_mut().push(a));
+        }
+        Ok(())
     }
     fn finish(&mut self, answer: UOp) {
         let Some(f) = self.stack.pop() else { return };

@@ -63,12 +63,18 @@ pub struct Rule<C: 'static, R: 'static = UOp> {
     pub apply: Apply<C, R>,
 }
 
-/// A table of rules.
-pub struct RuleSet<C: 'static, R: 'static = UOp> {
+/// The head of a table of rules.
+pub struct Table {
     /// The name of the static.
     pub name: &'static str,
     /// Where it is written.
     pub at: &'static str,
+}
+
+/// A table of rules.
+pub struct RuleSet<C: 'static, R: 'static = UOp> {
+    /// What it is called and where it is written.
+    pub head: &'static Table,
     /// The types its rules work on.
     pub types: Types,
     /// Its rules; the first that applies wins.
@@ -206,7 +212,7 @@ struct Entry<C: 'static, R: 'static> {
     needs: OpSet,
     types: Types,
     apply: Apply<C, R>,
-    set: &'static str,
+    table: &'static Table,
     rule: &'static str,
 }
 
@@ -228,7 +234,13 @@ impl<C, R> Matcher<C, R> {
                 for r in set.rules.iter().filter(|r| r.roots.has(op)) {
                     let Apply::Pure(f) = r.apply else { continue };
                     let apply = Apply::Pure(f);
-                    flat.push(Entry { needs: r.needs, types: set.types, apply, set: set.name, rule: r.text });
+                    flat.push(Entry {
+                        needs: r.needs,
+                        types: set.types,
+                        apply,
+                        table: set.head,
+                        rule: r.text,
+                    });
                 }
             }
             for set in ctx {
@@ -237,7 +249,7 @@ impl<C, R> Matcher<C, R> {
                         needs: r.needs,
                         types: set.types,
                         apply: r.apply,
-                        set: set.name,
+                        table: set.head,
                         rule: r.text,
                     });
                 }
@@ -255,7 +267,7 @@ impl<C, R> Matcher<C, R> {
         n: &UOp,
         ctx: &mut C,
         accepted: impl Fn(&R) -> bool,
-    ) -> Option<(R, &'static str, &'static str)> {
+    ) -> Option<(R, &'static Table, &'static str)> {
         let rules = &self.flat[self.start[n.op as usize] as usize..self.start[n.op as usize + 1] as usize];
         if rules.is_empty() {
             return None;
@@ -275,7 +287,7 @@ impl<C, R> Matcher<C, R> {
             if let Some(r) = r
                 && accepted(&r)
             {
-                return Some((r, e.set, e.rule));
+                return Some((r, e.table, e.rule));
             }
         }
         None
@@ -304,7 +316,7 @@ impl<C> Matcher<C> {
     }
     /// As [`Matcher::apply`], with the table and the rule.
     #[inline]
-    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, &'static str, &'static str)> {
+    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, &'static Table, &'static str)> {
         self.first(n, ctx, |r| r != n && !(self.keeps_shape && reshapes(n, r)))
     }
 }
@@ -363,7 +375,7 @@ macro_rules! __table {
         $($m)*
         #[allow(clippy::all, unused_variables, unused_parens)]
         $vis static $NAME: $crate::rules::RuleSet<$($C)*, $($R)*> = $crate::rules::RuleSet {
-            name: stringify!($NAME), at: concat!(file!(), ":", line!()),
+            head: &$crate::rules::Table { name: stringify!($NAME), at: concat!(file!(), ":", line!()) },
             types: $crate::__types!($($kind)?), rules: &[ $(
             $crate::rules::Rule {
                 text: stringify!($op $args),

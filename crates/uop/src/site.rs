@@ -33,12 +33,17 @@ pub fn set_caller_hook(caller: Caller) {
     let _ = CALLER.set(caller);
 }
 
-/// The number of this call; the same call always has the same number, so the table is bounded by the program's text.
-pub fn register(op: &'static str, at: &'static Location<'static>) -> u32 {
-    let (file, line) = match CALLER.get().and_then(|caller| caller()) {
+/// The file and line of a call in the user's program.
+pub fn line_of(at: &'static Location<'static>) -> (Cow<'static, str>, u32) {
+    match CALLER.get().and_then(|caller| caller()) {
         Some((file, line)) => (Cow::Owned(file), line),
         None => (Cow::Borrowed(at.file()), at.line()),
-    };
+    }
+}
+
+/// The number of this call; the same call always has the same number, so the table is bounded by the program's text.
+pub fn register(op: &'static str, at: &'static Location<'static>) -> u32 {
+    let (file, line) = line_of(at);
     let site = Site { op, file, line };
     let mut sites = SITES.lock().unwrap_or_else(|e| e.into_inner());
     let n = sites.iter().position(|s| *s == site).unwrap_or_else(|| {

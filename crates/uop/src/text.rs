@@ -90,7 +90,8 @@ fn number(s: Scalar) -> String {
     }
 }
 
-fn print_arg(arg: &Arg, dtype: DType) -> String {
+/// What a node carries besides its sources.
+pub(crate) fn print_arg(arg: &Arg, dtype: DType) -> String {
     let list = |a: &[u8]| a.iter().map(|x| x.to_string()).collect::<Vec<_>>().join(",");
     match arg {
         Arg::None => String::new(),
@@ -115,6 +116,14 @@ fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Loop(l) => format!("{} {} {}", l.carries, l.level, l.name).trim_end().into(),
         Arg::LoopIn { level, slot } => format!("{level} {slot}"),
         Arg::Tile { rows, lanes, stride } => format!("{rows} {lanes} {stride}"),
+    }
+}
+
+/// A dim for people: its size, the name of a variable, or `?`.
+pub(crate) fn show_dim(dim: &UOp) -> String {
+    match &dim.arg {
+        Arg::Var { name, .. } => name.to_string(),
+        _ => dim.as_int().map_or_else(|| "?".into(), |n| n.to_string()),
     }
 }
 

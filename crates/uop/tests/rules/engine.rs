@@ -89,7 +89,7 @@ fn a_loop_is_reported_by_name_and_gives_the_input_back() {
         let n = if text == "Exp" { x().un(Alu::Exp) } else { n.clone() };
         assert_eq!(rewrite(&n, &Matcher::new(&[table], &[]), &mut ()), n);
         let e = rewrite::take_error().expect("a loop");
-        assert!(e.to_string().contains(text) && e.to_string().contains(table.name), "{e}");
+        assert!(e.to_string().contains(text) && e.to_string().contains(table.head.name), "{e}");
         assert_eq!(rewrite_top_down(&n, &Matcher::new(&[table], &[]), &mut ()), n);
         assert!(rewrite::take_error().is_some());
     }
@@ -108,7 +108,7 @@ fn applications_are_recorded_only_when_asked() {
     let n = (x() * 2) * 3 + 0;
     let (r, log) = rewrite::trace(|| run(&n));
     assert_eq!(r, x() * 6);
-    assert_eq!(log.iter().map(|a| a.set).collect::<Vec<_>>(), ["IDENTITY", "IDENTITY"]);
+    assert_eq!(log.iter().map(|a| a.table.name).collect::<Vec<_>>(), ["IDENTITY", "IDENTITY"]);
     assert_eq!(log[1].after, r);
     assert!(log[0].rule.starts_with("Mul"));
     run(&(x() + 0));

@@ -87,7 +87,7 @@ fn every_rule_is_sound_and_fires() {
         for (i, rule) in table.rules.iter().enumerate() {
             count += 1;
             let text = rule.text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let exempt = NOT_MODELLED.contains(&(table.name, text.as_str()));
+            let exempt = NOT_MODELLED.contains(&(table.head.name, text.as_str()));
             let seed = (t * 1000 + i + 1) as u64;
             let found = catch_unwind(AssertUnwindSafe(|| check(rule, table.types, seed)))
                 .unwrap_or_else(|e| Verdict::Wrong(e.downcast_ref::<String>().cloned().unwrap_or_default()));
@@ -98,7 +98,7 @@ fn every_rule_is_sound_and_fires() {
                 Verdict::Sound(n) if n < 5 => format!("fired {n} times only"),
                 _ => continue,
             };
-            bad.push(format!("{} ({}) {text}: {problem}", table.name, table.at));
+            bad.push(format!("{} ({}) {text}: {problem}", table.head.name, table.head.at));
         }
     }
     let _ = std::panic::take_hook();
