@@ -1,0 +1,18 @@
+//! Recordings of what the compiler and the devices do (decision 022): written while a program runs, read afterwards.
+//!
+//! - [`format`]: the bytes of a file; [`writer`]: the sink that rooms write to; [`reader`]: records one after the other, and
+//!   as text;
+//! - [`model`]: a whole recording, with what belongs together put together.
+//!
+//! Nothing here knows a UOp: nodes are numbers, ops are texts.
+
+#![forbid(unsafe_code)]
+
+pub mod format;
+pub mod writer;
+pub mod reader;
+pub mod model;
+
+pub use model::Model;
+pub use reader::read;
+pub use writer::{Recording, from_environment};
