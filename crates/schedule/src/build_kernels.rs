@@ -12,7 +12,8 @@
 use crate::error::Error;
 use crate::kernels::{self, Kernel};
 use crate::plan::Plan;
-use crate::{BufRef, KernelCall, Temp};
+use crate::{BufRef, KernelCall, Temp, record};
+use frit_abi::record::{Field, Kind};
 use frit_uop::graph::NodeMap;
 use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -20,9 +21,33 @@ use rustc_hash::FxHashMap;
 /// Makes [`crate::Schedule::kernels`] and [`crate::Schedule::temps`].
 pub fn build_kernels(plan: &mut Plan) -> Result<(), Error> {
     let mut build = Build::default();
-    plan.schedule.kernels = plan.sink().src.iter().map(|k| build.call(&Kernel::of(&k.src))).collect();
+    let mut calls = vec![];
+    for k in &plan.sink().src {
+        let kernel = Kernel::of(&k.src);
+        calls.push(build.call(&kernel));
+        record_call(calls.len() - 1, &calls[calls.len() - 1], &kernel);
+    }
+    plan.schedule.kernels = calls;
     plan.schedule.temps = build.temps;
     Ok(())
+}
+
+/// Write down a kernel and where it stores, if anyone wants to know.
+fn record_call(index: usize, call: &KernelCall, kernel: &Kernel) {
+    if !record::is_on() {
+        return;
+    }
+    let places: Vec<String> = kernel.outputs.iter().map(|o| record::name(&o.memory)).collect();
+    let arg = |a: &BufRef| match a {
+        BufRef::Param(i) => format!("p{i}"),
+        BufRef::Temp(i) => format!("temporary {i}"),
+    };
+    let args: Vec<String> = call.args.iter().map(arg).collect();
+    let name = if let Arg::Name(n) = &call.ast.arg { n } else { "?" };
+    use Field::{Int, Text};
+    let (index, kernel) = (Int(index as u64), Int(frit_uop::record::number(&call.ast)));
+    let fields = [index, kernel, Text(name), Text(&places.join(" ")), Text(&args.join(", "))];
+    frit_abi::record::write(Kind::Call, &fields);
 }
 
 #[derive(Default)]

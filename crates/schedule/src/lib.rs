@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod record;
 mod index;
 mod cost;
 mod kernels;

@@ -11,6 +11,7 @@ use crate::index::{broadcast, max_numel};
 use crate::plan::Plan;
 use frit_abi::{Alu, Scalar, Target};
 use frit_uop::graph::{NodeMap, rebuild};
+use frit_uop::record::became;
 use frit_uop::{Arg, Op, UOp};
 
 /// Reductions shorter than this are left alone.
@@ -31,6 +32,7 @@ pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
     }
     let mut done = NodeMap::default();
     rebuild(plan.sink(), &mut done, |n| split(&n).unwrap_or(n));
+    became(done.iter());
     let sink = done[plan.sink()].clone();
     plan.set_sink(sink);
     Ok(())

@@ -10,6 +10,7 @@
 
 use crate::error::Error;
 use crate::plan::Plan;
+use frit_uop::record::became;
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -71,6 +72,7 @@ pub fn chain_versions(plan: &mut Plan) -> Result<(), Error> {
         };
         done.insert(n, new);
     }
+    became(done.iter().map(|(n, new)| (*n, new)));
     let sink = done[plan.sink()].clone();
     plan.set_sink(sink);
     Ok(())

@@ -9,7 +9,8 @@ use crate::plan::Plan;
 use frit_abi::sync::LazyLock;
 use frit_abi::{Alu, Scalar};
 use frit_uop::graph::NodeMap;
-use frit_uop::rewrite::rewrite;
+use frit_uop::record::became;
+use frit_uop::rewrite::Rewriter;
 use frit_uop::rules::Matcher;
 use frit_uop::{Arg, Op, UOp, rules};
 use smallvec::SmallVec;
@@ -51,11 +52,17 @@ pub fn prepare(plan: &mut Plan) -> Result<(), Error> {
         LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[]));
     static MERGE: LazyLock<Matcher<Shared>> =
         LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[&MERGES]));
-    plan.set_sink(rewrite(plan.sink(), &RULES, &mut ()));
+    let mut rewriter = Rewriter::new(&RULES);
+    let sink = rewriter.rewrite(plan.sink(), &mut ());
+    became(rewriter.answers());
+    plan.set_sink(sink);
     let list = plan.list();
     // in most graphs there is none, and every other rule has been applied
     if list.nodes.iter().any(is_reduce_of_reduce) {
-        plan.set_sink(rewrite(plan.sink(), &MERGE, &mut Shared::of(&list.nodes)));
+        let mut rewriter = Rewriter::new(&MERGE);
+        let sink = rewriter.rewrite(plan.sink(), &mut Shared::of(&list.nodes));
+        became(rewriter.answers());
+        plan.set_sink(sink);
     }
     Ok(())
 }

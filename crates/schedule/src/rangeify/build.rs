@@ -1,5 +1,6 @@
 //! The staged graph of a cut: values of the kernels, sources first.
 
+use super::record;
 use super::request::{Cut, Link, Placement, Recipe, Request, Rows, position};
 use crate::index;
 use crate::kernels;
@@ -21,6 +22,7 @@ pub fn build(cut: &Cut) -> UOp {
         effects: vec![None; cut.drafts.len()],
         list: vec![],
         from_data: FxHashMap::default(),
+        places: vec![String::new(); if record::is_on() { cut.drafts.len() } else { 0 }],
     };
     for (i, n) in cut.list.nodes.iter().enumerate() {
         match (&cut.placements[i], n.op) {
@@ -57,6 +59,7 @@ pub fn build(cut: &Cut) -> UOp {
             _ => {}
         }
     }
+    record::placements(cut, &b.places);
     UOp::sink(b.list)
 }
 
@@ -71,6 +74,8 @@ struct Build<'c> {
     list: Vec<UOp>,
     /// Values of the variables that stand for indices from data.
     from_data: FxHashMap<UOp, UOp>,
+    /// Where each draft stores, for a recording.
+    places: Vec<String>,
 }
 
 impl Build<'_> {
@@ -81,9 +86,12 @@ impl Build<'_> {
             let value = if d.gathers { self.resolve(&value) } else { value };
             let stage = kernels::stage(&value, d.ranges.iter().cloned(), self.list.len() as u32);
             self.list.push(stage);
-            return kernels::filled_by(&self.list[self.list.len() - 1]);
+            let memory = kernels::filled_by(&self.list[self.list.len() - 1]);
+            record::place(&mut self.places, draft, &memory);
+            return memory;
         };
         let memory = self.memory_of(*target);
+        record::place(&mut self.places, draft, &memory);
         let (at, value) = match d.gathers {
             true => (self.resolve(at), self.resolve(&value)),
             false => (at.clone(), value),
@@ -128,6 +136,7 @@ impl Build<'_> {
                 UOp::new(Op::Load, old.dtype, [old], Arg::Site(r.site)).bin(op, &new)
             }
         };
+        record::place(&mut self.places, r.draft, &memory);
         let d = &self.cut.drafts[r.draft as usize];
         let (at, value) = match d.gathers {
             true => (self.resolve(&at), self.resolve(&value)),

@@ -7,6 +7,7 @@
 //! first. What they hand each other, and nothing after them sees, is in [`request`].
 
 mod build;
+mod record;
 mod request;
 mod walk;
 

@@ -17,6 +17,7 @@ use super::request::{Cut, Draft, Link, Placement, Recipe, Request, Rows, is_plai
 use crate::cost::{self, Cost};
 use crate::error::Error;
 use crate::index::{self, Idx, max_numel, numel, same_size};
+use crate::record;
 use frit_abi::{Alu, DType, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
@@ -84,9 +85,11 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         if n.op == Op::Scatter {
+            record::reason(&n, "stored", "a scatter writes rows over a copy of its base");
             return self.scatter(i, &n);
         }
-        if self.is_staged(i, &n) {
+        if let Some(why) = self.why_staged(i, &n) {
+            record::reason(&n, "stored", why);
             return self.stage(i, &n);
         }
         let mut recipes = Vec::with_capacity(self.cut.requests[i].len());
@@ -293,17 +296,19 @@ impl<'a> Walk<'a> {
 
     // ---- decisions
 
-    fn is_staged(&mut self, i: usize, n: &UOp) -> bool {
+    /// Why a node is stored by a kernel of its own; `None` where it is inlined.
+    fn why_staged(&mut self, i: usize, n: &UOp) -> Option<&'static str> {
         let asked = &self.cut.requests[i];
         match n.op {
             Op::Contiguous => {
                 // the value of a store is materialised by the store
-                !(self.users[i] == 1 && asked.len() == 1 && self.is_store_value(i))
+                let is_stored = self.users[i] == 1 && asked.len() == 1 && self.is_store_value(i);
+                (!is_stored).then_some("the program asks for it in memory (contiguous)")
             }
-            o if o.is_movement() || o == Op::Detach || o == Op::Gather => false,
-            Op::ScanAxis => !self.scan_joins(i, n),
-            _ if n.dtype == DType::Index => false,
-            _ if self.costs[i].expensive => !self.reduce_joins(i, n),
+            o if o.is_movement() || o == Op::Detach || o == Op::Gather => None,
+            Op::ScanAxis => self.scan_joins(i, n).err(),
+            _ if n.dtype == DType::Index => None,
+            _ if self.costs[i].expensive => self.reduce_joins(i, n).err(),
             _ => self.prefers_memory_to_recompute(i),
         }
     }
@@ -315,10 +320,10 @@ impl<'a> Walk<'a> {
     }
 
     /// A cheap node is computed again for every request unless that adds up.
-    fn prefers_memory_to_recompute(&self, i: usize) -> bool {
+    fn prefers_memory_to_recompute(&self, i: usize) -> Option<&'static str> {
         let (c, asked) = (&self.costs[i], &self.cut.requests[i]);
         if asked.iter().any(|r| r.check.is_some()) && !c.reads {
-            return true; // an index from data is checked where memory is read
+            return Some("an index from data is checked where memory is read");
         }
         let elements = max_numel(self.cut.list.nodes[i].shape()).max(1);
         let (mut evaluations, mut space) = (0u64, 0u64);
@@ -330,17 +335,18 @@ impl<'a> Walk<'a> {
         }
         // beside what the kernels do anyway it does not show
         if evaluations.saturating_mul(4 * c.ops as u64) <= space {
-            return false;
+            return None;
         }
         let times = evaluations / elements;
         let in_reduce = asked.iter().any(|r| r.in_reduce);
-        match c.ops {
+        let prefers = match c.ops {
             0 => false,
             1..=2 => asked.len() > 16 && c.reads,
             3..=7 => times >= 16 && (in_reduce || asked.len() > 4),
             8..=47 => times > 2,
             _ => times >= 2,
-        }
+        };
+        prefers.then_some("its elements would be computed again and again, which costs more than memory")
     }
 
     /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
@@ -364,11 +370,16 @@ impl<'a> Walk<'a> {
     }
 
     /// An expensive node is inlined only where no element of it is computed twice.
-    fn reduce_joins(&mut self, i: usize, n: &UOp) -> bool {
-        let [r] = &self.cut.requests[i][..] else { return false };
+    fn reduce_joins(&mut self, i: usize, n: &UOp) -> Result<(), &'static str> {
+        let [r] = &self.cut.requests[i][..] else {
+            return Err("several kernels, or one at several places, read the result of a reduction");
+        };
         let d = &self.cut.drafts[r.kernel as usize];
-        if !r.is_ungated() || d.ordered.is_some() {
-            return false;
+        if !r.is_ungated() {
+            return Err("it is read through padding, which would compute the reduction outside it too");
+        }
+        if d.ordered.is_some() {
+            return Err("the loop that reads it carries a value from step to step");
         }
         // does it depend on exactly the outer ranges, one element for each iteration?
         let used = r.ranges();
@@ -377,21 +388,30 @@ impl<'a> Walk<'a> {
         let (depth, all) = (used.len(), extents.len());
         let scoped = outer.eq(used) && same_size(&numel(&extents[..depth]), &numel(n.shape()));
         let product = n.op == Op::ReduceAxis && cost::is_contraction(&n.src[0]);
-        let joins = if product && (d.has_full_reduce || d.scope.is_some() || scoped && depth < all)
+        let why_not = if product && (d.has_full_reduce || d.scope.is_some() || scoped && depth < all)
             || d.sums_product && n.op == Op::ReduceAxis
         {
-            // the sum of a product is walked in tiles, which other loops would be in the way of
-            false
+            Some(
+                "a sum of products is walked in tiles, which another reduction's loops would be in the way of",
+            )
         } else if scoped && depth < all {
             let parallel = numel(&extents[..depth]).bounds.0 >= self.target.cores() as i128;
             let small = self.costs[i].work.max(max_numel(&extents)) <= SMALL;
-            !d.has_full_reduce && (parallel || small)
+            match (d.has_full_reduce, parallel || small) {
+                (true, _) => Some("the kernel that reads it has a reduction over all of its loops already"),
+                (_, false) => {
+                    Some("its outer loops are too few for all cores, and the kernel would have no others")
+                }
+                _ => None,
+            }
         } else if scoped || r.repeat == 1 && !r.in_reduce {
-            d.scope.is_none()
+            d.scope
+                .is_some()
+                .then_some("the kernel that reads it computes another reduction for its outer loops only")
         } else {
-            false
+            Some("its elements are read more than once, so the reduction would run more than once")
         };
-        if joins {
+        if why_not.is_none() {
             let (r, reduces) = (&mut self.cut.requests[i][0], n.op == Op::ReduceAxis);
             let d = &mut self.cut.drafts[r.kernel as usize];
             if scoped {
@@ -404,12 +424,14 @@ impl<'a> Walk<'a> {
             d.has_full_reduce |= reduces && !(scoped && depth < all);
             d.sums_product |= product;
         }
-        joins
+        why_not.map_or(Ok(()), Err)
     }
 
     /// A scan's result is stored by the loop that carries it, with what is computed from it element by element.
-    fn scan_joins(&mut self, i: usize, n: &UOp) -> bool {
-        let [r] = &self.cut.requests[i][..] else { return false };
+    fn scan_joins(&mut self, i: usize, n: &UOp) -> Result<(), &'static str> {
+        let [r] = &self.cut.requests[i][..] else {
+            return Err("several kernels, or one at several places, read the result of a scan");
+        };
         let d = &mut self.cut.drafts[r.kernel as usize];
         let plain = r.is_ungated() && r.repeat == 1 && !r.in_reduce && is_plain(&r.idx);
         let axis = &r.idx[scan_axis(n)];
@@ -422,7 +444,7 @@ impl<'a> Walk<'a> {
         if fits {
             d.ordered = Some(axis.clone());
         }
-        fits
+        fits.then_some(()).ok_or("its readers do not walk it in order, element by element, as a scan does")
     }
 
     // ---- asking
