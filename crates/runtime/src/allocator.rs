@@ -5,6 +5,7 @@ use crate::env::{self, Guard};
 use crate::memory::{Block, Memory, MemoryStats};
 use crate::reuse::{ALIGN, Reuse, size_class};
 use crate::sys::{self, GuardedPages};
+use frit_abi::record::Kind;
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -50,7 +51,9 @@ impl Allocator {
             return Ok(Memory::new(Arc::new(GuardedBlock { pages, bytes, side })));
         }
         let region = Some(self.0.take(bytes, Region::map)?);
-        Ok(Memory::new(Arc::new(HostBlock { region, bytes, regions: self.0.clone() })))
+        let block = HostBlock { region, bytes, regions: self.0.clone() };
+        self.0.note(Kind::Alloc, block.address(), bytes);
+        Ok(Memory::new(Arc::new(block)))
     }
     /// What it holds now.
     pub fn stats(&self) -> MemoryStats {
@@ -120,8 +123,10 @@ unsafe impl Block for HostBlock {
 
 impl Drop for HostBlock {
     fn drop(&mut self) {
+        let address = self.address();
         if let Some(region) = self.region.take() {
             self.regions.put(self.bytes, region);
+            self.regions.note(Kind::Free, address, self.bytes);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::Error;
 use crate::memory::MemoryStats;
+use frit_abi::record::{self, Kind};
 use frit_abi::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -78,6 +79,16 @@ impl<R> Reuse<R> {
             // giving it back is slow: it happens here, outside the lock
             drop(excess.take());
             excess = self.free().over(self.limit);
+        }
+    }
+    /// Write down that the region at an address is in use, or is no more, if what runs is recorded.
+    pub fn note(&self, kind: Kind, address: u64, bytes: usize) {
+        if record::runs() {
+            use record::Field::{Int, Text};
+            let in_use = self.in_use.load(Relaxed) as u64;
+            let fields =
+                [Int(record::now()), Text(&self.device), Int(address), Int(bytes as u64), Int(in_use)];
+            record::write(kind, &fields);
         }
     }
     /// Why there are no `bytes`.

@@ -7,6 +7,7 @@ use super::foreign::Foreign;
 use super::queue::Event;
 use crate::memory::Block;
 use crate::{Error, Memory};
+use frit_abi::record::Kind;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -56,6 +57,7 @@ impl DeviceBlock {
             (_, Err(lost)) => lost,
             (e, _) => e,
         })?;
+        device.memory.note(Kind::Alloc, region.address, bytes);
         Ok(DeviceBlock { region: Some(region), bytes, device: device.clone() })
     }
     /// Queue that it becomes zeros.
@@ -70,7 +72,9 @@ impl DeviceBlock {
 impl Drop for DeviceBlock {
     fn drop(&mut self) {
         if let Some(region) = self.region.take() {
+            let address = region.address;
             self.device.memory.put(self.bytes, region);
+            self.device.memory.note(Kind::Free, address, self.bytes);
         }
     }
 }
