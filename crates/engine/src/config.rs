@@ -5,13 +5,14 @@ use frit_abi::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Every variable read here, with what it accepts and does: for help texts.
-pub const FLAGS: [(&str, &str, &str); 8] = [
+pub const FLAGS: [(&str, &str, &str); 9] = [
     ("FRIT_DEVICE", "a device name, such as CPU or INTERP", "the device tensors are made on; CPU by default"),
     (
         "FRIT_DEBUG",
         "0 to 6",
         "1 totals, 2 a line a kernel, 3 kernel graphs and passes, 4 source, 5 linear programs, 6 disassembly",
     ),
+    ("FRIT_VIZ", "a file", "records what the compiler and the devices do there, for frit viz"),
     ("FRIT_PASS", "names of codegen's passes, with commas", "prints every kernel after these passes"),
     ("FRIT_KERNEL", "a part of a kernel's name", "FRIT_PASS prints only kernels whose names hold it"),
     (

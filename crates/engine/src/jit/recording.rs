@@ -8,7 +8,7 @@ use crate::memory::view::{contiguous_base, seen_as, versions};
 use crate::plan::normalise::{bindings_of, normalise};
 use crate::run::launch::report;
 use crate::run::one_at_a_time::one_at_a_time;
-use crate::{Error, config, stats};
+use crate::{Error, config, record, stats};
 use frit_abi::DType;
 use frit_runtime::{Bound, Device, Graph, Memory};
 use frit_uop::{Arg, Op, UOp};
@@ -356,12 +356,17 @@ impl Recording {
     }
 
     fn launch_all(&mut self, begun: &mut usize) -> Result<(), Error> {
-        if config::debug()? >= 2 {
+        let debug = config::debug()?;
+        if debug >= 2 || record::runs() {
+            record::replay(self.steps.len());
             for (step, l) in self.steps.iter().zip(&self.parts.launches) {
                 *begun += 1;
-                let time = self.dev.time(&mut || step.launch())?;
                 let (flops, bytes) = l.kernel.cost(&l.frozen);
-                report(&l.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
+                let named = (&l.kernel.ast, &*l.kernel.name);
+                let time = record::launch(&*self.dev, named, (flops, bytes), || step.launch())?;
+                if debug >= 2 {
+                    report(&l.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
+                }
             }
             return Ok(());
         }

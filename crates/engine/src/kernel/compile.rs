@@ -1,7 +1,9 @@
 //! Kernel graph -> code: lower with opts from somewhere, render; shown, where that is asked for.
 
 use super::choice::Choice;
+use crate::record::Compiling;
 use crate::{Error, config};
+use frit_abi::record::span;
 use frit_abi::{Kernel, Target};
 use frit_codegen::{Lowered, Opts, Program};
 use frit_uop::{Arg, UOp};
@@ -24,16 +26,23 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
     };
     let (mut rows, name) = (String::new(), kernel_name(ast));
     let shown = config::shown_passes(name)?;
+    let recorded = Compiling::begin(ast, name, target);
     let mut watch = |pass: &'static str, program: &Program, time: Duration| {
         if debug >= 3 {
             rows += &format!("{:>10.3} ms  {pass}\n", time.as_secs_f64() * 1e3);
         }
+        recorded.pass(pass, program, time);
         if shown.iter().any(|p| p == pass) {
             eprintln!("{name} after {pass}:\n{program}");
         }
     };
-    let lowered = frit_codegen::lower_and_watch(ast, target, opts, config::spec()? > 0, &mut watch);
+    let check = config::spec()? > 0;
+    let lowered = {
+        let _span = span("lower", name);
+        frit_uop::rewrite::recorded(|| frit_codegen::lower_and_watch(ast, target, opts, check, &mut watch))
+    };
     let lowered = lowered.map_err(|e| error(format!("{e} (opts {opts:?})")))?;
+    recorded.opts(&lowered.opts);
     if debug >= 3 {
         let applied: Vec<String> = lowered.opts.iter().map(|o| o.to_string()).collect();
         eprintln!("passes over {name}:\n{rows}opts of {name}: {}", applied.join(", "));
@@ -42,11 +51,15 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
         eprintln!("program {name}:\n{lowered}");
     }
     let mut kernels = vec![];
+    let _span = span("render", name);
     for linear in &lowered.programs {
         let mut source = String::new();
-        let kernel = frit_render::render_and_watch(linear, target, &mut |_, program| {
-            if debug >= 4 {
+        let kernel = frit_render::render_and_watch(linear, target, &mut |pass, program| {
+            if debug >= 4 || recorded.wants_source() {
                 source = program.to_string();
+            }
+            if recorded.wants_source() {
+                recorded.source(&linear.name, pass, &source);
             }
         });
         kernels.push(kernel.map_err(|e| error(e.to_string()))?);

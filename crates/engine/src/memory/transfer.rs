@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use super::unconfirmed;
 use super::view::{byte_count, contiguous_base};
-use crate::{Error, devices};
+use crate::{Error, devices, record};
 use frit_abi::DType;
 use frit_runtime::{Blob, Memory, Owner};
 use frit_uop::{Storage, UOp};
@@ -16,7 +16,7 @@ pub fn from_bytes(device: &str, dtype: DType, len: usize, bytes: &[u8]) -> Resul
         return Err(Error::Graph(format!("{} bytes are not {len} elements of {dtype}", bytes.len())));
     }
     let buffer = Buffer::alloc(&devices::canonical(device)?, dtype, len)?;
-    buffer.memory.copy_in(0, bytes)?;
+    record::copy("host to device", bytes.len(), || buffer.memory.copy_in(0, bytes))?;
     Ok(buffer.into_uop(dtype))
 }
 
@@ -106,6 +106,7 @@ pub(crate) fn memory_of(realised: &UOp) -> Result<&Memory, Error> {
 /// The bytes of a value that is realised, in row-major order.
 pub(crate) fn bytes_of(value: &UOp, realised: &UOp) -> Result<Vec<u8>, Error> {
     let mut bytes = zeros(byte_count(value)?)?;
-    memory_of(realised)?.copy_out(0, &mut bytes)?;
+    let memory = memory_of(realised)?;
+    record::copy("device to host", bytes.len(), || memory.copy_out(0, &mut bytes))?;
     Ok(bytes)
 }

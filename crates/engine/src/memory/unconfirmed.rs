@@ -66,6 +66,7 @@ pub(crate) fn wait(dev: &dyn Device) -> Result<(), Error> {
     if !dev.runs_apart() {
         return Ok(dev.synchronize()?);
     }
+    let _span = frit_abi::record::span("wait", "");
     let turn = of_device(dev, |u| u.turn.clone());
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     of_device(dev, |u| u.waited = std::mem::take(&mut u.stored));

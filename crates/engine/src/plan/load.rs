@@ -8,7 +8,7 @@ use crate::lru_map::LruMap;
 use crate::search::apart::search;
 use crate::search::beam::Effort;
 use crate::search::store::{remember, remembered};
-use crate::{Error, config, interrupt, stats};
+use crate::{Error, config, interrupt, record, stats};
 use frit_abi::sync::{LazyLock, Mutex};
 use frit_abi::{Kernel, Target};
 use frit_codegen::Lowered;
@@ -33,8 +33,16 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     let mut missing: Vec<UOp> = vec![];
     let mut seen: FxHashSet<&UOp> = FxHashSet::default();
     for ast in asts.iter().filter(|a| seen.insert(a)) {
+        let is_first = record::compiles() && record::is_first(ast, device);
         match lock(&KERNELS).get(&(ast.clone(), device.clone(), seed)) {
-            Some(c) => _ = known.insert(ast.clone(), c),
+            Some(c) => {
+                if is_first {
+                    compile_again(&c, dev.target())?;
+                } else if record::compiles() {
+                    record::hit(ast);
+                }
+                known.insert(ast.clone(), c);
+            }
             None => missing.push(ast.clone()),
         }
     }
@@ -52,7 +60,9 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (lowered, kernels): (Vec<Lowered>, Vec<Vec<Kernel>>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
+    let span = frit_abi::record::span("load", "");
     let mut loaded = dev.load_all(&kernels.concat()).into_iter();
+    drop(span);
     for (ast, lowered) in missing.into_iter().zip(&lowered) {
         let programs = loaded.by_ref().take(lowered.programs.len()).collect::<Result<_, _>>()?;
         let compiled = Arc::new(Compiled::new(ast.clone(), lowered, programs, &dev)?);
@@ -60,10 +70,23 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
             let text = compiled.executable.disassembly().unwrap_or_else(|e| e.to_string());
             eprintln!("machine code of {}:\n{text}", compiled.name);
         }
+        record::code(&compiled.ast, &*compiled.executable);
         lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());
         known.insert(ast, compiled);
     }
     Ok(asts.iter().map(|ast| known[ast].clone()).collect())
+}
+
+/// Compile a kernel that is loaded once more, for the recording.
+pub(crate) fn compile_again(kernel: &Compiled, target: &Target) -> Result<(), Error> {
+    let choice = match (choice::seed(), remembered(&kernel.ast, target)) {
+        (Some(seed), _) => Choice::Random(seed),
+        (None, Some(opts)) => Choice::List(opts),
+        (None, None) => Choice::Heuristic,
+    };
+    compile(&kernel.ast, target, &choice)?;
+    record::code(&kernel.ast, &*kernel.executable);
+    Ok(())
 }
 
 /// How each kernel is to be compiled: searched for, if that is asked for; as an earlier search found, if there is one.
@@ -75,8 +98,10 @@ fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choic
             (Some(seed), _) => Choice::Random(seed),
             (None, Some(opts)) => Choice::List(opts),
             (None, None) if width > 0 => {
+                record::search(ast, device);
                 match search(ast, device, &Effort::of_width(width)?) {
                     Ok(tuned) => {
+                        record::found(ast, &tuned.opts, [tuned.before, tuned.after], tuned.tried);
                         remember(ast, target, &tuned.opts);
                         if config::debug()? >= 1 || std::io::stderr().is_terminal() {
                             eprintln!("search {} of {}: {tuned}", i + 1, asts.len());

@@ -7,8 +7,8 @@
 //!
 //! Two computations of the same structure give the same node, which is the key of the plan cache.
 
-use crate::Error;
 use crate::memory::bindings::{Bindings, binding};
+use crate::{Error, record};
 use frit_uop::graph::{NodeMap, rebuild, toposort};
 use frit_uop::{Arg, Op, UOp};
 
@@ -64,6 +64,7 @@ pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
         }
     }
     rebuild(sink, &mut done, |n| if n.op == Op::Leaf { n.src[0].clone() } else { n });
+    record::became(done.iter());
     Ok(Normal { sink: done[sink].clone(), buffers, bindings })
 }
 

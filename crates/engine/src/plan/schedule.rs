@@ -1,10 +1,10 @@
 //! A plan: every kernel of a graph, loaded, in order, with where its arguments come from. Made once for a structure.
 
 use super::cache::{Cache, key, lock};
-use super::load::load_kernels;
+use super::load::{compile_again, load_kernels};
 use crate::kernel::compiled::Compiled;
 use crate::lru_map::LruMap;
-use crate::{Error, config, stats};
+use crate::{Error, config, record, stats};
 use frit_abi::sync::{LazyLock, Mutex};
 use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
@@ -59,7 +59,11 @@ pub(crate) fn forget() {
 /// The plan for a normalised graph on a device.
 pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     let key = key(sink, device);
-    if let Some(p) = lock(&PLANS).get(&key) {
+    let known = lock(&PLANS).get(&key);
+    if let Some(p) = known {
+        if record::compiles() {
+            plan_again(sink, device, &p)?;
+        }
         return Ok(p);
     }
     let start = Instant::now();
@@ -68,7 +72,10 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
         static DEVICE: std::sync::Once = std::sync::Once::new();
         DEVICE.call_once(|| eprintln!("device {}: {}", dev.name(), dev.describe()));
     }
-    let schedule = frit_schedule::schedule(sink, dev.target()).map_err(|e| Error::Schedule(e.to_string()))?;
+    if record::compiles() {
+        record::is_first(sink, device);
+    }
+    let schedule = record::schedule(sink, &*dev).map_err(|e| Error::Schedule(e.to_string()))?;
     stats::count_schedule();
     check_kernels(&schedule)?;
     if config::debug()? >= 1 {
@@ -82,6 +89,23 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     let plan = Arc::new(Plan::new(calls.collect(), schedule));
     lock(&PLANS).insert(key, plan.clone());
     Ok(plan)
+}
+
+/// A graph that was planned before: once more for the recording, if that has not seen it.
+fn plan_again(sink: &UOp, device: &Arc<str>, plan: &Plan) -> Result<(), Error> {
+    if !record::is_first(sink, device) {
+        record::plan_hit(sink);
+        return Ok(());
+    }
+    let dev = frit_runtime::device(device)?;
+    record::schedule(sink, &*dev).map_err(|e| Error::Schedule(e.to_string()))?;
+    for call in &plan.calls {
+        match record::is_first(&call.kernel.ast, device) {
+            true => compile_again(&call.kernel, dev.target())?,
+            false => record::hit(&call.kernel.ast),
+        }
+    }
+    Ok(())
 }
 
 /// Kernel graphs against their spec, their buffers and their text form, if that is asked for; printed, if that is.

@@ -6,7 +6,7 @@ use crate::memory::buffer::Buffer;
 use crate::memory::unconfirmed;
 use crate::plan::normalise::Normal;
 use crate::plan::schedule::Plan;
-use crate::{Error, config, interrupt, stats};
+use crate::{Error, config, interrupt, record, stats};
 use frit_runtime::{Device, Memory};
 use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
@@ -78,8 +78,14 @@ impl<'a> Ready<'a> {
             let (flops, bytes) = call.kernel.cost(bindings);
             stats::count_launch(bytes, flops);
             (total.flops, total.bytes) = (total.flops + flops, total.bytes + bytes);
-            if debug >= 2 {
-                let time = self.dev.time(&mut || call.kernel.executable.launch(&bufs, &vars, dims))?;
+            if debug >= 2 || record::runs() {
+                let kernel = &call.kernel;
+                let go = || kernel.executable.launch(&bufs, &vars, dims);
+                let time = record::launch(self.dev, (&kernel.ast, &kernel.name), (flops, bytes), go)?;
+                if debug < 2 {
+                    tape::launched(&call.kernel, &call.args, buffers, bindings, recorded);
+                    continue;
+                }
                 total.time += time;
                 report(&call.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
             } else {

@@ -3,7 +3,6 @@
 use super::in_place::{Root, make_in_place};
 use super::one_at_a_time::one_at_a_time;
 use super::{launch, loops, tape};
-use crate::Error;
 use crate::devices::device_of;
 use crate::memory::buffer::{Buffer, next_id};
 use crate::memory::file;
@@ -15,6 +14,7 @@ use crate::memory::view::{
 };
 use crate::plan::normalise::normalise;
 use crate::plan::schedule::{check_tensors, plan};
+use crate::{Error, record};
 use frit_uop::graph::{self, toposort};
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,6 +38,7 @@ pub fn realize(outputs: &[UOp]) -> Result<Vec<UOp>, Error> {
 
 /// As [`realize`]; what no buffer ties to a device is computed on this one.
 pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<Vec<UOp>, Error> {
+    record::ask();
     if outputs.iter().all(is_there) {
         return Ok(outputs.to_vec());
     }
@@ -50,6 +51,7 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
     let _guard = has_stores.then(one_at_a_time);
 
     let known = use_realized(outputs, passing);
+    record::became(known.iter());
     let mut ready: Vec<UOp> = outputs.iter().map(|o| known[o].clone()).collect();
     let mut versions: Vec<(UOp, UOp)> = vec![];
     if has_stores {
@@ -58,6 +60,7 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         roots.extend(ready.iter().map(|r| (r, 1)));
         roots.extend(known.iter().flat_map(|(a, b)| [(a, 1), (b, 1)]));
         let in_place = make_in_place(&ready, &roots, &known)?;
+        record::became(in_place.iter());
         ready = ready.iter().map(|r| in_place[r].clone()).collect();
         // a version that a copy made unnecessary is not stored, so it has no memory yet
         let order: FxHashMap<UOp, usize> = toposort(&ready)
@@ -241,7 +244,8 @@ fn copied(copy: &UOp, to: &Arc<str>) -> Result<UOp, Error> {
     let there = realize_on(&copy.src[..1], None)?;
     let bytes = byte_count(&copy.src[0])?;
     let target = Buffer::alloc(to, copy.dtype, bytes / copy.dtype.size().max(1))?;
-    target.memory.copy_from(&memory_of(&there[0])?.view(0, bytes)?)?;
+    let from = memory_of(&there[0])?.view(0, bytes)?;
+    record::copy("device to device", bytes, || target.memory.copy_from(&from))?;
     Ok(target.into_uop(copy.dtype).reshape(copy.shape()))
 }
 
@@ -277,6 +281,7 @@ fn compute(roots: &[UOp], stores: &[UOp], device: Option<&Arc<str>>) -> Result<R
     for b in &normal.buffers {
         Buffer::of(b).map_or(Ok(()), Buffer::check)?;
     }
+    record::run(&normal.sink, &device);
     let plan = plan(&normal.sink, &device)?;
     let mut begun = 0;
     let failure = launch::run(&plan, &normal, &device, &mut begun).err();

@@ -4,7 +4,7 @@ use super::compare;
 use super::moves::work;
 use crate::kernel::compiled::Compiled;
 use crate::memory::bindings::Bindings;
-use crate::{Error, interrupt, stats};
+use crate::{Error, interrupt, record, stats};
 use frit_abi::{DType, Param, Scalar};
 use frit_codegen::{Lowered, Opt, Opts};
 use frit_runtime::parallel::in_parallel;
@@ -80,6 +80,8 @@ pub struct Trial<'a> {
     pub until: Instant,
     /// Candidates that were timed.
     pub tried: usize,
+    /// Rounds so far.
+    rounds: usize,
 }
 
 impl<'a> Trial<'a> {
@@ -102,8 +104,8 @@ impl<'a> Trial<'a> {
             None => (None, ast.toposort().into_iter().filter_map(largest).collect()),
         };
         let (seen, least, best) = (FxHashSet::default(), f64::INFINITY, f64::INFINITY);
-        let (is_cold, tried) = (false, 0);
-        Trial { ast, dev, cut, bindings, memory, is_cold, watch, seen, least, best, until, tried }
+        let (is_cold, tried, rounds) = (false, 0, 0);
+        Trial { ast, dev, cut, bindings, memory, is_cold, watch, seen, least, best, until, tried, rounds }
     }
 
     /// Never try a list of opts, nor what comes to the same program.
@@ -136,6 +138,7 @@ impl<'a> Trial<'a> {
         keep: usize,
         worth: f64,
     ) -> Result<bool, Error> {
+        self.rounds += 1;
         let mut timed: Vec<Candidate> = vec![];
         for mut c in self.compile(lists, true) {
             interrupt::check()?;
@@ -145,6 +148,7 @@ impl<'a> Trial<'a> {
             self.tried += 1;
             // the first run warms up, and tells the hopeless
             let Some(first) = self.time(&c.opts, &c.bound, 1)? else { continue };
+            record::candidate(self.rounds, &c.opts, first);
             let short = first <= SHORTEST.as_secs_f64();
             if !short && first > self.best * HOPELESS {
                 continue;
@@ -178,6 +182,7 @@ impl<'a> Trial<'a> {
         self.tried += 1;
         self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
         c.time = self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
+        record::candidate(self.rounds, opts, c.time);
         self.best = self.best.min(c.time);
         Ok(c)
     }

@@ -1,0 +1,283 @@
+//! What this room writes to a recording (decision 022): schedules, kernels as they are compiled, launches, waits.
+//!
+//! While the compiler is recorded every different kernel is compiled once, though it may be in a cache, and every different
+//! graph is scheduled once; what comes again is a hit.
+
+use crate::Error;
+use frit_abi::Target;
+use frit_abi::record::{self, Field, Kind};
+use frit_abi::sync::Mutex;
+use frit_codegen::Program;
+use frit_runtime::{Device, Executable};
+pub(crate) use frit_uop::record::became;
+use frit_uop::record::number;
+use frit_uop::{Arg, UOp};
+use rustc_hash::FxHashSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use Field::{Int, Long, Name, Text};
+pub use frit_abi::record::{compiles, runs};
+pub use frit_viz::Recording;
+
+/// Find out whether a recording is asked for, where nobody has.
+#[inline]
+pub fn ask() {
+    if record::is_unasked() {
+        frit_viz::from_environment();
+    }
+}
+
+/// What a session has seen: graphs and kernels by number, with their devices.
+type Seen = (u32, Option<FxHashSet<(u64, Arc<str>)>>);
+static SEEN: Mutex<Seen> = Mutex::new((0, None));
+
+/// Whether a graph or kernel comes for the first time on a device.
+pub(crate) fn is_first(node: &UOp, device: &Arc<str>) -> bool {
+    let (n, mut seen) = (number(node), SEEN.lock().unwrap_or_else(PoisonError::into_inner));
+    if seen.0 != record::session() {
+        *seen = (record::session(), None);
+    }
+    seen.1.get_or_insert_default().insert((n, device.clone()))
+}
+
+/// The graph that is run.
+pub(crate) fn run(graph: &UOp, device: &str) {
+    if compiles() {
+        record::write(Kind::Run, &[Int(number(graph)), Text(device)]);
+    }
+}
+
+/// Schedule a graph with `schedule`, which tells the passes.
+pub(crate) fn schedule(
+    sink: &UOp,
+    device: &dyn Device,
+) -> Result<frit_schedule::Schedule, frit_schedule::Error> {
+    let _span = record::span("schedule", "");
+    if !compiles() {
+        return frit_schedule::schedule(sink, device.target());
+    }
+    device_facts(device);
+    record::write(Kind::Schedule, &[Int(record::now()), Int(number(sink)), Text(device.name())]);
+    let after = |name, graph: &UOp, time: Duration| {
+        record::write(Kind::Pass, &[Name(name), Int(time.as_nanos() as u64), Int(number(graph))]);
+    };
+    let schedule =
+        frit_uop::rewrite::recorded(|| frit_schedule::schedule_and_watch(sink, device.target(), after))?;
+    let sizes = [schedule.kernels.len(), schedule.arena_bytes].map(|n| Int(n as u64));
+    record::write(Kind::Scheduled, &[Int(record::now()), Int(number(sink)), sizes[0], sizes[1]]);
+    Ok(schedule)
+}
+
+/// What a device can do, once a session: its name and the arithmetic and memory that its target is said to have.
+fn device_facts(device: &dyn Device) {
+    static TOLD: Mutex<(u32, Vec<String>)> = Mutex::new((0, Vec::new()));
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.0 != record::session() {
+        *told = (record::session(), vec![]);
+    }
+    if !told.1.iter().any(|n| n == device.name()) {
+        told.1.push(device.name().into());
+        drop(told);
+        record::write(Kind::Device, &[Text(device.name()), Text(&device.describe()), Int(0), Int(0)]);
+    }
+}
+
+/// The graph was planned before.
+pub(crate) fn plan_hit(graph: &UOp) {
+    record::write(Kind::PlanHit, &[Int(number(graph))]);
+}
+
+/// The kernel was compiled before.
+pub(crate) fn hit(kernel: &UOp) {
+    record::write(Kind::Hit, &[Int(number(kernel))]);
+}
+
+/// A kernel while it is compiled; nothing while the compiler is not recorded.
+pub(crate) struct Compiling<'a> {
+    ast: Option<&'a UOp>,
+}
+
+impl<'a> Compiling<'a> {
+    pub fn begin(ast: &'a UOp, name: &str, target: &Target) -> Compiling<'a> {
+        if !compiles() {
+            return Compiling { ast: None };
+        }
+        let fields = [Int(record::now()), Int(number(ast)), Text(name), Text(&target.name)];
+        record::write(Kind::Compile, &fields);
+        Compiling { ast: Some(ast) }
+    }
+    /// A pass left this.
+    pub fn pass(&self, name: &'static str, program: &Program, time: Duration) {
+        if self.ast.is_none() {
+            return;
+        }
+        let ns = Int(time.as_nanos() as u64);
+        match program {
+            Program::Graph(root) => record::write(Kind::Pass, &[Name(name), ns, Int(number(root))]),
+            Program::List(linear) => {
+                record::write(Kind::Listing, &[Name(name), ns, Long(&linear.to_string())]);
+            }
+        }
+    }
+    pub fn opts(&self, opts: &[frit_codegen::Opt]) {
+        if self.ast.is_some() {
+            let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
+            record::write(Kind::Opts, &[Text(&opts.join(", "))]);
+        }
+    }
+    /// Whether anyone wants what a writer of code leaves.
+    pub fn wants_source(&self) -> bool {
+        self.ast.is_some()
+    }
+    pub fn source(&self, program: &str, pass: &'static str, text: &str) {
+        record::write(Kind::Source, &[Text(program), Name(pass), Int(0), Long(text)]);
+    }
+}
+
+impl Drop for Compiling<'_> {
+    fn drop(&mut self) {
+        if let Some(ast) = self.ast {
+            record::write(Kind::Compiled, &[Int(record::now()), Int(number(ast))]);
+        }
+    }
+}
+
+/// The machine code of a kernel, where there is some to show.
+pub(crate) fn code(ast: &UOp, executable: &dyn Executable) {
+    if compiles()
+        && let Ok(text) = executable.disassembly()
+    {
+        record::write(Kind::Code, &[Int(number(ast)), Long(&text)]);
+    }
+}
+
+/// Launch a kernel; while what runs is recorded it is waited for, so that its time is its own.
+pub(crate) fn launch(
+    dev: &dyn Device,
+    (ast, name): (&UOp, &str),
+    (flops, bytes): (u64, u64),
+    mut go: impl FnMut() -> Result<(), frit_runtime::Error>,
+) -> Result<Duration, Error> {
+    if !runs() {
+        return Ok(dev.time(&mut go)?);
+    }
+    let at = record::now();
+    let took = match dev.runs_apart() {
+        true => dev.time(&mut go)?.as_nanos() as u64,
+        false => {
+            go()?;
+            record::now() - at
+        }
+    };
+    let ns = record::now() - at;
+    let kernel = if compiles() { number(ast) } else { 0 };
+    let begun = at + ns - took.min(ns);
+    record::write(
+        Kind::Launch,
+        &[
+            Int(at),
+            Int(ns),
+            Int(kernel),
+            Text(name),
+            Text(dev.name()),
+            Int(begun),
+            Int(took),
+            Int(flops),
+            Int(bytes),
+        ],
+    );
+    Ok(Duration::from_nanos(took))
+}
+
+/// Launches of a recorded program follow.
+pub(crate) fn replay(kernels: usize) {
+    if runs() {
+        record::write(Kind::Replay, &[Int(record::now()), Int(kernels as u64)]);
+    }
+}
+
+/// Copy bytes with `copy`.
+pub(crate) fn copy<T>(what: &'static str, bytes: usize, copy: impl FnOnce() -> T) -> T {
+    if !runs() {
+        return copy();
+    }
+    let at = record::now();
+    let done = copy();
+    record::write(Kind::Copy, &[Int(at), Int(record::now() - at), Int(bytes as u64), Name(what)]);
+    done
+}
+
+/// A call of the user's program runs something, until this is dropped.
+pub struct Realizing {
+    is_told: bool,
+}
+
+/// A call of the user's program, at this line, is about to run something.
+pub fn realizing(op: &'static str, line: impl FnOnce() -> (String, u32)) -> Realizing {
+    if runs() {
+        let (file, line) = line();
+        record::write(Kind::Realize, &[Int(record::now()), Name(op), Text(&file), Int(line.into())]);
+    }
+    Realizing { is_told: runs() }
+}
+
+impl Drop for Realizing {
+    fn drop(&mut self) {
+        if self.is_told {
+            record::write(Kind::Realized, &[Int(record::now())]);
+        }
+    }
+}
+
+/// The call that made a node.
+pub fn line(node: &UOp, op: &'static str, file: &str, line: u32) {
+    record::write(Kind::Line, &[Int(number(node)), Name(op), Text(file), Int(line.into())]);
+}
+
+/// A search for a kernel's opts begins.
+pub(crate) fn search(kernel: &UOp, device: &str) {
+    if compiles() {
+        let name = if let Arg::Name(n) = &kernel.arg { n } else { "?" };
+        let fields = [Int(record::now()), Int(number(kernel)), Text(name), Text(device)];
+        record::write(Kind::Search, &fields);
+    }
+}
+
+/// A list of opts was tried in a round.
+pub(crate) fn candidate(round: usize, opts: &[frit_codegen::Opt], seconds: f64) {
+    if compiles() {
+        let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
+        let ns = (seconds * 1e9) as u64;
+        record::write(Kind::Candidate, &[Int(round as u64), Text(&opts.join(", ")), Int(ns)]);
+    }
+}
+
+/// What a search found.
+pub(crate) fn found(kernel: &UOp, opts: &[frit_codegen::Opt], times: [Duration; 2], tried: usize) {
+    if compiles() {
+        let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
+        let [before, after] = times.map(|d| Int(d.as_nanos() as u64));
+        let (at, tried) = (Int(record::now()), Int(tried as u64));
+        record::write(Kind::Found, &[at, Int(number(kernel)), Text(&opts.join(", ")), before, after, tried]);
+    }
+}
+
+/// A span of the user's program, until it is dropped.
+pub struct UserSpan {
+    open: Option<(u64, String)>,
+}
+
+/// What happens until this is dropped is, to the user's program, `name`.
+pub fn user_span(name: &str) -> UserSpan {
+    ask();
+    UserSpan { open: runs().then(|| (record::now(), name.to_string())) }
+}
+
+impl Drop for UserSpan {
+    fn drop(&mut self) {
+        if let Some((at, name)) = &self.open {
+            record::write(Kind::User, &[Int(*at), Int(record::now() - at), Text(name)]);
+        }
+    }
+}
