@@ -170,6 +170,11 @@ pub(crate) fn site(op: &'static str) -> u32 {
     frit_uop::site::register(op, at)
 }
 
+/// The open call and its line.
+pub(crate) fn current() -> Option<(&'static str, &'static Location<'static>)> {
+    CURRENT.get()
+}
+
 /// The line of the open call.
 #[track_caller]
 pub(crate) fn here() -> &'static Location<'static> {

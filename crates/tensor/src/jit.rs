@@ -592,7 +592,9 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             let verdict = if fits { ready.look(&tensors, sizes)? } else { Verdict::Plainly };
             match verdict {
                 Verdict::Replay => {
+                    let recorded = crate::realize::realizing("jit");
                     let outputs = ready.replay(&tensors, sizes)?;
+                    drop(recorded);
                     drop(turns);
                     parts.back(&stored)?;
                     let results = ready.results(&outputs, &tensors, sizes)?;

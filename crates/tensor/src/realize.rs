@@ -1,9 +1,10 @@
 //! Where description becomes numbers: the only file that calls the engine.
 
 use crate::creation::Element;
-use crate::error::{Error, Kind, Result, call, fail};
+use crate::error::{Error, Kind, Result, call, current, fail, here};
 use crate::history;
 use crate::tensor::{Tensor, is_memory};
+use frit_abi::record;
 use frit_uop::promote;
 use frit_uop::{DType, Op, Scalar, UOp};
 use rustc_hash::FxHashSet;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub use frit_engine::Blob;
 pub use frit_engine::memory::Versions;
+pub use frit_engine::record::{Recording, UserSpan, user_span as span};
 pub use frit_engine::run::{Lent, LentThere};
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
@@ -73,7 +75,32 @@ pub(crate) fn disk_bits(x: &UOp, dtype: DType, dims: &[UOp]) -> Result<UOp> {
 }
 /// Values in memory.
 pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
+    let _recorded = realizing("realize");
     engine("realize", frit_engine::realize(nodes))
+}
+
+/// Write down which call of the user's program makes a node, if the compiler is recorded.
+#[inline]
+pub(crate) fn record_line(node: &UOp) {
+    if !record::is_quiet() {
+        frit_engine::record::ask();
+        if record::compiles()
+            && let Some((op, at)) = current()
+        {
+            let (file, line) = frit_uop::site::line_of(at);
+            frit_engine::record::line(node, op, &file, line);
+        }
+    }
+}
+/// What is computed until the guard is dropped is computed for the open call, to a recording.
+#[track_caller]
+pub(crate) fn realizing(op: &'static str) -> frit_engine::record::Realizing {
+    frit_engine::record::ask();
+    let (op, at) = (current().map_or(op, |c| c.0), here());
+    frit_engine::record::realizing(op, || {
+        let (file, line) = frit_uop::site::line_of(at);
+        (file.into_owned(), line)
+    })
 }
 
 /// A node of memory that was stored to since, at the version there is now; `None` where it is that already.
@@ -224,6 +251,7 @@ impl Tensor {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let _c = call("to_bytes");
         let x = self.uop()?;
+        let _recorded = realizing("to_bytes");
         engine("to_bytes", frit_engine::read(&x))
     }
     /// The bytes of all elements in row-major order, where they lie: nothing is copied on a device whose memory this
@@ -233,6 +261,7 @@ impl Tensor {
     pub fn lend(&self) -> Result<Lent> {
         let _c = call("lend");
         let x = self.uop()?;
+        let _recorded = realizing("lend");
         engine("lend", frit_engine::run::lend(&x))
     }
     /// All elements in row-major order where they lie on their device, for another library there: whatever was queued
@@ -241,6 +270,7 @@ impl Tensor {
     pub fn lend_there(&self) -> Result<LentThere> {
         let _c = call("lend");
         let x = self.uop()?;
+        let _recorded = realizing("lend");
         engine("lend", frit_engine::run::lend_there(&x))
     }
     /// Writes the bytes of all elements in row-major order, in small pieces. A value that is not in memory is computed
@@ -249,6 +279,7 @@ impl Tensor {
     pub fn write_bytes(&self, out: &mut dyn std::io::Write) -> Result<()> {
         let _c = call("write_bytes");
         let x = self.uop()?;
+        let _recorded = realizing("write_bytes");
         engine("write_bytes", frit_engine::write(&x, out))?
             .map_err(|e| Error::of_call("write_bytes", e.to_string()))
     }

@@ -79,6 +79,9 @@ pub(crate) fn marked() -> Vec<Tensor> {
 
 impl Tensor {
     fn wrap(value: Value) -> Tensor {
+        if let Value::Own(Ok(node)) = &value {
+            crate::realize::record_line(node);
+        }
         Tensor(Arc::new(Inner {
             value: RwLock::new(value),
             turn: Turn::default(),
