@@ -6,6 +6,7 @@ mod corpus;
 mod onnx;
 mod progress;
 mod show;
+mod viz;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ usage:
                                what is found is kept in FRIT_CACHE/tuned and used from then on
   frit onnx [--help]           models in ONNX files: what is in one, what it computes, whether that is right, how fast
                                it can be
+  frit viz -- COMMAND...       run a command and record what the compiler and the devices do
+  frit viz dump FILE           a recording as text
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
 
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         ["corpus", ref words @ ..] => corpus::run(words),
         ["tune", file] => tune(file, "4"),
         ["tune", file, width] => tune(file, width),
+        ["viz", ref words @ ..] => viz::run(words),
         ["show", file] => show::run(file, None),
         ["show", file, tensor] => show::run(file, Some(tensor)),
         [other, ..] => Err(format!("there is no command '{other}'; see frit --help")),
