@@ -30,6 +30,8 @@ usage:
   frit onnx [--help]           models in ONNX files: what is in one, what it computes, whether that is right, how fast
                                it can be
   frit viz -- COMMAND...       run a command and record what the compiler and the devices do
+  frit viz FILE                show a recording in a page on localhost; --no-open prints its address only
+  frit viz export FILE [HTML]  the page with the recording in it, as one file
   frit viz dump FILE           a recording as text
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version

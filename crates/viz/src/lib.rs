@@ -2,7 +2,8 @@
 //!
 //! - [`format`]: the bytes of a file; [`writer`]: the sink that rooms write to; [`reader`]: records one after the other, and
 //!   as text;
-//! - [`model`]: a whole recording, with what belongs together put together.
+//! - [`model`]: a whole recording, with what belongs together put together;
+//! - [`pack`]: the same in parts that the page asks for one at a time; [`page`]: the page itself.
 //!
 //! Nothing here knows a UOp: nodes are numbers, ops are texts.
 
@@ -12,6 +13,11 @@ pub mod format;
 pub mod writer;
 pub mod reader;
 pub mod model;
+mod json;
+pub mod parts;
+mod tracks;
+pub mod pack;
+pub mod page;
 
 pub use model::Model;
 pub use reader::read;

@@ -1,5 +1,11 @@
 //! Recordings: made of a command, and shown.
 
+mod serve;
+mod sha256;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use frit_viz::{Model, pack, page};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -11,15 +17,59 @@ const FILE: &str = "frit.viz";
 pub fn run(words: &[&str]) -> Result<(), String> {
     match *words {
         ["dump", file] => dump(file),
+        ["export", file, out] => export(file, out),
+        ["export", file] => export(file, &format!("{}.html", file.trim_end_matches(".viz"))),
+        ["pack", file, out] => write(out, &packed(file, Compression::fast())?),
         ["-o", file, "--", ref command @ ..] => record(command, file),
         ["--", ref command @ ..] => record(command, FILE),
-        _ => Err("expected: frit viz dump FILE, or frit viz [-o FILE] -- COMMAND".into()),
+        ["--no-open", file] => show(file, false),
+        [file] if !file.starts_with('-') => show(file, true),
+        _ => Err("expected: frit viz FILE, frit viz export FILE [HTML], frit viz dump FILE, or frit viz [-o FILE] -- COMMAND"
+            .into()),
     }
 }
 
 /// The bytes of a file.
 pub fn bytes_of(file: &str) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("{file}: {e}"))
+}
+
+fn write(file: &str, bytes: &[u8]) -> Result<(), String> {
+    std::fs::write(file, bytes).map_err(|e| format!("{file}: {e}"))
+}
+
+/// A recording in parts, as the page takes it.
+fn packed(file: &str, level: Compression) -> Result<Vec<u8>, String> {
+    let model = Model::of(&bytes_of(file)?).map_err(|e| format!("{file}: {e}"))?;
+    let deflate = |bytes: &[u8]| {
+        let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 4), level);
+        // a vector takes everything
+        _ = encoder.write_all(bytes);
+        encoder.finish().unwrap_or_default()
+    };
+    Ok(pack::pack(&model, &deflate))
+}
+
+/// The page as one file.
+fn export(file: &str, out: &str) -> Result<(), String> {
+    let html = page::whole(&packed(file, Compression::default())?, sha256::sha256);
+    write(out, html.as_bytes())?;
+    eprintln!("{out}: {:.1} MB", html.len() as f64 / 1e6);
+    Ok(())
+}
+
+/// The page on localhost, opened in a browser.
+fn show(file: &str, is_opened: bool) -> Result<(), String> {
+    serve::serve(packed(file, Compression::fast())?, 0, |address| {
+        println!("{address}");
+        eprintln!("this is {file}; Ctrl-C ends it");
+        if is_opened {
+            let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+            let quiet = || std::process::Stdio::null();
+            // where nothing opens it, the address is there
+            _ = Command::new(opener).arg(address).stdout(quiet()).stderr(quiet()).spawn();
+        }
+    })
 }
 
 fn record(command: &[&str], file: &str) -> Result<(), String> {

@@ -1,0 +1,321 @@
+// A graph on a canvas: laid out in a worker, drawn where it is in sight.
+import { css, el } from "./dom.js";
+
+let worker;
+let asked = 0;
+const waiting = new Map();
+
+function layoutWorker() {
+  if (worker) return worker;
+  const inline = document.getElementById("layout-worker");
+  const url = inline ? URL.createObjectURL(new Blob([inline.textContent], { type: "text/javascript" })) : "layout.js";
+  worker = new Worker(url);
+  worker.onmessage = (m) => {
+    const { id, result, error } = m.data;
+    const w = waiting.get(id);
+    waiting.delete(id);
+    if (w) error ? w[1](new Error(error)) : w[0](result);
+  };
+  return worker;
+}
+
+function layOut(graph) {
+  return new Promise((done, failed) => {
+    const id = ++asked;
+    waiting.set(id, [done, failed]);
+    layoutWorker().postMessage({ id, graph });
+  });
+}
+
+const CHAR = 6.7;
+
+// What an op does, as a colour.
+const GROUPS = [
+  ["memory", "#6cb2ff", ["Param", "Buffer", "Define", "Load", "Store", "Index", "Stage", "After", "Copy", "Scatter", "Gather"]],
+  ["loops", "#e3b341", ["Range", "End", "Special", "Sink", "Loop", "LoopIn", "LoopOut", "Barrier", "If"]],
+  ["reductions", "#ef8d6c", ["Reduce", "ReduceAxis", "Scan", "ScanAxis", "Matrix", "Fold"]],
+  ["movement", "#c58bf2", ["Reshape", "Permute", "Expand", "Pad", "Shrink", "Flip", "Stack", "Shuffle", "Lane", "LaneShuffle", "Contiguous", "Detach"]],
+  ["arithmetic", "#54c08a", []],
+];
+const GROUP_OF = new Map(GROUPS.flatMap(([, c, ops]) => ops.map((o) => [o, c])));
+export const opColour = (op) => GROUP_OF.get(op) || "#54c08a";
+export const OP_LEGEND = GROUPS.map(([name, c]) => [name, c]);
+
+export class GraphView {
+  // `onselect` is told which node was clicked, `tip` gives lines for a node under the pointer.
+  constructor({ onselect, tip, hint }) {
+    this.canvas = el("canvas", { tabindex: "0", "aria-label": "graph" });
+    this.tipBox = el("div", { class: "tip" });
+    this.legend = el("div", { class: "legend" });
+    this.busy = el("div", { class: "busy" });
+    this.box = el("div", { class: "canvas" }, this.canvas, this.legend, this.busy, this.tipBox, el("div", { class: "hint" }, hint || "drag to move · wheel to zoom · f to fit"));
+    this.onselect = onselect;
+    this.tip = tip;
+    this.scale = 1;
+    this.tx = this.ty = 0;
+    this.marks = new Map();
+    this.frames = [];
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+  listen() {
+    const c = this.canvas;
+    const at = (e) => {
+      const r = c.getBoundingClientRect();
+      return [e.clientX - r.left, e.clientY - r.top];
+    };
+    c.addEventListener("wheel", (e) => {
+      e.preventDefault();
+      const [px, py] = at(e);
+      const f = Math.exp(-e.deltaY * (e.ctrlKey ? 0.01 : 0.0016));
+      const s = Math.min(3, Math.max(0.01, this.scale * f));
+      this.tx = px - ((px - this.tx) * s) / this.scale;
+      this.ty = py - ((py - this.ty) * s) / this.scale;
+      this.scale = s;
+      this.draw();
+    }, { passive: false });
+    let drag = null;
+    c.addEventListener("pointerdown", (e) => {
+      drag = { x: e.clientX, y: e.clientY, tx: this.tx, ty: this.ty, moved: false };
+      c.setPointerCapture(e.pointerId);
+      c.classList.add("dragging");
+    });
+    c.addEventListener("pointermove", (e) => {
+      if (drag) {
+        const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
+        drag.moved ||= Math.hypot(dx, dy) > 4;
+        [this.tx, this.ty] = [drag.tx + dx, drag.ty + dy];
+        this.draw();
+        return;
+      }
+      this.hover(at(e));
+    });
+    c.addEventListener("pointerup", (e) => {
+      c.classList.remove("dragging");
+      if (drag && !drag.moved) {
+        const n = this.nodeAt(at(e));
+        this.selected = n === null ? null : this.nodes[n].id;
+        this.draw();
+        this.onselect?.(this.selected);
+      }
+      drag = null;
+    });
+    c.addEventListener("pointerleave", () => (this.tipBox.style.display = "none"));
+    c.addEventListener("keydown", (e) => {
+      if (e.key === "f") this.fit();
+      else if (e.key === "+" || e.key === "=") this.zoom(1.25);
+      else if (e.key === "-") this.zoom(0.8);
+    });
+  }
+  zoom(f) {
+    const [px, py] = [this.box.clientWidth / 2, this.box.clientHeight / 2];
+    this.tx = px - (px - this.tx) * f;
+    this.ty = py - (py - this.ty) * f;
+    this.scale *= f;
+    this.draw();
+  }
+  hover([px, py]) {
+    const n = this.nodeAt([px, py]);
+    const lines = n === null ? null : this.tip?.(this.nodes[n].id);
+    if (!lines) {
+      this.tipBox.style.display = "none";
+      return;
+    }
+    this.tipBox.replaceChildren(...lines.map((l, i) => el("div", {}, i ? l : el("b", {}, l))));
+    this.tipBox.style.display = "block";
+    const w = this.tipBox.offsetWidth;
+    this.tipBox.style.left = `${Math.min(px + 14, this.box.clientWidth - w - 8)}px`;
+    this.tipBox.style.top = `${Math.min(py + 14, this.box.clientHeight - this.tipBox.offsetHeight - 8)}px`;
+  }
+  nodeAt([px, py]) {
+    if (!this.placed) return null;
+    const [x, y] = [(px - this.tx) / this.scale, (py - this.ty) / this.scale];
+    const { xs, ys, height } = this.placed;
+    for (let i = 0; i < this.nodes.length; i++) {
+      if (Math.abs(y - ys[i]) <= height / 2 && Math.abs(x - xs[i]) <= this.widths[i] / 2) return i;
+    }
+    return null;
+  }
+  // Nodes are { id, title, sub, colour }, edges pairs of ids.
+  async show(nodes, edges, legend) {
+    const turn = (this.turn = (this.turn || 0) + 1);
+    this.busy.textContent = "laying out…";
+    this.legend.replaceChildren(...(legend || []).map(([name, c]) => el("span", {}, el("i", { style: { background: c } }), name)));
+    const number = new Map(nodes.map((n, i) => [n.id, i]));
+    const pairs = edges.map(([a, b]) => [number.get(a), number.get(b)]).filter(([a, b]) => a !== undefined && b !== undefined && a !== b);
+    const widths = nodes.map((n) => Math.max(54, 22 + CHAR * Math.max(n.title.length, (n.sub || "").length * 0.9)));
+    const begun = performance.now();
+    let placed;
+    try {
+      placed = await layOut({ widths, from: pairs.map((p) => p[0]), to: pairs.map((p) => p[1]) });
+    } catch (e) {
+      if (turn === this.turn) this.busy.textContent = `this graph cannot be laid out: ${e.message}`;
+      return;
+    }
+    if (turn !== this.turn) return;
+    this.layoutTime = performance.now() - begun;
+    this.busy.textContent = nodes.length ? "" : "this graph is empty";
+    Object.assign(this, { nodes, pairs, widths, placed, number });
+    this.bounds = nodes.reduce((b, _, i) => [Math.min(b[0], placed.xs[i] - widths[i] / 2), Math.min(b[1], placed.ys[i] - placed.height / 2), Math.max(b[2], placed.xs[i] + widths[i] / 2), Math.max(b[3], placed.ys[i] + placed.height / 2)], [Infinity, Infinity, -Infinity, -Infinity]);
+    this.fit();
+  }
+  fit() {
+    if (!this.placed || !this.nodes.length) return;
+    const [x0, y0, x1, y1] = this.bounds;
+    const [w, h] = [this.box.clientWidth, this.box.clientHeight];
+    this.scale = Math.min(1.25, Math.max(0.02, 0.92 * Math.min(w / (x1 - x0 + 40), h / (y1 - y0 + 60))));
+    // a tall graph begins at its end, where its result is
+    this.tx = w / 2 - ((x0 + x1) / 2) * this.scale;
+    this.ty = h / 2 - ((y0 + y1) / 2) * this.scale;
+    this.draw();
+  }
+  centre(id, least = 0.55) {
+    const i = this.number?.get(id);
+    if (i === undefined) return false;
+    this.scale = Math.max(this.scale, least);
+    this.tx = this.box.clientWidth / 2 - this.placed.xs[i] * this.scale;
+    this.ty = this.box.clientHeight / 2 - this.placed.ys[i] * this.scale;
+    this.draw();
+    return true;
+  }
+  mark(marks) {
+    this.marks = marks;
+    this.draw();
+  }
+  draw() {
+    if (this.pending) return;
+    this.pending = requestAnimationFrame(() => {
+      this.pending = 0;
+      this.paint();
+    });
+  }
+  paint() {
+    const begun = performance.now();
+    const [w, h, ratio] = [this.box.clientWidth, this.box.clientHeight, devicePixelRatio || 1];
+    const c = this.canvas;
+    if (c.width !== Math.round(w * ratio) || c.height !== Math.round(h * ratio)) [c.width, c.height] = [Math.round(w * ratio), Math.round(h * ratio)];
+    const g = c.getContext("2d");
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, w, h);
+    if (!this.placed) return;
+    const { xs, ys, points, height } = this.placed;
+    const { scale, tx, ty, widths, marks } = this;
+    const [x0, y0, x1, y1] = [-tx / scale, -ty / scale, (w - tx) / scale, (h - ty) / scale];
+    g.translate(tx, ty);
+    g.scale(scale, scale);
+    const dims = marks.size > 0;
+    const theme = { panel: css("--panel"), line: css("--strong"), text: css("--text"), soft: css("--soft"), accent: css("--accent") };
+    g.lineWidth = Math.max(1, 0.7 / scale);
+    const edge = (e, style, alpha) => {
+      const [a, b] = this.pairs[e];
+      const [ax, ay, bx, by] = [xs[a], ys[a] + height / 2, xs[b], ys[b] - height / 2];
+      if (Math.min(ay, by) > y1 || Math.max(ay, by) < y0 || (Math.max(ax, bx) < x0 - 400 && !points[e].length)) return;
+      g.globalAlpha = alpha;
+      g.strokeStyle = style;
+      g.beginPath();
+      g.moveTo(ax, ay);
+      let [px, py] = [ax, ay];
+      for (const [qx, qy] of [...points[e], [bx, by]]) {
+        const my = (py + qy) / 2;
+        g.bezierCurveTo(px, my, qx, my, qx, qy);
+        [px, py] = [qx, qy];
+      }
+      g.stroke();
+    };
+    const isDense = this.pairs.length > 4000;
+    for (let e = 0; e < this.pairs.length; e++) edge(e, theme.line, dims ? 0.3 : isDense ? 0.45 : 0.9);
+    const sel = this.selected === null || this.selected === undefined ? -1 : this.number.get(this.selected) ?? -1;
+    if (sel >= 0) {
+      g.lineWidth = Math.max(1.6, 1.2 / scale);
+      for (let e = 0; e < this.pairs.length; e++) if (this.pairs[e].includes(sel)) edge(e, theme.accent, 1);
+    }
+    g.textBaseline = "middle";
+    const readable = scale > 0.38;
+    for (let i = 0; i < this.nodes.length; i++) {
+      const [wi, x, y] = [widths[i], xs[i], ys[i]];
+      if (x + wi / 2 < x0 || x - wi / 2 > x1 || y + height / 2 < y0 || y - height / 2 > y1) continue;
+      const n = this.nodes[i];
+      const mark = marks.get(n.id);
+      g.globalAlpha = dims && !mark ? 0.32 : 1;
+      const [l, t] = [x - wi / 2, y - height / 2];
+      if (!readable) {
+        g.fillStyle = mark || n.colour;
+        g.fillRect(l, t, wi, height);
+        continue;
+      }
+      g.beginPath();
+      g.roundRect(l, t, wi, height, 5);
+      g.fillStyle = theme.panel;
+      g.fill();
+      if (n.fill) {
+        g.globalAlpha *= 0.22;
+        g.fillStyle = n.fill;
+        g.fill();
+        g.globalAlpha = dims && !mark ? 0.32 : 1;
+      }
+      g.lineWidth = mark || i === sel ? 2.4 : 1;
+      g.strokeStyle = i === sel ? theme.accent : mark || theme.line;
+      g.stroke();
+      g.beginPath();
+      g.roundRect(l + 1, t + 1, 4, height - 2, [4, 0, 0, 4]);
+      g.fillStyle = n.colour;
+      g.fill();
+      g.font = "600 11.5px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+      g.fillStyle = theme.text;
+      g.fillText(n.title, l + 11, n.sub ? y - 6.5 : y);
+      if (n.sub) {
+        g.font = "10px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+        g.fillStyle = theme.soft;
+        g.fillText(n.sub, l + 11, y + 8);
+      }
+    }
+    g.globalAlpha = 1;
+    this.frames.push(performance.now() - begun);
+    if (this.frames.length > 240) this.frames.shift();
+  }
+}
+
+// The nodes below a root as a view takes them: constants stand where they are used.
+const LONGEST = 34;
+const clip = (t) => (t.length > LONGEST ? t.slice(0, LONGEST - 1) + "…" : t);
+
+export function graphOf(nodes, order, extra) {
+  const shown = order.filter((n) => !nodes.isConst(n) || order.length === 1);
+  const edges = [];
+  const cards = shown.map((n) => {
+    const src = nodes.src(n);
+    const constants = src.filter((s) => nodes.isConst(s)).map((s) => nodes.arg(s));
+    for (const s of new Set(src)) if (!nodes.isConst(s)) edges.push([s, n]);
+    const shape = nodes.shape(n);
+    const few = constants.length && constants.length <= 3 && nodes.op(n) !== "Reshape" ? ` ${constants.join(" ")}` : "";
+    const sub = [nodes.dtype(n) === "void" ? "" : nodes.dtype(n), shape && `[${shape}]`, nodes.arg(n)].filter(Boolean).join(" ");
+    return { id: n, title: clip(nodes.op(n) + few), sub: clip(sub), colour: opColour(nodes.op(n)), ...(extra ? extra(n) : {}) };
+  });
+  return [cards, edges];
+}
+
+// Beyond this a graph is shown by groups.
+export const MOST = 5000;
+
+// Nodes of a group as one.
+export function collapse(cards, edges, groupOf) {
+  const groups = new Map();
+  const of = new Map();
+  for (const c of cards) {
+    const key = groupOf(c.id) ?? c.id;
+    of.set(c.id, key);
+    const g = groups.get(key);
+    if (g) g.count++;
+    else groups.set(key, { ...c, id: key, count: 1 });
+  }
+  const seen = new Set();
+  const between = [];
+  for (const [a, b] of edges) {
+    const [x, y] = [of.get(a), of.get(b)];
+    if (x === undefined || y === undefined || x === y || seen.has(`${x} ${y}`)) continue;
+    seen.add(`${x} ${y}`);
+    between.push([x, y]);
+  }
+  const all = [...groups.values()].map((g) => (g.count > 1 ? { ...g, title: clip(`${g.title} +${g.count - 1}`) } : g));
+  return [all, between];
+}

@@ -1,0 +1,140 @@
+// The passes over a kernel or a program: the graph each left, its text, what differs, and the rules that were applied.
+import { count, css, el, empty, many, time, virtual } from "./dom.js";
+import { coloured } from "./code.js";
+import { GraphView, MOST, OP_LEGEND, collapse, graphOf } from "./graph.js";
+import { Nodes, diff, plainLines } from "./listing.js";
+
+// `base` is the link of what the passes are over, `path` the words after it: pass, how, rule.
+export function passes(app, part, base, path) {
+  const nodes = new Nodes(part);
+  const all = part.passes;
+  if (!all.length) return empty("No passes were recorded", "It was compiled before the recording began.");
+  const chosen = Math.min(all.length - 1, Math.max(0, Number(path[0] || 0) || 0));
+  const how = ["graph", "text", "diff"].includes(path[1]) ? path[1] : "graph";
+  const rule = path[2] === undefined ? null : Number(path[2]);
+  const pass = all[chosen];
+  const before = chosen ? all[chosen - 1] : { root: part.ast ?? part.graph };
+  const go = (p, h, r) => app.replace(`${base}/${p}/${h}${r === null || r === undefined ? "" : `/${r}`}`, true);
+  const list = el("div", { class: "scroll" });
+  all.forEach((p, i) =>
+    list.append(
+      el("a", { class: `item slim${i === chosen ? " on" : ""}`, href: `${base}/${i}/${how}` },
+        el("div", { class: "top" }, el("b", {}, p.name), el("span", { class: "num faint" }, p.rules.length ? `${many(p.rules.length / 5, "rule")} · ${time(p.ns)}` : time(p.ns)))),
+    ),
+  );
+  requestAnimationFrame(() => list.querySelector(".on")?.scrollIntoView({ block: "nearest" }));
+  const side = el("div", { class: "side", style: { width: "230px" } }, el("div", { class: "head" }, el("h2", {}, "Passes"), el("span", { class: "space" }), el("span", { class: "faint" }, "[ and ]")), list);
+  const modes = el("div", { class: "switch" }, ["graph", "text", "diff"].map((h) => el("button", { class: h === how ? "on" : "", onclick: () => go(chosen, h, rule) }, h)));
+  const body = el("div", { class: "column fill" });
+  const linesOf = (p) => (p.text ? plainLines(p.text) : nodes.has(p.root) ? nodes.listing(p.root) : []);
+  const facts = el("span", { class: "soft" });
+  const middle = el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, pass.name), facts, el("span", { class: "space" }), modes), body);
+  let view = null;
+  if (how === "graph" && nodes.has(pass.root)) {
+    const order = nodes.below(pass.root);
+    const old = new Set(nodes.has(before.root) ? nodes.below(before.root) : []);
+    const fresh = order.filter((n) => !old.has(n) && !nodes.isConst(n)).length;
+    facts.textContent = `${count(order.length)} nodes, ${count(fresh)} of them new`;
+    let [cards, edges] = graphOf(nodes, order, (n) => (old.has(n) ? {} : { fill: css("--good") }));
+    if (cards.length > MOST) {
+      const owner = owners(nodes, order);
+      [cards, edges] = collapse(cards, edges, (n) => owner.get(n));
+      facts.textContent += " · index arithmetic collapsed";
+    }
+    view = new GraphView({
+      tip: (n) => [nodes.op(n), [nodes.dtype(n), nodes.shape(n) && `[${nodes.shape(n)}]`, nodes.arg(n)].filter(Boolean).join(" "), nodes.expr(n, 2)],
+      hint: "shaded: made by this pass · arrow keys step through its rules",
+    });
+    app.graph = view;
+    body.append(view.box);
+    view.show(cards, edges, OP_LEGEND).then(() => stepper.show());
+  } else if (how === "graph" || how === "text") {
+    const lines = linesOf(pass);
+    facts.textContent = `${count(lines.length)} lines${pass.text ? " · a list of steps" : ""}`;
+    body.append(el("div", { class: "scroll" }, textBlock(lines)));
+  } else {
+    const lines = diff(linesOf(before), linesOf(pass));
+    const [added, gone] = ["add", "del"].map((m) => lines.filter((l) => l.mark === m).length);
+    facts.textContent = `${count(added)} lines more, ${count(gone)} fewer than after ${before.name || "scheduling"}`;
+    body.append(el("div", { class: "scroll" }, added + gone ? textBlock(lines) : empty("This pass changed nothing", "Its kernel is the one that it was given.")));
+  }
+  const stepper = rules(app, part, nodes, pass, rule, () => view, (r) => go(chosen, how, r));
+  app.keys = (key) => {
+    if (key === "]" && chosen + 1 < all.length) go(chosen + 1, how);
+    else if (key === "[" && chosen > 0) go(chosen - 1, how);
+    else return stepper.key(key);
+    return true;
+  };
+  return el("div", { class: "row fill" }, side, middle, stepper.box);
+}
+
+function textBlock(lines) {
+  const pre = el("pre", { class: "code" });
+  lines.slice(0, 8000).forEach((l, i) => pre.append(el("div", { class: l.mark || "" }, el("u", {}, l.mark === "add" ? "+" : l.mark === "del" ? "−" : String(i + 1)), ...coloured(l.text, ""))));
+  if (lines.length > 8000) pre.append(el("div", { class: "soft" }, `      … ${lines.length - 8000} more lines`));
+  return pre;
+}
+
+// For nodes of index arithmetic the node that uses them in the end.
+function owners(nodes, order) {
+  const owner = new Map();
+  for (let i = order.length - 1; i >= 0; i--) {
+    const n = order[i];
+    const mine = nodes.dtype(n) === "index" && owner.has(n) ? owner.get(n) : n;
+    for (const s of nodes.src(n)) if (nodes.dtype(s) === "index" && nodes.src(s).length && !owner.has(s)) owner.set(s, mine);
+  }
+  return owner;
+}
+
+function rules(app, part, nodes, pass, chosen, view, go) {
+  const total = pass.rules.length / 5;
+  const scroll = el("div", { class: "scroll" });
+  const detail = el("div", { class: "detail", style: { "border-top": "1px solid var(--line)", flex: "none", "max-height": "62%" } });
+  const at = (i) => pass.rules.slice(5 * i, 5 * i + 5);
+  const text = (t) => part.texts[t];
+  const select = (i) => {
+    chosen = i;
+    go(i);
+  };
+  const box = el("div", { class: "side right" }, el("div", { class: "head" }, el("h2", {}, "Rules applied"), el("span", { class: "space" }), el("span", { class: "faint" }, total ? `${count(total)} · arrow keys` : "")), scroll, detail);
+  let rows;
+  if (total) rows = virtual(scroll, 26, total, (i) => el("div", { class: `rule${i === chosen ? " on" : ""}`, onclick: () => select(i), title: text(at(i)[1]) }, el("u", {}, String(i + 1)), text(at(i)[1])));
+  else scroll.append(empty("No rules here", "This pass decides or orders; it applies no rewrite rules."));
+  const show = () => {
+    if (chosen === null || !(chosen < total)) {
+      detail.replaceChildren();
+      detail.style.display = "none";
+      return;
+    }
+    detail.style.display = "";
+    const [set, rule, file, before, after] = at(chosen);
+    detail.replaceChildren(
+      el("dl", {}, el("dt", {}, "rule"), el("dd", { class: "mono" }, text(rule)), el("dt", {}, "table"), el("dd", {}, el("span", { class: "mono" }, text(set)), el("span", { class: "faint" }, ` ${text(file)}`))),
+      el("div", { class: "expr before" }, nodes.expr(before)),
+      el("div", { class: "expr after" }, nodes.expr(after)),
+    );
+    rows.show(chosen);
+    const v = view();
+    if (!v?.number) return;
+    const marks = new Map();
+    const put = (n, c) => v.number.has(n) && !marks.has(n) && marks.set(n, c);
+    // what it became, else the nearest of what that is made of, is what the pass's graph has of it
+    put(after, css("--good"));
+    put(before, css("--bad"));
+    for (const s of nodes.src(after)) put(s, css("--good"));
+    for (const s of nodes.src(before)) put(s, css("--warn"));
+    if (!marks.size) for (const n of nodes.below(after).slice(-30)) put(n, css("--warn"));
+    v.mark(marks);
+    const centre = [after, before, ...marks.keys()].find((n) => v.number.has(n));
+    if (centre !== undefined) v.centre(centre);
+  };
+  const key = (k) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[k];
+    if (!step || !total) return false;
+    select(chosen === null ? 0 : Math.max(0, Math.min(total - 1, chosen + step)));
+    return true;
+  };
+  if (chosen !== null) requestAnimationFrame(show);
+  else detail.style.display = "none";
+  return { box, key, show };
+}

@@ -1,0 +1,114 @@
+// Tensor graphs of what was run, coloured by kernel; a node shows its line, its kernel and why it is stored.
+import { colour, count, el, empty, many, shortFile, size, time } from "./dom.js";
+import { GraphView, MOST, collapse, graphOf } from "./graph.js";
+import { Nodes } from "./listing.js";
+
+export function programs(app, path) {
+  const all = app.pack.index.programs;
+  if (!all.length) return empty("No program was recorded", "Nothing was scheduled while this was recorded: either nothing ran, or only runs were recorded.");
+  const chosen = Math.min(all.length - 1, Number(path[0] || 0) || 0);
+  const list = el("div", { class: "scroll" });
+  all.forEach((p, i) => {
+    list.append(
+      el("a", { class: `item${i === chosen ? " on" : ""}`, href: `#/programs/${i}` },
+        el("div", { class: "top" }, el("b", {}, p.line ? `${p.line[0]} · ${shortFile(p.line)}` : `program ${i + 1}`), el("span", { class: "num" }, many(p.calls, "kernel"))),
+        el("div", { class: "under" }, `${p.device} · ${p.runs === 1 ? "run once" : `run ${count(p.runs)} times`} · scheduled in ${time(p.ns)}`)),
+    );
+  });
+  requestAnimationFrame(() => list.querySelector(".on")?.scrollIntoView({ block: "nearest" }));
+  const middle = el("div", { class: "column fill" });
+  const detail = el("div", { class: "side right" });
+  const side = el("div", { class: "side" }, el("div", { class: "head" }, el("h2", {}, "Programs")), list);
+  app.pack.json(all[chosen].part).then((part) => show(app, all[chosen], chosen, part, middle, detail, path)).catch((e) => middle.replaceChildren(empty("This program cannot be shown", e.message)));
+  return el("div", { class: "row fill" }, side, middle, detail);
+}
+
+function show(app, row, index, part, middle, detail, path) {
+  const nodes = new Nodes(part);
+  const calls = new Map();
+  const stored = new Set();
+  for (let i = 0; i < part.placed.length; i += 3) {
+    const [n, call, is] = part.placed.slice(i, i + 3);
+    if (!calls.has(n)) calls.set(n, new Set());
+    calls.get(n).add(call);
+    if (is) stored.add(n);
+  }
+  const lines = new Map();
+  for (let i = 0; i < part.lines.length; i += 4) {
+    const [n, op, file, line] = part.lines.slice(i, i + 4);
+    lines.set(n, [part.texts[op], part.texts[file], line]);
+  }
+  const why = new Map();
+  for (let i = 0; i < part.reasons.length; i += 3) why.set(part.reasons[i], part.texts[part.reasons[i + 2]]);
+  // the graph that was cut into kernels: what the last pass before that left
+  const cut = part.passes.findIndex((p) => p.name === "rangeify");
+  const root = cut > 0 ? part.passes[cut - 1].root : part.graph;
+  const order = nodes.below(root).filter((n) => nodes.dtype(n) !== "index" || nodes.op(n) === "Variable");
+  const first = (n) => {
+    const c = calls.get(n);
+    return c ? Math.min(...c) : undefined;
+  };
+  let [cards, edges] = graphOf(nodes, order, (n) => {
+    const c = first(n);
+    return c === undefined ? {} : { colour: colour(c), fill: colour(c) };
+  });
+  const isCollapsed = cards.length > MOST;
+  if (isCollapsed) {
+    [cards, edges] = collapse(cards, edges, (n) => {
+      const c = first(n);
+      return c === undefined ? undefined : `kernel ${c}`;
+    });
+    cards.forEach((c) => typeof c.id === "string" && (c.title = part.calls[Number(c.id.slice(7))].name));
+  }
+  const select = (n) => {
+    if (typeof n === "string") n = order.find((m) => first(m) === Number(n.slice(7)));
+    const mates = n === null || n === undefined ? undefined : first(n);
+    const marks = new Map();
+    if (mates !== undefined) for (const m of order) if (first(m) === mates) marks.set(m, colour(mates));
+    view.mark(marks);
+    detail.replaceChildren(...about(n));
+  };
+  const about = (n) => {
+    const head = el("div", { class: "head" }, el("h2", {}, n === null || n === undefined ? "Kernels of this program" : `${nodes.op(n)} ${nodes.arg(n)}`));
+    if (n === null || n === undefined) {
+      const rows = part.calls.map((c, i) =>
+        el("a", { class: "item slim", href: c.kernel === undefined ? undefined : `#/kernels/${c.kernel}`, onmouseenter: () => view.mark(new Map(order.filter((m) => calls.get(m)?.has(i)).map((m) => [m, colour(i)]))), onmouseleave: () => view.mark(new Map()) },
+          el("div", { class: "top" }, el("i", { style: { display: "inline-block", width: "9px", height: "9px", "border-radius": "2px", background: colour(i), flex: "none" } }), el("b", { class: "mono" }, c.name), el("span", { class: "num mono" }, c.args))),
+      );
+      return [head, el("div", { class: "scroll" }, rows)];
+    }
+    const line = lines.get(n);
+    const own = [...(calls.get(n) || [])];
+    const facts = [
+      ["type", nodes.dtype(n)],
+      ["shape", nodes.shape(n) ? `[${nodes.shape(n)}]` : "scalar"],
+      ["made by", line ? el("span", {}, el("b", {}, line[0]), ` at ${line[1]}:${line[2]}`) : "no call that was recorded"],
+      ["computed by", own.length ? own.map((c) => el("div", {}, part.calls[c]?.kernel === undefined ? part.calls[c]?.name : el("a", { href: `#/kernels/${part.calls[c].kernel}` }, part.calls[c].name))) : "no kernel: it is memory, or part of an index"],
+      ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : own.length > 1 ? `no: ${own.length} kernels compute it again` : "no: it is fused into its kernel"],
+    ];
+    return [head, el("div", { class: "detail" }, el("dl", {}, facts.flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)])), el("div", { class: "label" }, "expression"), el("div", { class: "expr" }, nodes.expr(n, 3)))];
+  };
+  const view = new GraphView({
+    onselect: (n) => {
+      app.replace(n === null ? `#/programs/${index}` : `#/programs/${index}/node/${n}`);
+      select(n);
+    },
+    tip: (n) => {
+      if (typeof n === "string") return [n];
+      const line = lines.get(n);
+      const c = first(n);
+      return [`${nodes.op(n)} ${nodes.arg(n)}`, `${nodes.dtype(n)} [${nodes.shape(n)}]`, line ? `${line[0]} at ${line[1]}:${line[2]}` : null, c === undefined ? null : `in ${part.calls[c]?.name}`].filter(Boolean);
+    },
+  });
+  app.graph = view;
+  const facts = `${count(order.length)} nodes · ${many(part.calls.length, "kernel")} · ${row.arena ? size(row.arena) : "nothing"} of temporaries${isCollapsed ? " · shown by kernel" : ""}`;
+  middle.replaceChildren(el("div", { class: "head" }, el("h2", {}, row.line ? `${row.line[0]} at ${row.line[1]}:${row.line[2]}` : `program ${index + 1}`), el("span", { class: "soft" }, facts), el("span", { class: "space" }), el("a", { class: "pill", href: `#/programs/${index}/passes` }, "passes of the scheduler")), view.box);
+  view.show(cards, edges).then(() => {
+    if (path[1] === "node" && nodes.has(Number(path[2]))) {
+      view.selected = Number(path[2]);
+      view.centre(view.selected);
+      select(view.selected);
+    }
+  });
+  detail.replaceChildren(...about(null));
+}

@@ -1,0 +1,120 @@
+// Each kernel a point: operations a byte against operations a second, under what the machine allows.
+import { colour, count, css, el, empty, hash, rate, time } from "./dom.js";
+import { peaks } from "./kernels.js";
+
+export function roofline(app, path) {
+  const index = app.pack.index;
+  const devices = [...new Set(index.kernels.filter((k) => k.took && k.flops && k.bytes).map((k) => k.device))];
+  if (!devices.length) return empty("No kernel that computes was launched", "The roofline needs launches with arithmetic in them.");
+  const device = devices.includes(path[0]) ? path[0] : devices[0];
+  const points = index.kernels.map((k, i) => ({ k, i })).filter(({ k }) => k.device === device && k.took && k.flops && k.bytes);
+  const top = peaks(index, device);
+  const canvas = el("canvas", { "aria-label": "roofline" });
+  const tip = el("div", { class: "tip" });
+  const box = el("div", { class: "canvas" }, canvas, tip, el("div", { class: "hint" }, "size: time on the device · click opens the kernel"));
+  const most = Math.max(...points.map(({ k }) => k.took));
+  const xs = points.map(({ k }) => k.flops / k.bytes);
+  const ys = points.map(({ k }) => k.flops / k.took);
+  const range = (v, ...also) => [Math.log10(Math.min(...v, ...also)) - 0.3, Math.log10(Math.max(...v, ...also)) + 0.3];
+  const ridge = top.flops / top.bytes;
+  const [x0, x1] = range(xs, ridge / 8, ridge * 4);
+  const [y0, y1] = range(ys, top.flops);
+  let place;
+  const paint = () => {
+    const [w, h, ratio] = [box.clientWidth, box.clientHeight, devicePixelRatio || 1];
+    [canvas.width, canvas.height] = [w * ratio, h * ratio];
+    const g = canvas.getContext("2d");
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const [left, right, up, down] = [70, 30, 30, 54];
+    const X = (v) => left + ((Math.log10(v) - x0) / (x1 - x0)) * (w - left - right);
+    const Y = (v) => h - down - ((Math.log10(v) - y0) / (y1 - y0)) * (h - up - down);
+    g.font = "11px system-ui, sans-serif";
+    g.strokeStyle = css("--line");
+    g.fillStyle = css("--faint");
+    g.lineWidth = 1;
+    for (let e = Math.ceil(x0); e <= x1; e++) {
+      g.beginPath();
+      g.moveTo(X(10 ** e), up);
+      g.lineTo(X(10 ** e), h - down);
+      g.stroke();
+      g.textAlign = "center";
+      g.fillText(String(10 ** e < 1 ? +(10 ** e).toPrecision(1) : 10 ** e), X(10 ** e), h - down + 17);
+    }
+    for (let e = Math.ceil(y0); e <= y1; e++) {
+      g.beginPath();
+      g.moveTo(left, Y(10 ** e));
+      g.lineTo(w - right, Y(10 ** e));
+      g.stroke();
+      g.textAlign = "right";
+      g.fillText(String(10 ** e < 1 ? +(10 ** e).toPrecision(1) : 10 ** e), left - 9, Y(10 ** e) + 4);
+    }
+    g.textAlign = "center";
+    g.fillStyle = css("--soft");
+    g.fillText("operations a byte", (left + w - right) / 2, h - 14);
+    g.save();
+    g.translate(20, (up + h - down) / 2);
+    g.rotate(-Math.PI / 2);
+    g.fillText("GFLOP/s", 0, 0);
+    g.restore();
+    g.strokeStyle = css("--accent");
+    g.lineWidth = 2;
+    g.save();
+    g.beginPath();
+    g.rect(left, 0, w - left - right, h - down);
+    g.clip();
+    g.beginPath();
+    g.moveTo(X(10 ** x0), Y(10 ** x0 * top.bytes));
+    g.lineTo(X(ridge), Y(top.flops));
+    g.lineTo(w - right, Y(top.flops));
+    g.stroke();
+    g.restore();
+    g.fillStyle = css("--accent");
+    g.textAlign = "left";
+    g.fillText(`${rate(top.flops)} GFLOP/s · ${rate(top.bytes)} GB/s, ${top.measured ? "measured" : "the best seen here"}`, left + 8, Y(top.flops) - 8);
+    place = points.map(({ k, i }, n) => ({ k, i, x: X(xs[n]), y: Y(ys[n]), r: 4 + 13 * Math.sqrt(k.took / most) }));
+    for (const p of [...place].sort((a, b) => b.r - a.r)) {
+      g.beginPath();
+      g.arc(p.x, p.y, p.r, 0, 7);
+      g.globalAlpha = 0.55;
+      g.fillStyle = colour(hash(p.k.name));
+      g.fill();
+      g.globalAlpha = 1;
+      g.strokeStyle = colour(hash(p.k.name));
+      g.lineWidth = 1.3;
+      g.stroke();
+    }
+    g.fillStyle = css("--text");
+    g.textAlign = "left";
+    g.font = "11px ui-monospace, monospace";
+    const named = [];
+    for (const p of [...place].sort((a, b) => b.k.took - a.k.took).slice(0, 14)) {
+      if (named.some((q) => Math.abs(q.y - p.y) < 14 && Math.abs(q.x - p.x) < 150)) continue;
+      named.push(p);
+      g.fillText(p.k.name, Math.min(p.x + p.r + 5, w - 150), p.y + 4);
+    }
+  };
+  const at = (e) => {
+    const r = canvas.getBoundingClientRect();
+    const [x, y] = [e.clientX - r.left, e.clientY - r.top];
+    return [place?.filter((p) => Math.hypot(p.x - x, p.y - y) < p.r + 2).sort((a, b) => a.r - b.r)[0], x, y];
+  };
+  canvas.addEventListener("pointermove", (e) => {
+    const [p, x, y] = at(e);
+    tip.style.display = p ? "block" : "none";
+    canvas.style.cursor = p ? "pointer" : "default";
+    if (!p) return;
+    const k = p.k;
+    tip.replaceChildren(el("div", {}, el("b", {}, k.name)), el("div", {}, `${rate(k.flops / k.took)} GFLOP/s · ${rate(k.bytes / k.took)} GB/s`), el("div", {}, `${count(k.launches)} launches, ${time(k.took)} in all`));
+    tip.style.left = `${Math.min(x + 14, box.clientWidth - 260)}px`;
+    tip.style.top = `${y + 14}px`;
+  });
+  canvas.addEventListener("click", (e) => {
+    const [p] = at(e);
+    if (p) app.go(`#/kernels/${p.i}`);
+  });
+  new ResizeObserver(() => requestAnimationFrame(paint)).observe(box);
+  app.themed = paint;
+  const about = index.devices.find((d) => d.name === device)?.about || "";
+  const tabs = devices.length > 1 ? el("div", { class: "switch" }, devices.map((d) => el("button", { class: d === device ? "on" : "", onclick: () => app.go(`#/roofline/${encodeURIComponent(d)}`) }, d))) : null;
+  return el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, device), el("span", { class: "soft" }, about), el("span", { class: "space" }), tabs), box);
+}
