@@ -23,7 +23,7 @@ fn file(name: &str) -> PathBuf {
 /// A small program, recorded, and what it printed with `FRIT_DEBUG`.
 fn recorded(name: &str, debug: &str) -> (String, String) {
     let path = file(name).to_string_lossy().into_owned();
-    let bench = ["bench", "--milliseconds=1", "launch_add"];
+    let bench = ["bench", "--milliseconds=1", "launch_add", "gemm_f32_256"];
     let run = frit(&bench, &[("FRIT_VIZ", &path), ("FRIT_DEBUG", debug)]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     (path, text(&run.stderr))

@@ -1,7 +1,7 @@
 // Listing, source and machine code side by side.
-import { el, empty } from "./dom.js";
+import { el, empty, virtual } from "./dom.js";
 
-const TOKEN = /(%\d+|\{[^}]*\}|\/\/.*$|;.*$)|([A-Za-z_][\w.]*)/g;
+const TOKEN = /(^\s*[0-9a-f]+:|%\d+|\{[^}]*\}|\/\/.*$|;.*$)|([A-Za-z_][\w.]*)/g;
 
 // A line of code with its parts told apart; everything stays text.
 export function coloured(text, first = "op") {
@@ -11,7 +11,8 @@ export function coloured(text, first = "op") {
   for (const m of text.matchAll(TOKEN)) {
     if (m.index > last) out.push(text.slice(last, m.index));
     const t = m[0];
-    if (t[0] === "%") out.push(el("span", { class: "ref" }, t));
+    if (t.endsWith(":")) out.push(el("span", { class: "dim" }, t));
+    else if (t[0] === "%") out.push(el("span", { class: "ref" }, t));
     else if (t[0] === "{") out.push(el("span", { class: "arg" }, t));
     else if (t.startsWith("//") || t[0] === ";") out.push(el("span", { class: "dim" }, t));
     else if (words++ === 0 && first) out.push(el("span", { class: first }, t));
@@ -22,26 +23,25 @@ export function coloured(text, first = "op") {
   return out;
 }
 
-// A text with numbered lines; `each` may add to a line.
+// A text with numbered lines in a box that scrolls; only lines in sight exist. `each` may add to a line.
 export function codeBlock(lines, each) {
-  const pre = el("pre", { class: "code" });
-  const isLong = lines.length > 6000;
-  lines.slice(0, 6000).forEach((line, i) => {
-    const e = el("div", {}, el("u", {}, String(i + 1)), ...coloured(line));
+  const scroll = el("div", { class: "scroll code" });
+  const list = virtual(scroll, 19, lines.length, (i) => {
+    const e = el("div", { class: "line" }, el("u", {}, lines[i].sign ?? String(i + 1)), ...coloured(lines[i].text, lines[i].first ?? "op"));
+    if (lines[i].mark) e.classList.add(lines[i].mark);
     each?.(e, i);
-    pre.append(e);
+    return e;
   });
-  if (isLong) pre.append(el("div", { class: "soft" }, `      … ${lines.length - 6000} more lines`));
-  return pre;
+  return { scroll, list };
 }
 
 const split = (text) => {
   const lines = text.split("\n");
   if (lines[lines.length - 1] === "") lines.pop();
-  return lines;
+  return lines.map((t) => ({ text: t }));
 };
 
-export function code(part, link) {
+export function code(part) {
   const listing = [...part.passes].reverse().find((p) => p.text)?.text;
   const columns = [];
   if (listing) columns.push(["listing", "linear program after the last pass", split(listing)]);
@@ -54,28 +54,20 @@ export function code(part, link) {
   if (!columns.length) return empty("No code was recorded", "The kernel was not compiled while this was recorded.");
   const row = el("div", { class: "row fill" });
   const blocks = [];
-  let marked = [];
+  let on = columns.map(() => -1);
   const select = (column, line) => {
-    marked.forEach((e) => e.classList.remove("on"));
-    marked = [];
     const share = line / Math.max(1, columns[column][2].length - 1);
-    columns.forEach(([, , lines], c) => {
-      const i = c === column ? line : partner(columns, column, line, c, share);
-      const e = blocks[c].children[i];
-      if (!e) return;
-      e.classList.add("on");
-      marked.push(e);
-      if (c !== column) e.scrollIntoView({ block: "center" });
-    });
-    link?.(`${column}:${line}`);
+    on = columns.map((_, c) => (c === column ? line : partner(columns, column, line, c, share)));
+    blocks.forEach((b, c) => (c === column ? b.list.draw() : b.list.show(on[c])));
   };
   columns.forEach(([name, about, lines], c) => {
     const block = codeBlock(lines, (e, i) => {
       e.classList.add("link");
+      if (on[c] === i) e.classList.add("on");
       e.addEventListener("click", () => select(c, i));
     });
     blocks.push(block);
-    row.append(el("div", { class: "column fill", style: c ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", {}, name), el("span", { class: "soft" }, `${lines.length} lines · ${about}`)), el("div", { class: "scroll" }, block)));
+    row.append(el("div", { class: "column fill", style: c ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", {}, name), el("span", { class: "soft" }, `${lines.length} lines · ${about}`)), block.scroll));
   });
   return row;
 }
@@ -86,7 +78,7 @@ const loopMark = /^\s*(for |open |loop|L\d+:|\.?L\w+:)|\b(jl|jge|jne|jl|jb|jnz|j
 function partner(columns, from, line, to, share) {
   const [a, b] = [columns[from][2], columns[to][2]];
   if (a.length === b.length) return line;
-  const marks = (lines) => lines.flatMap((l, i) => (loopMark.test(l) ? [i] : []));
+  const marks = (lines) => lines.flatMap((l, i) => (loopMark.test(l.text) ? [i] : []));
   const [ma, mb] = [marks(a), marks(b)];
   if (ma.length && ma.length === mb.length) {
     const k = ma.filter((m) => m <= line).length;

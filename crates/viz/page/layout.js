@@ -25,9 +25,13 @@ function layersOf(n, from, to) {
       if (--left[u] === 0) queue.push(u);
     }
   }
-  // what has no sources lies right above the first that uses it
-  for (let i = 0; i < n; i++) {
-    if (!indegree[i] && out[i].length) layer[i] = Math.max(0, Math.min(...out[i].map((u) => layer[u])) - 1);
+  // what has few sources lies right above the first that uses it
+  for (let q = queue.length - 1; q >= 0; q--) {
+    const v = queue[q];
+    if (!out[v].length || (indegree[v] > 1 && indegree[v] > out[v].length)) continue;
+    let first = Infinity;
+    for (const u of out[v]) first = Math.min(first, layer[u]);
+    layer[v] = Math.max(layer[v], first - 1);
   }
   return layer;
 }

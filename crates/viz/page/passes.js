@@ -1,6 +1,6 @@
 // The passes over a kernel or a program: the graph each left, its text, what differs, and the rules that were applied.
 import { count, css, el, empty, many, time, virtual } from "./dom.js";
-import { coloured } from "./code.js";
+import { codeBlock } from "./code.js";
 import { GraphView, MOST, OP_LEGEND, collapse, graphOf } from "./graph.js";
 import { Nodes, diff, plainLines } from "./listing.js";
 
@@ -51,12 +51,12 @@ export function passes(app, part, base, path) {
   } else if (how === "graph" || how === "text") {
     const lines = linesOf(pass);
     facts.textContent = `${count(lines.length)} lines${pass.text ? " · a list of steps" : ""}`;
-    body.append(el("div", { class: "scroll" }, textBlock(lines)));
+    body.append(textBlock(lines));
   } else {
     const lines = diff(linesOf(before), linesOf(pass));
     const [added, gone] = ["add", "del"].map((m) => lines.filter((l) => l.mark === m).length);
     facts.textContent = `${count(added)} lines more, ${count(gone)} fewer than after ${before.name || "scheduling"}`;
-    body.append(el("div", { class: "scroll" }, added + gone ? textBlock(lines) : empty("This pass changed nothing", "Its kernel is the one that it was given.")));
+    body.append(added + gone ? textBlock(lines) : empty("This pass changed nothing", "Its kernel is the one that it was given."));
   }
   const stepper = rules(app, part, nodes, pass, rule, () => view, (r) => go(chosen, how, r));
   app.keys = (key) => {
@@ -69,10 +69,8 @@ export function passes(app, part, base, path) {
 }
 
 function textBlock(lines) {
-  const pre = el("pre", { class: "code" });
-  lines.slice(0, 8000).forEach((l, i) => pre.append(el("div", { class: l.mark || "" }, el("u", {}, l.mark === "add" ? "+" : l.mark === "del" ? "−" : String(i + 1)), ...coloured(l.text, ""))));
-  if (lines.length > 8000) pre.append(el("div", { class: "soft" }, `      … ${lines.length - 8000} more lines`));
-  return pre;
+  const sign = { add: "+", del: "−" };
+  return codeBlock(lines.map((l) => ({ ...l, first: "", sign: l.mark === undefined ? undefined : sign[l.mark] ?? "" }))).scroll;
 }
 
 // For nodes of index arithmetic the node that uses them in the end.

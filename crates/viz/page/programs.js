@@ -19,11 +19,11 @@ export function programs(app, path) {
   const middle = el("div", { class: "column fill" });
   const detail = el("div", { class: "side right" });
   const side = el("div", { class: "side" }, el("div", { class: "head" }, el("h2", {}, "Programs")), list);
-  app.pack.json(all[chosen].part).then((part) => show(app, all[chosen], chosen, part, middle, detail, path)).catch((e) => middle.replaceChildren(empty("This program cannot be shown", e.message)));
+  app.pack.json(all[chosen].part).then((part) => showProgram(app, all[chosen], chosen, part, middle, detail, path)).catch((e) => middle.replaceChildren(empty("This program cannot be shown", e.message)));
   return el("div", { class: "row fill" }, side, middle, detail);
 }
 
-function show(app, row, index, part, middle, detail, path) {
+function showProgram(app, row, index, part, middle, detail, path) {
   const nodes = new Nodes(part);
   const calls = new Map();
   const stored = new Set();
@@ -73,7 +73,7 @@ function show(app, row, index, part, middle, detail, path) {
     if (n === null || n === undefined) {
       const rows = part.calls.map((c, i) =>
         el("a", { class: "item slim", href: c.kernel === undefined ? undefined : `#/kernels/${c.kernel}`, onmouseenter: () => view.mark(new Map(order.filter((m) => calls.get(m)?.has(i)).map((m) => [m, colour(i)]))), onmouseleave: () => view.mark(new Map()) },
-          el("div", { class: "top" }, el("i", { style: { display: "inline-block", width: "9px", height: "9px", "border-radius": "2px", background: colour(i), flex: "none" } }), el("b", { class: "mono" }, c.name), el("span", { class: "num mono" }, c.args))),
+          el("div", { class: "top" }, el("i", { style: { display: "inline-block", width: "9px", height: "9px", "border-radius": "2px", background: colour(i), flex: "none" } }), el("b", { class: "mono whole" }, c.name), el("span", { class: "args mono", title: c.args }, c.args.replaceAll("temporary ", "t")))),
       );
       return [head, el("div", { class: "scroll" }, rows)];
     }
