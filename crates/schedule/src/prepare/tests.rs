@@ -186,7 +186,7 @@ fn check<C>(table: &'static RuleSet<C>, context: impl Fn(&UOp) -> C) -> Vec<Stri
             };
             if !same || !sound {
                 let text = |n: &UOp| frit_uop::text::print(n);
-                bad.push(format!("{} {}:\n{}became\n{}", table.name, rule.text, text(&n), text(&after)));
+                bad.push(format!("{} {}:\n{}became\n{}", table.head.name, rule.text, text(&n), text(&after)));
                 break;
             }
             if fired == 200 {
@@ -194,7 +194,7 @@ fn check<C>(table: &'static RuleSet<C>, context: impl Fn(&UOp) -> C) -> Vec<Stri
             }
         }
         if fired < 5 {
-            bad.push(format!("{} {}: fired {fired} times only", table.name, rule.text));
+            bad.push(format!("{} {}: fired {fired} times only", table.head.name, rule.text));
         }
     }
     bad
