@@ -21,7 +21,7 @@ mod order;
 pub use choose::alternatives;
 pub use error::Error;
 pub use kernel::verify::verify;
-pub use pass::{Ctx, Holds, Opts, Pass, Program, Run};
+pub use pass::{Blocks, Ctx, Holds, Opts, Pass, Program, Run};
 pub use plan::opt::{Layout, Opt};
 pub use plan::{Axis, Plan};
 
@@ -40,6 +40,7 @@ const LINEAR: Holds = Holds::Linear;
 /// Which targets a pass is for.
 type Targets = fn(&Target) -> bool;
 const ALL: Targets = |_| true;
+const CPUS: Targets = |t| t.grid.is_none();
 const GRIDS: Targets = |t| t.grid.is_some();
 const SCALAR: Targets = |t| t.vector_bytes == 0;
 const PACKED: Targets = |t| t.packed != DTypeSet::default();
@@ -55,6 +56,7 @@ pub const PASSES: &[Pass] = {
     use Run::*;
     &[
         //  name          function                                       legal afterwards  targets
+        row("tile_and_fuse", Cut(prepare::tile_and_fuse::tile_and_fuse), KERNEL,          CPUS),
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
@@ -81,6 +83,7 @@ pub const PASSES: &[Pass] = {
         row("pipeline",    Steps(order::pipeline::pipeline),             LINEAR,           GRIDS),
         row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),
         row("prefetch",    Steps(order::prefetch::prefetch),             LINEAR,           VECTOR_CPUS),
+        row("join",        Join(order::join::join),                      LINEAR,           CPUS),
     ]
 };
 
@@ -130,9 +133,10 @@ pub fn lower_and_watch(
     watch: Watch,
 ) -> Result<Lowered, Error> {
     let mut lowered = Lowered { programs: vec![], workspace: 0, opts: vec![] };
-    for (i, (program, ctx)) in
-        run(PASSES, ast, Ctx::new(ast, target, opts), check, watch)?.into_iter().enumerate()
-    {
+    let one_thread = Target { threads: 1, ..target.clone() };
+    let mut ctx = Ctx::new(ast, target, opts);
+    ctx.one_thread = &one_thread;
+    for (i, (program, ctx)) in run(PASSES, ast, ctx, check, watch)?.into_iter().enumerate() {
         let Program::List(linear) = program else {
             return Err(Error::Kernel("no pass made a list of it".into()));
         };
@@ -160,7 +164,7 @@ fn run<'a>(
     _ = take_error();
     for pass in passes.iter().filter(|p| (p.applies)(target)) {
         let mut next = Vec::with_capacity(programs.len());
-        for (program, ctx) in programs {
+        for (program, ctx) in pass.run_all(programs)? {
             let start = Instant::now();
             let new = pass.run(program, ctx)?;
             let time = start.elapsed();
@@ -184,8 +188,7 @@ fn run<'a>(
 /// program where it is cut.
 pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
     let before = PASSES.iter().position(|p| p.name == "choose").unwrap_or(0);
-    let (cut, opts) =
-        opts.split_at(opts.iter().take_while(|o| matches!(o, Opt::Fold | Opt::SplitReduce { .. })).count());
+    let (cut, opts) = opts.split_at(opts.iter().take_while(|o| o.is_first()).count());
     let ctx = Ctx::new(ast, target, Opts::List(cut));
     let mut programs = run(&PASSES[..before], ast, ctx, false, &mut |_, _, _| {})?.into_iter();
     let Some((Program::Graph(sink), _)) = programs.next() else {
@@ -198,6 +201,12 @@ pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>,
 
 /// At most `count` legal opts, one after the other, chosen by a seed: for tests and as a start for search.
 pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Result<Vec<Opt>, Error> {
+    if seed % 3 == 1
+        && target.grid.is_none()
+        && let Some(rows) = prepare::tile_and_fuse::random_rows(ast, seed)
+    {
+        return Ok(vec![Opt::TileAndFuse { rows }]);
+    }
     // a fold every other time that there is one
     let first: &[Opt] = if seed % 2 == 1 && prepare::carry::applies(ast) { &[Opt::Fold] } else { &[] };
     let opts = choose::random::random_opts(plan(ast, target, first)?, seed, count)?;

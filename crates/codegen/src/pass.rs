@@ -6,7 +6,8 @@ use crate::plan::Plan;
 use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::spec::{self, Spec};
-use frit_uop::{Linear, Op, Step, UOp, text};
+use frit_uop::{Arg, Linear, Op, Step, UOp, text};
+use std::sync::Arc;
 
 /// How the opts of a kernel are found.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +35,32 @@ pub struct Ctx<'a> {
     pub(crate) bytes: UOp,
     /// The parameter for what programs of one kernel leave each other.
     pub(crate) workspace: Option<UOp>,
+    /// The blocks that programs of this kernel run for, one after the other, to be one in the end.
+    pub(crate) blocks: Option<Arc<Blocks>>,
+    /// The same machine as a program of a block sees it: one thread.
+    pub(crate) one_thread: &'a Target,
     next_define: u32,
 }
+
+/// A kernel whose programs all run for a block before any runs for the next one.
+#[derive(Debug)]
+pub struct Blocks {
+    /// How many there are.
+    pub count: i64,
+    /// The first parameter that is local memory, which ends with a block.
+    pub first_local: u32,
+    /// The opt that made them.
+    pub opt: Opt,
+    /// Name of the whole kernel.
+    pub name: Arg,
+    /// Its arithmetic operations.
+    pub flops: UOp,
+    /// Its bytes moved.
+    pub bytes: UOp,
+}
+
+/// The variable that stands for the number of a block until its programs are one.
+pub(crate) const BLOCK: &str = "block#";
 
 impl<'a> Ctx<'a> {
     /// For one kernel.
@@ -44,11 +69,33 @@ impl<'a> Ctx<'a> {
         let of = |op: Op| order.iter().filter(|n| n.op == op).cloned().collect();
         let (flops, bytes) = cost::count(&order);
         let (params, vars) = (of(Op::Param), of(Op::Variable));
-        let (applied, plan, workspace, next_define) = (vec![], None, None, 0);
-        Ctx { target, opts, applied, plan, params, vars, flops, bytes, workspace, next_define }
+        let (applied, plan, workspace, blocks, next_define) = (vec![], None, None, None, 0);
+        let one_thread = target;
+        Ctx {
+            target,
+            opts,
+            applied,
+            plan,
+            params,
+            vars,
+            flops,
+            bytes,
+            workspace,
+            blocks,
+            one_thread,
+            next_define,
+        }
     }
-    /// For each program that a kernel was cut into: all take the same parameters, and the opts are for the first.
+    /// For each program that a kernel was cut into: all take the same parameters, and the opts are for the first, or the
+    /// heuristic's for programs of a block.
     pub(crate) fn cut(self, programs: &[UOp]) -> Vec<Ctx<'a>> {
+        if self.blocks.is_some() {
+            let of_block = |sink: &UOp| {
+                let (params, vars, blocks) = (self.params.clone(), self.vars.clone(), self.blocks.clone());
+                Ctx { params, vars, blocks, ..Ctx::new(sink, self.one_thread, Opts::Heuristic) }
+            };
+            return programs.iter().map(of_block).collect();
+        }
         let part = |(i, sink): (usize, &UOp)| {
             let (params, vars) = (self.params.iter().chain(&self.workspace).cloned(), self.vars.clone());
             let opts = if i == 0 { self.opts } else { Opts::Heuristic };
@@ -98,6 +145,8 @@ pub enum Run {
     Order(fn(&UOp, &mut Ctx) -> Result<Linear, Error>),
     /// Rewrites the steps of the list.
     Steps(fn(Vec<Step>, &Target) -> Vec<Step>),
+    /// Makes one list of those of a block.
+    Join(fn(Vec<Linear>, &Blocks) -> Result<Linear, Error>),
 }
 
 /// What holds after a pass.
@@ -142,9 +191,25 @@ impl Pass {
                 linear.steps = f(linear.steps, ctx.target);
                 Program::List(linear)
             }
+            (Run::Join(_), list @ Program::List(_)) => list,
             _ => return Err(self.broken("it stands where the kernel has another form")),
         };
         Ok(vec![(new, ctx)])
+    }
+    /// [`Pass::run`] over all programs of a kernel at once, if that is what it is for.
+    pub(crate) fn run_all<'a>(
+        &self,
+        programs: Vec<(Program, Ctx<'a>)>,
+    ) -> Result<Vec<(Program, Ctx<'a>)>, Error> {
+        let blocks = programs.first().and_then(|(_, ctx)| ctx.blocks.clone());
+        let (Run::Join(join), Some(blocks)) = (self.run, blocks) else { return Ok(programs) };
+        let (programs, ctxs): (Vec<Program>, Vec<Ctx>) = programs.into_iter().unzip();
+        let list = |p| if let Program::List(list) = p { Some(list) } else { None };
+        let lists: Option<Vec<Linear>> = programs.into_iter().map(list).collect();
+        let lists = lists.ok_or_else(|| self.broken("it stands where the kernel has another form"))?;
+        let joined = Program::List(join(lists, &blocks)?);
+        let ctx = ctxs.into_iter().next().map(|ctx| Ctx { applied: vec![blocks.opt.clone()], ..ctx });
+        Ok(ctx.map(|ctx| (joined, ctx)).into_iter().collect())
     }
     /// Whether it kept its promise.
     pub(crate) fn check(&self, program: &Program, target: &Target) -> Result<(), Error> {

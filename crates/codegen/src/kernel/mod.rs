@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod ranges;
+pub mod mask;
 pub mod cost;
 pub mod contraction;
 pub mod verify;

@@ -4,6 +4,7 @@ pub mod linearise;
 pub mod pipeline;
 pub mod interleave;
 pub mod prefetch;
+pub mod join;
 
 use frit_uop::Op;
 

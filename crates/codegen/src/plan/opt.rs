@@ -68,6 +68,11 @@ pub enum Opt {
         /// The axes that its m, n and k are parts of.
         axes: [usize; 3],
     },
+    /// Run a chain of sums of products for blocks of `rows` rows, each a kernel of its own. Alone.
+    TileAndFuse {
+        /// Rows of a block.
+        rows: usize,
+    },
     /// Reduces that need each other become one that carries several values. Before all others.
     Fold,
     /// Cut the kernel's sum of products into `n` slices, whose sums a second program adds up. Before all but `Fold`: those are
@@ -83,6 +88,13 @@ pub enum Opt {
         /// The other.
         b: usize,
     },
+}
+
+impl Opt {
+    /// Whether it decides what the kernel is, before its axes are planned.
+    pub fn is_first(&self) -> bool {
+        matches!(self, Opt::TileAndFuse { .. } | Opt::Fold | Opt::SplitReduce { .. })
+    }
 }
 
 impl std::fmt::Display for Opt {
@@ -101,6 +113,7 @@ impl std::fmt::Display for Opt {
                 if *buffers == 1 { Ok(()) } else { write!(f, " {buffers}") }
             }
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
+            Opt::TileAndFuse { rows } => write!(f, "tile-and-fuse {rows}"),
             Opt::Fold => f.write_str("fold"),
             Opt::SplitReduce { n } => write!(f, "split-reduce {n}"),
             Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
@@ -136,6 +149,7 @@ impl std::str::FromStr for Opt {
                 Opt::Stage { operand: number(1)?, at: number(2)?, space, layout, buffers }
             }
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
+            "tile-and-fuse" => Opt::TileAndFuse { rows: number(1)? },
             "fold" if words.len() == 1 => Opt::Fold,
             "split-reduce" => Opt::SplitReduce { n: number(1)? },
             "swap" => Opt::Swap { a: number(1)?, b: number(2)? },

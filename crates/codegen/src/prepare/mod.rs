@@ -1,5 +1,6 @@
 //! Rows that make a kernel simple before opts are chosen.
 
+pub mod tile_and_fuse;
 pub mod ranges;
 pub mod materialise;
 pub mod carry;

@@ -34,6 +34,8 @@ const PRODUCTS_A_LANE: u64 = 64;
 /// The pass: the kernel, or two that run one after the other with a workspace between them.
 pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
     let n = match ctx.opts {
+        // a block's sums are short enough
+        Opts::Heuristic if ctx.blocks.is_some() => None,
         Opts::Heuristic => LongSum::of(sink).and_then(|sum| sum.slices(ctx.target)),
         Opts::List([opt @ Opt::SplitReduce { n }, rest @ ..]) => {
             ctx.opts = Opts::List(rest);

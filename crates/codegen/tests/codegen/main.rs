@@ -10,6 +10,7 @@ mod rows;
 mod run;
 mod shape;
 mod split_reduce;
+mod tile_and_fuse;
 
 use frit_codegen::{Opts, random_opts};
 use kernels::cases;

@@ -190,6 +190,8 @@ fn an_opt_is_a_line_that_parses_back() {
     assert_eq!(vector.to_string().parse::<Opt>(), Ok(vector));
     let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::RowMajor, buffers: 1 };
     assert_eq!(lines.to_string().parse::<Opt>(), Ok(lines));
+    let rows = Opt::TileAndFuse { rows: 64 };
+    assert_eq!(rows.to_string().parse::<Opt>(), Ok(rows));
     for line in [
         "",
         "split",

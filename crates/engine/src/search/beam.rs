@@ -106,7 +106,8 @@ pub(crate) fn search_here(
     }
     best.sort_by(|a, b| a.time.total_cmp(&b.time));
     let mut next: Vec<Vec<Opt>> = vec![];
-    next.extend((0..heuristic.len()).rev().map(|n| heuristic[..n].to_vec()));
+    let may_end = |n: &usize| !heuristic[*n].is_first();
+    next.extend((0..heuristic.len()).rev().filter(may_end).map(|n| heuristic[..n].to_vec()));
     next.extend(frit_codegen::alternatives(&untouched, ALTERNATIVES));
     next.extend(moves::moves(&untouched, &heuristic, 0));
     let mut idle = 0;

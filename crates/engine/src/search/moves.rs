@@ -15,6 +15,11 @@ const SPILLED: usize = 2;
 /// Lists that differ from this one by a step, legal for the kernel that `start` is the untouched plan of, and of sizes
 /// that make sense on its target.
 pub fn moves(start: &Plan, opts: &[Opt], round: usize) -> Vec<Vec<Opt>> {
+    // a chain of products has blocks of other sizes, and without any takes far too long
+    if let [Opt::TileAndFuse { rows }] = opts {
+        let sizes = [rows / 2, rows * 3 / 4, rows * 3 / 2, rows * 2].into_iter().filter(|n| *n > 0);
+        return sizes.map(|rows| vec![Opt::TileAndFuse { rows }]).collect();
+    }
     let mut all = changed(opts);
     all.extend(longer(start, opts, round));
     all.retain(|list| apply(start, list).is_some_and(|p| is_sane(&p)));

@@ -1,0 +1,126 @@
+//! Chains of products in blocks of rows, against the same loops one inside the other.
+
+use crate::kernels::{Case, matmul, range, softmax};
+use crate::run::{check, cpu, run};
+use frit_abi::Target;
+use frit_codegen::{Opt, Opts, lower, random_opts};
+use frit_uop::{Alu, AxisKind, DType, UOp};
+
+const F: DType = DType::F32;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mask {
+    None,
+    /// No key after its query.
+    Causal,
+    /// Numbers to be added, and rows that see nothing.
+    Empty,
+}
+
+/// Attention of `heads` times `rows` queries over `keys` keys, with what follows it.
+fn attention([heads, rows, keys, width, columns]: [i64; 5], mask: Mask, dtype: DType) -> UOp {
+    let (h, i, d) = (
+        range(heads, 0, AxisKind::Global),
+        range(rows, 1, AxisKind::Global),
+        range(columns, 2, AxisKind::Global),
+    );
+    let red = |n: i64, id: u32| range(n, id, AxisKind::Reduce);
+    let buf = |slot: u32, len: i64| UOp::param(slot, len as usize, dtype);
+    let c = |v: f64| UOp::float(v, F);
+    // loops of its own wherever scores are asked for, as a scheduler writes it
+    let score = |j: &UOp, id: u32| {
+        let e = red(width, id);
+        let q = buf(1, heads * rows * width).at(&((&h * rows + &i) * width + &e)).load();
+        let k = buf(2, heads * keys * width).at(&((&h * keys + j) * width + &e)).load();
+        let s = (q.cast(F) * &k.cast(F)).reduce(Alu::Add, [e]) * &c(0.0625);
+        match mask {
+            Mask::None => s,
+            Mask::Causal => i.lt(j).select(&c(f64::NEG_INFINITY), &s),
+            Mask::Empty => i.lt(&UOp::index(rows / 2)).select(&c(f64::NEG_INFINITY), &(s + &c(1.0))),
+        }
+    };
+    let (j, l, m) = (red(keys, 3), red(keys, 4), red(keys, 5));
+    let most = score(&j, 6).reduce(Alu::Max, [j]);
+    let base = match mask {
+        Mask::Empty => most.eq_(&c(f64::NEG_INFINITY)).select(&c(0.0), &most),
+        _ => most,
+    };
+    let weight = |j: &UOp, id: u32| (score(j, id) - &base).un(Alu::Exp);
+    let sum = weight(&l, 7).reduce(Alu::Add, [l]);
+    let sum = if mask == Mask::Empty { sum.eq_(&c(0.0)).select(&c(1.0), &sum) } else { sum };
+    let v = buf(3, heads * keys * columns).at(&((&h * keys + &m) * columns + &d)).load();
+    // all positive, so that sums keep their digits
+    let v = v.cast(F) + &c(6.0);
+    let y = (weight(&m, 8) * &sum.un(Alu::Recip) * &v).reduce(Alu::Add, [m]);
+    let place = buf(0, heads * rows * columns).at(&((&h * rows + &i) * columns + &d));
+    UOp::sink([place.store(&(y + &c(0.5)).cast(dtype)).end([h, i, d])])
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, sink| Case { name, sink, vars: vec![], exact: false };
+    vec![
+        case("attention", attention([2, 8, 8, 4, 8], Mask::None, F)),
+        case("odd attention", attention([3, 7, 5, 3, 9], Mask::None, F)),
+        case("causal attention", attention([1, 10, 10, 3, 8], Mask::Causal, F)),
+        case("attention to nothing", attention([2, 9, 6, 4, 8], Mask::Empty, F)),
+    ]
+}
+
+#[test]
+fn blocks_of_rows_give_what_loops_give() {
+    for case in cases() {
+        check(&case, &Target::interp(), &[]);
+        for rows in [1, 3, 4, 7] {
+            check(&case, &Target::interp(), &[Opt::TileAndFuse { rows }]);
+        }
+        run(&case, &Target::interp(), Opts::Heuristic).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    }
+}
+
+#[test]
+fn blocks_of_rows_give_what_loops_give_in_machine_code_and_c() {
+    for device in ["CPU:SSE2", "CPU:AVX2", "CPU:AVX512", "CPU:AMX", "CPU:C"] {
+        let Some(target) = cpu(device).map(|d| d.target().clone()) else { continue };
+        for case in cases() {
+            run(&case, &target, Opts::Heuristic).unwrap_or_else(|e| panic!("{} on {device}: {e}", case.name));
+            let seeds = if device == "CPU:C" { 1..2 } else { 0..16 };
+            for seed in seeds {
+                check(
+                    &case,
+                    &target,
+                    &random_opts(&case.sink, &target, seed, 1 + seed as usize % 4).unwrap(),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_heuristic_fuses_what_it_is_given_and_random_opts_do_now_and_then() {
+    let target = Target::interp();
+    for case in cases() {
+        let lowered = lower(&case.sink, &target, Opts::Heuristic).unwrap();
+        let [Opt::TileAndFuse { .. }] = lowered.opts[..] else { panic!("{:?}", lowered.opts) };
+        let [program] = &lowered.programs[..] else { panic!("{} programs", lowered.programs.len()) };
+        assert_eq!((program.params.len(), &program.written[..]), (4, &[true, false, false, false][..]));
+        assert!(program.vars.is_empty() && program.thread.is_some());
+        assert_eq!(program.flops, lower(&case.sink, &target, Opts::List(&[])).unwrap().programs[0].flops);
+        let random = |seed| random_opts(&case.sink, &target, seed, 3).unwrap();
+        assert!((0..9).any(|s| matches!(random(s)[..], [Opt::TileAndFuse { .. }])));
+        assert!((0..9).any(|s| !matches!(random(s)[..], [Opt::TileAndFuse { .. }])));
+    }
+}
+
+#[test]
+fn what_is_no_chain_says_so() {
+    let fails = |sink: &UOp, opts: &[Opt]| {
+        let e = lower(sink, &Target::interp(), Opts::List(opts)).unwrap_err().to_string();
+        assert!(e.contains("chains of sums of products"), "{e}");
+    };
+    fails(&matmul(4, 4, 8), &[Opt::TileAndFuse { rows: 2 }]);
+    fails(&softmax(4, 8), &[Opt::TileAndFuse { rows: 2 }]);
+    let chain = attention([1, 4, 4, 4, 8], Mask::None, F);
+    fails(&chain, &[Opt::TileAndFuse { rows: 5 }]);
+    fails(&chain, &[Opt::TileAndFuse { rows: 0 }]);
+    fails(&chain, &[Opt::TileAndFuse { rows: 2 }, Opt::Pad { axis: 0, n: 2 }]);
+}
