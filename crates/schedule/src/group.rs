@@ -167,7 +167,11 @@ impl Group {
     fn new(mut kernel: Kernel, mut loops: Loops) -> Group {
         let nodes = share_loops(&mut kernel, &mut loops);
         let is_checked = kernel.outputs.iter().any(|o| o.site != frit_uop::Arg::None);
-        let free = kernel.ordered(&nodes).is_none() && !is_checked;
+        // a chain of products is walked in blocks of its rows
+        let is_inner = |n: &UOp| n.range_arg().is_some_and(|a| a.kind == AxisKind::Reduce);
+        let of_loops: FxHashSet<u32> = nodes.iter().filter(|n| is_inner(n)).map(number).collect();
+        let is_nested = |n: &UOp| n.op == Op::Reduce && n.ranges.iter().any(|r| of_loops.contains(r));
+        let free = kernel.ordered(&nodes).is_none() && !is_checked && !nodes.iter().any(is_nested);
         let space = free.then(|| kernel.ranges.iter().map(|r| r.extent().clone()).collect());
         let (mut reduced, mut scoped) = (FxHashSet::default(), false);
         let outer: FxHashSet<u32> =

@@ -85,6 +85,10 @@ impl Draft {
         let may_be_empty = ranges.iter().filter(|r| may_be_empty(r)).cloned().collect();
         (Draft { rank, next: ranges.len() as u32, ranges, may_be_empty, ..Draft::default() }, idx)
     }
+    /// No reduce moves in but those of its chain of products.
+    pub fn keep_to_chain(&mut self) {
+        (self.has_full_reduce, self.sums_product, self.scope) = (true, true, Some(0));
+    }
     /// One more range.
     pub fn range(&mut self, extent: &UOp, kind: AxisKind) -> UOp {
         let range = UOp::range(extent, self.next, kind);

@@ -13,6 +13,7 @@
 //! | expensive | anything else | staged |
 //! | `Contiguous`, `Scatter`, most scans | | staged |
 
+use super::chain::Chains;
 use super::request::{Cut, Draft, Link, Placement, Recipe, Request, Rows, is_plain, position};
 use crate::cost::{self, Cost};
 use crate::error::Error;
@@ -29,6 +30,7 @@ struct Walk<'a> {
     cut: Cut,
     costs: Vec<Cost>,
     users: Vec<u32>,
+    chains: Chains,
     /// Nodes that are read for their value: not the target of a store, nor what an `After` only names.
     is_read: Vec<bool>,
 }
@@ -65,6 +67,7 @@ impl<'a> Walk<'a> {
         }
         let surely_staged = |i: usize| users[i] > 1 && at_other_indices[i];
         let costs = cost::costs(&list, surely_staged);
+        let chains = Chains::of(&list, &users, target);
         let cut = Cut {
             requests: nodes.iter().map(|_| vec![]).collect(),
             placements: nodes.iter().map(|_| Placement::Unused).collect(),
@@ -73,7 +76,7 @@ impl<'a> Walk<'a> {
             stores: vec![],
             from_data: vec![],
         };
-        Walk { target, cut, costs, users, is_read }
+        Walk { target, cut, costs, users, chains, is_read }
     }
 
     fn visit(&mut self, i: usize) -> Result<(), Error> {
@@ -91,6 +94,10 @@ impl<'a> Walk<'a> {
         if let Some(why) = self.why_staged(i, &n) {
             record::reason(&n, "stored", why);
             return self.stage(i, &n);
+        }
+        if self.chains.is_end(i) {
+            let k = self.cut.requests[i][0].kernel;
+            self.cut.drafts[k as usize].keep_to_chain();
         }
         let mut recipes = Vec::with_capacity(self.cut.requests[i].len());
         for k in 0..self.cut.requests[i].len() {
@@ -188,6 +195,9 @@ impl<'a> Walk<'a> {
         }
         self.cut.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
         self.cut.drafts[k as usize].sums_product |= n.op == Op::ReduceAxis && cost::is_contraction(&n.src[0]);
+        if self.chains.is_end(i) {
+            self.cut.drafts[k as usize].keep_to_chain();
+        }
         let recipe = self.ask_sources(i, n, &request)?;
         let draft = &mut self.cut.drafts[k as usize];
         (draft.root, draft.rank) = (None, draft.rank.min(i));
@@ -300,6 +310,7 @@ impl<'a> Walk<'a> {
     fn why_staged(&mut self, i: usize, n: &UOp) -> Option<&'static str> {
         let asked = &self.cut.requests[i];
         match n.op {
+            _ if self.chains.is_inside(i) => None,
             Op::Contiguous => {
                 // the value of a store is materialised by the store
                 let is_stored = self.users[i] == 1 && asked.len() == 1 && self.is_store_value(i);

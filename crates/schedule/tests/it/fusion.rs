@@ -201,11 +201,19 @@ fn softmax_before_a_matmul_is_stored_once() {
     assert_eq!(s.kernels.len(), 2, "{}", show(&s));
 }
 #[test]
-fn attention_is_at_most_three_kernels() {
-    let (q, k, v) = (f(0, &[16, 8]), f(1, &[16, 8]), f(2, &[16, 8]));
-    let a = softmax(&(matmul(&q, &k.permute(&[1, 0])) * c(0.3)));
-    let s = check(&outputs(&[matmul(&a, &v)]));
+fn attention_is_one_kernel_where_rows_are_walked_in_blocks() {
+    let (q, k, v) = (f(0, &[16, 8]), f(1, &[12, 8]), f(2, &[12, 9]));
+    let scores = matmul(&q, &k.permute(&[1, 0])) * c(0.3);
+    let weights = softmax(&scores);
+    let s = check_on(&outputs(&[matmul(&weights, &v) + c(1.0)]), &cpu());
+    assert_eq!((s.kernels.len(), s.arena_bytes), (1, 0), "{}", show(&s));
+    let s = check_on(&outputs(&[matmul(&weights, &v)]), &Target::interp_gpu());
     assert!(s.kernels.len() <= 3, "{}", show(&s));
+    // what others read is stored
+    for other in [&scores, &weights] {
+        let s = check_on(&outputs(&[matmul(&weights, &v), other.clone()]), &cpu());
+        assert!(s.kernels.len() > 1 && s.kernels.len() <= 3, "{}", show(&s));
+    }
 }
 #[test]
 fn a_long_sum_is_two_kernels() {
