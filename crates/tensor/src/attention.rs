@@ -77,30 +77,19 @@ impl Tensor {
             (None, Ok(e)) => 1.0 / (e as f64).sqrt(),
             (None, Err(e)) => return Tensor::failed(e),
         };
-        let x = wide(self) * scale;
-        let mut scores = x.matmul(&wide(&key).t());
+        let mut scores = wide(self).matmul(&wide(&key).t()) * scale;
         if o.causal {
             let (l, s) = (Tensor::arange(&q[-2]).unsqueeze(1), Tensor::arange(&k[-2]).unsqueeze(0));
             scores = s.le(l).where_(&scores, f64::NEG_INFINITY);
         }
-        let mut seen = None;
-        match &o.mask {
-            Some(m) if m.dtype() == DType::Bool => {
-                scores = m.where_(&scores, f64::NEG_INFINITY);
-                seen = Some(scores.ne(f64::NEG_INFINITY).any(crate::keepdim(-1)));
-            }
-            Some(m) => {
-                scores = scores + m;
-                seen = Some(scores.ne(f64::NEG_INFINITY).any(crate::keepdim(-1)));
-            }
-            None => {}
-        }
-        // where nothing is seen the softmax would be 0/0
-        let weights = match &seen {
-            Some(s) => s.where_(s.where_(scores, 0.0).softmax(-1), 0.0),
+        let weights = match &o.mask {
             None => scores.softmax(-1),
+            Some(m) if m.dtype() == DType::Bool => weights(&m.where_(scores, f64::NEG_INFINITY)),
+            Some(m) => weights(&(scores + m)),
         };
         let weights = if o.dropout > 0.0 { weights.dropout(o.dropout) } else { weights };
+        let weights =
+            if value.dtype().is_small_float() { wide(&weights.cast(value.dtype())) } else { weights };
         let y = weights.matmul(&wide(&value)).cast(float_of(self.dtype()));
         if o.dropout > 0.0 {
             return y;
@@ -139,6 +128,14 @@ impl Tensor {
         let is_pad = (0..behind).fold(idx.eq(pad).logical_or(idx.eq(pad - rows)), |m, _| m.unsqueeze(-1));
         is_pad.where_(picked.detach(), picked)
     }
+}
+
+/// The softmax of scores of which a whole row may be -inf: where nothing is seen there are no weights.
+fn weights(scores: &Tensor) -> Tensor {
+    let most = scores.max(crate::keepdim(-1)).detach();
+    let e = (scores - most.eq(f64::NEG_INFINITY).where_(0.0, most)).exp();
+    let sum = e.sum(crate::keepdim(-1));
+    e * sum.eq(0.0).where_(1.0, sum).reciprocal()
 }
 
 fn rope(x: &Tensor, o: &Rope) -> Result<Tensor> {
