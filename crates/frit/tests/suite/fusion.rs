@@ -251,3 +251,38 @@ fn a_quantised_weight_is_read_by_its_product() {
         assert!(p.writes * 2 < (rows * 4 * kind.block_len()) as u64, "{kind}: {p:?}");
     }
 }
+
+/// Attention as a user writes it: products around a softmax.
+fn attended(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+    (q.matmul(&k.t()) * 0.125).softmax(-1).matmul(v)
+}
+
+#[test]
+fn attention_is_one_kernel_without_temporaries() {
+    let heads = |n: usize| input(&[2, 3, n, 16]);
+    let masks: [fn(usize) -> Option<Tensor>; 3] = [
+        |_| None,
+        |n| Some(Tensor::ones([n, n]).tril(0).cast(frit::DType::Bool).realize().unwrap()),
+        |n| Some(input(&[n, n])),
+    ];
+    for mask in masks {
+        let with = |n: usize| {
+            let (q, k, v) = (heads(n), heads(n), heads(n));
+            let mask = mask(n);
+            plan("CPU", || vec![q.scaled_dot_product_attention(&k, &v, mask.as_ref(), mask.is_none())])
+        };
+        assert_eq!(with(48).kernels, 1);
+        // one store of the result and nothing else, whatever the length
+        for n in [64, 256] {
+            assert_eq!(with(n).writes, 2 * 3 * n as u64 * 16);
+        }
+    }
+    let (q, k, v) = (heads(40), heads(72), heads(72));
+    assert_eq!(plan("CPU", || vec![attended(&q, &k, &v)]).kernels, 1);
+    // weights that someone looks at are stored
+    let p = plan("CPU", || {
+        let weights = q.matmul(&k.t()).softmax(-1);
+        vec![weights.matmul(&v), weights]
+    });
+    assert!(p.kernels > 1, "{p:?}");
+}
