@@ -23,7 +23,10 @@ pub mod cache;
 pub mod step;
 pub mod sample;
 pub mod engine;
+pub mod stops;
+mod generate;
 
 pub use config::Config;
 pub use decoder::Decoder;
+pub use generate::{Answer, Ask, Llm, Message};
 pub use model::{Options, open};
