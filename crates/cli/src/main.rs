@@ -3,6 +3,7 @@
 mod accuracy;
 mod bench;
 mod corpus;
+mod llm;
 mod onnx;
 mod progress;
 mod show;
@@ -33,6 +34,8 @@ usage:
   frit viz FILE                show a recording in a page on localhost; --no-open prints its address only
   frit viz export FILE [HTML]  the page with the recording in it, as one file
   frit viz dump FILE           a recording as text
+  frit chat MODEL [--help]     talk with a language model: a GGUF file, or a folder of Hugging Face
+  frit llm [--help]            how fast a language model reads and writes, how well it predicts a text
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
 
@@ -66,6 +69,12 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["onnx", ref words @ ..] => onnx::run(words),
+        ["chat" | "llm"] | ["chat" | "llm", "--help" | "-h", ..] => {
+            print!("{}", llm::HELP);
+            Ok(())
+        }
+        ["chat", model, ref words @ ..] => llm::chat(model, words),
+        ["llm", ref words @ ..] => llm::run(words),
         [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
             print!("{HELP}{}", flags());
             Ok(())

@@ -1,0 +1,179 @@
+//! `frit chat`: a conversation at a terminal, or one answer for a script.
+
+use super::Done;
+use super::options::Given;
+use crate::progress::Progress;
+use frit_llm::engine::{Reason, Settings};
+use frit_llm::{Answer, Ask, Llm, Message, Options};
+use rustyline::error::ReadlineError;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Positions where nothing else is said: most models have more, at the price of memory.
+const CONTEXT: usize = 4096;
+
+const COMMANDS: &str = "\
+/system TEXT   begin again with this as what the conversation begins with
+/reset         begin again
+/save FILE     write the conversation down, as JSON
+/stats         how many tokens, how fast
+/quit          or Ctrl-D
+";
+
+/// Ctrl-C was pressed during an answer.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn stop(_: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// Talks with a model.
+pub fn chat(model: &str, words: &[&str]) -> Done {
+    let mut given = Given::of(words)?;
+    let (prompt, system) = (given.text("prompt"), given.text("system"));
+    let context: Option<usize> = given.number("context")?;
+    let draft = given.text("draft").map(Path::new);
+    let settings = Settings {
+        sequences: 1,
+        cache: given.cache()?,
+        positions: context.unwrap_or(CONTEXT),
+        ..Settings::default()
+    };
+    let mut ask = Ask { sampling: given.sampling()?, ..Ask::default() };
+    ask.max_tokens = given.number("max-tokens")?.unwrap_or(usize::MAX);
+    ask.stops = given.all("stop").into_iter().map(String::from).collect();
+    given.finish()?;
+    let loading = Progress::show(&format!("loading {model}"));
+    let llm = Llm::with_draft(model, draft, &Options { context }, settings).map_err(|e| e.to_string())?;
+    drop(loading);
+    let mut talk = Conversation { llm, ask, messages: vec![], last: None };
+    talk.begin(system);
+    match prompt {
+        Some(prompt) => talk.answer(prompt).map(|_| ()),
+        None => talk.at_terminal(model),
+    }
+}
+
+struct Conversation {
+    llm: Llm,
+    ask: Ask,
+    messages: Vec<Message>,
+    last: Option<Answer>,
+}
+
+impl Conversation {
+    fn begin(&mut self, system: Option<&str>) {
+        let message = |text: &str| Message { role: "system".into(), content: text.into() };
+        self.messages = system.map(message).into_iter().collect();
+    }
+    /// Writes an answer as it comes.
+    fn answer(&mut self, text: &str) -> Done {
+        self.messages.push(Message { role: "user".into(), content: text.into() });
+        STOP.store(false, Ordering::Relaxed);
+        // SAFETY: the handler only stores to an atomic, and stays for the life of the process or until it is replaced
+        #[cfg(unix)]
+        let before =
+            unsafe { libc::signal(libc::SIGINT, stop as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+        let mut told = |piece: &str| {
+            print!("{piece}");
+            // a reader that is gone ends the answer
+            std::io::stdout().flush().is_ok() && !STOP.load(Ordering::Relaxed)
+        };
+        let tokens = self.llm.conversation(&self.messages);
+        let answer = tokens.and_then(|t| self.llm.generate(t, &self.ask, &mut told));
+        // SAFETY: it is the handler that was there before
+        #[cfg(unix)]
+        unsafe {
+            libc::signal(libc::SIGINT, before)
+        };
+        println!();
+        match answer {
+            Ok(answer) => {
+                self.messages.push(Message { role: "assistant".into(), content: answer.text.clone() });
+                match answer.reason {
+                    Reason::Cancelled => eprintln!("(stopped)"),
+                    Reason::Context => eprintln!("(the context is full; /reset begins again)"),
+                    _ => {}
+                }
+                self.last = Some(answer);
+                Ok(())
+            }
+            Err(e) => {
+                self.messages.pop();
+                Err(e.to_string())
+            }
+        }
+    }
+    fn at_terminal(&mut self, model: &str) -> Done {
+        let mut editor = rustyline::DefaultEditor::new().map_err(|e| e.to_string())?;
+        println!("{model}; /help says what can be typed");
+        loop {
+            let line = match editor.readline("> ") {
+                Ok(line) => line,
+                Err(ReadlineError::Interrupted) => continue,
+                Err(ReadlineError::Eof) => return Ok(()),
+                Err(e) => return Err(e.to_string()),
+            };
+            editor.add_history_entry(&line).ok();
+            let (command, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+            let done = match command {
+                "" => Ok(()),
+                "/quit" | "/exit" => return Ok(()),
+                "/help" => {
+                    print!("{COMMANDS}");
+                    Ok(())
+                }
+                "/reset" => {
+                    let system = self.messages.first().filter(|m| m.role == "system").cloned();
+                    self.begin(system.as_ref().map(|m| m.content.as_str()));
+                    Ok(())
+                }
+                "/system" => {
+                    self.begin(Some(rest.trim()).filter(|r| !r.is_empty()));
+                    Ok(())
+                }
+                "/save" => self.save(rest.trim()),
+                "/stats" => {
+                    self.stats();
+                    Ok(())
+                }
+                other if other.starts_with('/') => Err(format!("there is no {other}\n{COMMANDS}")),
+                _ => self.answer(&line),
+            };
+            if let Err(e) = done {
+                eprintln!("{e}");
+            }
+        }
+    }
+    fn save(&self, file: &str) -> Done {
+        if file.is_empty() {
+            return Err("/save FILE".into());
+        }
+        std::fs::write(file, self.llm.to_json(&self.messages)).map_err(|e| format!("{file}: {e}"))
+    }
+    fn stats(&mut self) {
+        if let Some(a) = &self.last {
+            let first = a.first.as_secs_f64();
+            println!(
+                "the last answer: {} tokens after {} of the prompt; the first after {first:.2} s, then {:.1} a second",
+                a.tokens.len(),
+                a.prompt,
+                a.rate()
+            );
+        }
+        let engine = self.llm.engine();
+        let (c, (free, all)) = (engine.counts(), engine.memory());
+        println!(
+            "in all: {} tokens read, {} found again, {} written, in {} steps; {} of {all} blocks in use",
+            c.prompt,
+            c.shared,
+            c.generated,
+            c.steps,
+            all - free
+        );
+        if c.drafted > 0 {
+            println!("{} of {} drafted tokens were taken", c.accepted, c.drafted);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `frit chat` and `frit llm`: language models at a terminal.
+
+mod bench;
+mod chat;
+mod options;
+mod perplexity;
+
+pub use chat::chat;
+
+pub const HELP: &str = "\
+frit chat, frit llm: language models, in GGUF files or folders of Hugging Face
+
+usage:
+  frit chat MODEL [OPTIONS]        a conversation; /help says what else can be typed, Ctrl-C ends an answer
+  frit chat MODEL --prompt TEXT    one answer, and nothing else, to standard output
+  frit llm bench MODEL [--pp N] [--tg N] [--repeat N]
+                                   tokens a second: reading a prompt of N tokens (512), writing N tokens (128)
+  frit llm perplexity MODEL FILE [--context N]
+                                   how well a text is predicted: windows of N tokens (512), the second half of each counts
+
+options:
+  --system TEXT                    what the conversation begins with
+  --max-tokens N                   the most tokens of an answer
+  --temperature T                  0 takes the most likely token (0.7)
+  --top-k K, --top-p P, --min-p P, --typical-p P
+                                   which tokens may be drawn (40, 0.95, 0.05, 1)
+  --repetition-penalty R           what was said becomes less likely (1)
+  --seed N                         the beginning of the random stream
+  --stop TEXT                      ends an answer; may be given several times
+  --context N                      positions at most (4096, or what the model has)
+  --cache f32|f16|bf16|int8        how keys and values are kept (f16)
+  --draft MODEL                    a smaller model of the same tokens, which proposes several tokens at once
+";
+
+type Done = std::result::Result<(), String>;
+
+/// Runs one of the commands of `frit llm`.
+pub fn run(words: &[&str]) -> Done {
+    match words {
+        ["bench", model, words @ ..] => bench::run(model, words),
+        ["perplexity", model, file, words @ ..] => perplexity::run(model, file, words),
+        _ => Err("see frit llm --help".into()),
+    }
+}

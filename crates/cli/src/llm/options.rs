@@ -1,0 +1,71 @@
+//! Words after a command: `--name value`.
+
+use frit_llm::cache::CacheType;
+use frit_llm::sample::Sampling;
+use std::str::FromStr;
+
+/// Options that were given, each taken by its name.
+pub struct Given<'a> {
+    words: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Given<'a> {
+    /// Pairs of a name and a value.
+    pub fn of(words: &[&'a str]) -> Result<Given<'a>, String> {
+        let mut pairs = vec![];
+        let mut rest = words.iter();
+        while let Some(name) = rest.next() {
+            let Some(plain) = name.strip_prefix("--") else { return Err(format!("{name} is no option")) };
+            match plain.split_once('=') {
+                Some((name, value)) => pairs.push((name, value)),
+                None => pairs.push((plain, *rest.next().ok_or(format!("{name} needs a value"))?)),
+            }
+        }
+        Ok(Given { words: pairs })
+    }
+    /// Every value of a name.
+    pub fn all(&mut self, name: &str) -> Vec<&'a str> {
+        let found = self.words.iter().filter(|w| w.0 == name).map(|w| w.1).collect();
+        self.words.retain(|w| w.0 != name);
+        found
+    }
+    /// The value of a name, the last if there are several.
+    pub fn text(&mut self, name: &str) -> Option<&'a str> {
+        self.all(name).pop()
+    }
+    /// The same as a number.
+    pub fn number<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
+        let parse = |v: &str| v.parse().map_err(|_| format!("--{name} {v} is not a number that fits"));
+        self.text(name).map(parse).transpose()
+    }
+    /// That nothing is left.
+    pub fn finish(self) -> Result<(), String> {
+        match self.words.first() {
+            Some((name, _)) => Err(format!("there is no option --{name}; see frit llm --help")),
+            None => Ok(()),
+        }
+    }
+    /// How tokens are chosen, as in a chat.
+    pub fn sampling(&mut self) -> Result<Sampling, String> {
+        Ok(Sampling {
+            temperature: self.number("temperature")?.unwrap_or(0.7),
+            top_k: self.number("top-k")?.unwrap_or(40),
+            top_p: self.number("top-p")?.unwrap_or(0.95),
+            min_p: self.number("min-p")?.unwrap_or(0.05),
+            typical_p: self.number("typical-p")?.unwrap_or(1.0),
+            repetition_penalty: self.number("repetition-penalty")?.unwrap_or(1.0),
+            seed: self.number("seed")?,
+            ..Sampling::default()
+        })
+    }
+    /// How keys and values are kept.
+    pub fn cache(&mut self) -> Result<CacheType, String> {
+        Ok(match self.text("cache") {
+            None | Some("f16") => CacheType::F16,
+            Some("f32") => CacheType::F32,
+            Some("bf16") => CacheType::BF16,
+            Some("int8") => CacheType::Int8,
+            Some(other) => return Err(format!("--cache {other}: f32, f16, bf16 or int8")),
+        })
+    }
+}
