@@ -15,6 +15,7 @@ pub mod scalar;
 pub mod small_float;
 pub mod sync;
 pub mod target;
+pub mod wire;
 
 pub use alu::Alu;
 pub use costs::Costs;
