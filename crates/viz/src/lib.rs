@@ -2,7 +2,9 @@
 //!
 //! - [`format`]: the bytes of a file; [`writer`]: the sink that rooms write to; [`reader`]: records one after the other, and
 //!   as text;
+//! - [`trace`]: records as a trace for Perfetto, written as they come;
 //! - [`model`]: a whole recording, with what belongs together put together;
+//! - [`explain`]: why the operations of a line became these kernels;
 //! - [`pack`]: the same in parts that the page asks for one at a time; [`page`]: the page itself.
 //!
 //! Nothing here knows a UOp: nodes are numbers, ops are texts.
@@ -10,13 +12,15 @@
 #![forbid(unsafe_code)]
 
 pub mod format;
-pub mod writer;
 pub mod reader;
-pub mod model;
 mod json;
+pub mod trace;
+pub mod writer;
+pub mod model;
 pub mod parts;
 mod tracks;
 pub mod pack;
+pub mod explain;
 pub mod page;
 
 pub use model::Model;

@@ -365,6 +365,11 @@ impl Model {
     }
 }
 
+/// The device of this name, whichever number its text has.
+fn same_device<'a>(devices: &'a mut [Device], texts: &[String], name: Text) -> Option<&'a mut Device> {
+    devices.iter_mut().find(|d| texts.get(d.name as usize) == texts.get(name as usize))
+}
+
 fn small(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
@@ -530,8 +535,8 @@ impl Builder {
             }),
             "device" => {
                 let device = Device { name: n(0), about: n(1), flops: int(2), bytes: int(3) };
-                match m.devices.iter_mut().find(|d| d.name == device.name) {
-                    Some(known) if device.flops > 0 => *known = device,
+                match same_device(&mut m.devices, &m.texts, device.name) {
+                    Some(known) if device.flops > 0 => *known = Device { name: known.name, ..device },
                     Some(_) => {}
                     None => m.devices.push(device),
                 }

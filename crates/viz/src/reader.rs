@@ -80,16 +80,27 @@ pub fn read(bytes: &[u8], mut each: impl FnMut(&Record)) -> Result<Extent, Strin
         extent.lost = rest.len();
         let mut next = rest;
         let Some((thread, body)) = chunk(&mut next) else { return Ok(extent) };
-        let mut body = body;
-        while !body.is_empty() {
-            let Some((row, values)) = record(&rows, &mut body) else {
-                return Err("a chunk of the recording is not what its table of kinds says".into());
-            };
-            extent.records += 1;
-            each(&Record { thread, row, values });
-        }
+        extent.records += records(&rows, thread, body, &mut each)?;
         rest = next;
     }
+}
+
+/// Show the records of a chunk; how many there are.
+pub(crate) fn records(
+    rows: &[Row],
+    thread: u64,
+    mut body: &[u8],
+    each: &mut dyn FnMut(&Record),
+) -> Result<u64, String> {
+    let mut count = 0;
+    while !body.is_empty() {
+        let Some((row, values)) = record(rows, &mut body) else {
+            return Err("a chunk of the recording is not what its table of kinds says".into());
+        };
+        count += 1;
+        each(&Record { thread, row, values });
+    }
+    Ok(count)
 }
 
 fn chunk<'a>(bytes: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {

@@ -4,7 +4,9 @@
 //! thread or the recording ends. A text has a number, under which it is written once; each thread knows the names of the
 //! program itself without asking others. A child that was forked writes nothing.
 
-use crate::format::{CHUNK, check, head, put};
+use crate::format::{CHUNK, Row, check, head, put, read_head};
+use crate::reader::records;
+use crate::trace::{Form, Tracer};
 use frit_abi::fork::generation;
 use frit_abi::record::{self, COMPILES, Field, KINDS, Kind, RUNS, Sink};
 use frit_abi::sync::Mutex;
@@ -26,10 +28,35 @@ struct Open {
     /// Forks between the process that began it and the one that may write.
     generation: u64,
     strings: FxHashMap<Box<str>, u32>,
+    /// Where the file is a trace: what writes it.
+    trace: Option<Trace>,
     streams: Vec<Weak<Mutex<Stream>>>,
     threads: u32,
     /// What went wrong first.
     failure: Option<String>,
+}
+
+/// A trace that is written as records come.
+struct Trace {
+    tracer: Tracer,
+    rows: Vec<Row>,
+    /// Texts by number.
+    texts: Vec<Box<str>>,
+}
+
+impl Trace {
+    fn new(form: Form) -> Result<Trace, String> {
+        let rows = read_head(&head())?.0;
+        Ok(Trace { tracer: Tracer::new(form), rows, texts: vec!["".into()] })
+    }
+    /// What a chunk is in the trace.
+    fn of(&mut self, thread: u32, bytes: &[u8]) -> Vec<u8> {
+        let (mut out, texts, tracer) = (vec![], &self.texts, &mut self.tracer);
+        let text = |n: u64| texts.get(n as usize).map_or("", |t| &**t);
+        // what we wrote a moment ago is what the table says
+        _ = records(&self.rows, thread.into(), bytes, &mut |r| tracer.add(r, &text, &mut out));
+        out
+    }
 }
 
 static OPEN: Mutex<Option<Open>> = Mutex::new(None);
@@ -103,6 +130,9 @@ impl Open {
         }
         let n = self.strings.len() as u32;
         self.strings.insert(text.into(), n);
+        if let Some(trace) = &mut self.trace {
+            trace.texts.push(text.into());
+        }
         put(out, Kind::String as u64);
         put(out, n.into());
         put(out, text.len() as u64);
@@ -160,6 +190,17 @@ impl Stream {
     }
 }
 
+/// Records of a thread as a chunk.
+fn chunk(thread: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = Vec::with_capacity(bytes.len() + 16);
+    chunk.push(CHUNK);
+    put(&mut chunk, thread.into());
+    chunk.extend((bytes.len() as u32).to_le_bytes());
+    chunk.extend(check(bytes).to_le_bytes());
+    chunk.extend(bytes);
+    chunk
+}
+
 /// Write what a thread has as a chunk.
 fn flush(s: &mut Stream) {
     if s.bytes.is_empty() {
@@ -172,12 +213,10 @@ fn flush(s: &mut Stream) {
     if let Some(open) = &mut *lock(&OPEN)
         && open.generation == generation()
     {
-        let mut chunk = Vec::with_capacity(bytes.len() + 16);
-        chunk.push(CHUNK);
-        put(&mut chunk, s.thread.into());
-        chunk.extend((bytes.len() as u32).to_le_bytes());
-        chunk.extend(check(&bytes).to_le_bytes());
-        chunk.extend(&bytes);
+        let chunk = match &mut open.trace {
+            Some(trace) => trace.of(s.thread, &bytes),
+            None => chunk(s.thread, &bytes),
+        };
         if let Err(e) = open.file.write_all(&chunk) {
             record::set_level(0);
             open.failure.get_or_insert(e.to_string());
@@ -195,9 +234,18 @@ pub struct Recording {
 impl Recording {
     /// Begin to write to a file, which is made anew. There is one recording at a time.
     pub fn begin(path: &Path) -> Result<Recording, String> {
-        Recording::begin_at(path, COMPILES | RUNS)
+        Recording::begin_at(path, COMPILES | RUNS, None)
     }
-    fn begin_at(path: &Path, level: u8) -> Result<Recording, String> {
+    /// Begin a profile: launches, copies, memory and spans as a trace that Perfetto opens (`.json`, `.pftrace`), or as a
+    /// recording of those alone (`.viz`).
+    pub fn begin_profile(path: &Path) -> Result<Recording, String> {
+        let form = Form::of(path);
+        if form.is_none() && path.extension().is_none_or(|e| e != "viz") {
+            return Err(format!("{}: a profile is a .json, a .pftrace or a .viz file", path.display()));
+        }
+        Recording::begin_at(path, RUNS, form)
+    }
+    fn begin_at(path: &Path, level: u8, form: Option<Form>) -> Result<Recording, String> {
         let failed = |e: std::io::Error| format!("{}: {e}", path.display());
         let mut open = lock(&OPEN);
         if open.is_some() {
@@ -207,10 +255,16 @@ impl Recording {
         // a child that inherits FRIT_VIZ must not overwrite what its parent writes
         file.try_lock().map_err(|_| format!("{}: another process records to it", path.display()))?;
         file.set_len(0).map_err(failed)?;
-        file.write_all(&head()).map_err(failed)?;
+        let mut trace = form.map(Trace::new).transpose()?;
+        let mut first = vec![];
+        match &mut trace {
+            Some(trace) => trace.tracer.head(&mut first),
+            None => first = head(),
+        }
+        file.write_all(&first).map_err(failed)?;
         let strings = FxHashMap::from_iter([("".into(), 0)]);
         let (streams, threads, failure) = (vec![], 0, None);
-        *open = Some(Open { file, generation: generation(), strings, streams, threads, failure });
+        *open = Some(Open { file, generation: generation(), strings, trace, streams, threads, failure });
         drop(open);
         record::new_session();
         record::install(&Writer);
@@ -239,30 +293,82 @@ fn end() -> Result<(), String> {
         flush(&mut lock(&stream));
     }
     record::new_session();
-    match lock(&OPEN).take().and_then(|open| open.failure) {
+    let ended = lock(&OPEN).take().map(|mut open| {
+        let mut tail = vec![];
+        open.trace.iter().for_each(|t| t.tracer.tail(&mut tail));
+        open.file.write_all(&tail).err().map(|e| e.to_string()).or(open.failure)
+    });
+    match ended.flatten() {
         Some(e) => Err(format!("the recording is not whole: {e}")),
         None => Ok(()),
     }
 }
 
-/// Begin the recording that the environment asks for, once; it ends with the process. What goes wrong is said, and stops
-/// nothing.
+/// Begin the recording or the profile that the environment asks for, once; it ends with the process. What goes wrong is
+/// said, and stops nothing.
 pub fn from_environment() {
     static ONCE: std::sync::Once = std::sync::Once::new();
+    let asked = |name| std::env::var_os(name).filter(|p| !p.is_empty());
     ONCE.call_once(|| {
-        let Some(path) = std::env::var_os("FRIT_VIZ").filter(|p| !p.is_empty()) else {
-            if record::is_unasked() {
-                record::set_level(0);
+        let (name, begun) = match (asked("FRIT_VIZ"), asked("FRIT_PROFILE")) {
+            (Some(path), profile) => {
+                if profile.is_some() {
+                    eprintln!(
+                        "FRIT_PROFILE: FRIT_VIZ records all of it; frit viz trace makes a trace of that"
+                    );
+                }
+                ("FRIT_VIZ", Recording::begin(Path::new(&path)))
             }
-            return;
+            (None, Some(path)) => ("FRIT_PROFILE", Recording::begin_profile(Path::new(&path))),
+            (None, None) => {
+                if record::is_unasked() {
+                    record::set_level(0);
+                }
+                return;
+            }
         };
-        match Recording::begin(Path::new(&path)) {
+        match begun {
             // threads write what they have when they end
             Ok(recording) => std::mem::forget(recording),
             Err(e) => {
                 record::set_level(0);
-                eprintln!("FRIT_VIZ: {e}; nothing is recorded");
+                eprintln!("{name}: {e}; nothing is recorded");
             }
         }
     });
+}
+
+/// A recording as a trace.
+pub fn as_trace(bytes: &[u8], form: Form) -> Result<Vec<u8>, String> {
+    let texts = crate::reader::strings(bytes)?;
+    let text = |n: u64| texts.get(n as usize).map_or("", String::as_str);
+    let (mut tracer, mut out) = (Tracer::new(form), vec![]);
+    tracer.head(&mut out);
+    crate::reader::read(bytes, |r| tracer.add(r, &text, &mut out))?;
+    tracer.tail(&mut out);
+    Ok(out)
+}
+
+/// A recording with what a device was measured to do put at its end.
+pub fn with_peaks(
+    mut bytes: Vec<u8>,
+    device: &str,
+    about: &str,
+    flops: u64,
+    moved: u64,
+) -> Result<Vec<u8>, String> {
+    let first = crate::reader::strings(&bytes)?.len() as u64;
+    let extent = crate::reader::read(&bytes, |_| ())?;
+    bytes.truncate(bytes.len() - extent.lost);
+    let mut body = vec![];
+    for (i, text) in [device, about].into_iter().enumerate() {
+        put(&mut body, Kind::String as u64);
+        put(&mut body, first + i as u64);
+        put(&mut body, text.len() as u64);
+        body.extend(text.as_bytes());
+    }
+    put(&mut body, Kind::Device as u64);
+    [first, first + 1, flops, moved].into_iter().for_each(|n| put(&mut body, n));
+    bytes.extend(chunk(0, &body));
+    Ok(bytes)
 }
