@@ -19,6 +19,8 @@ usage:
   frit bench [NAME...]         run the benchmarks whose names contain one of NAME (all without); a JSON line each
   frit bench --search[=WIDTH] NAME...
                                search for the best way to run the kernels of each, and measure both ways in turns
+  frit bench --plot=SVG [--peers=FILE] NAME...
+                               draw bars beside those of peers: FILE has JSON lines with name, ms and peer
   frit bench --check NAME...   compute each on the default device and on the CPU; fails where they differ
   frit bench --list            list the names; --milliseconds=N measures each for so long (3000)
   frit accuracy [--help]       how exact every function and reduction is; fails where a bound is broken
@@ -34,6 +36,9 @@ usage:
   frit viz FILE                show a recording in a page on localhost; --no-open prints its address only
   frit viz export FILE [HTML]  the page with the recording in it, as one file
   frit viz dump FILE           a recording as text
+  frit viz trace FILE OUT      a recording as a trace that Perfetto opens: OUT is a .json or a .pftrace file
+  frit explain FILE PLACE      why the operations of a line, such as train.py:12, became the kernels of a recording
+  frit profile -- COMMAND...   run a command and print where its time went: by phase, by kernel, by line
   frit chat MODEL [--help]     talk with a language model: a GGUF file, or a folder of Hugging Face
   frit llm [--help]            how fast a language model reads and writes, how well it predicts a text
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
@@ -92,6 +97,8 @@ fn main() -> ExitCode {
         ["tune", file] => tune(file, "4"),
         ["tune", file, width] => tune(file, width),
         ["viz", ref words @ ..] => viz::run(words),
+        ["explain", file, place] => viz::explained(file, place),
+        ["profile", "--", ref command @ ..] => viz::profile::run(command),
         ["show", file] => show::run(file, None),
         ["show", file, tensor] => show::run(file, Some(tensor)),
         [other, ..] => Err(format!("there is no command '{other}'; see frit --help")),

@@ -54,7 +54,7 @@ fn what_is_recorded_is_what_debug_output_says() {
     });
     assert!(count(&dump, "plan_hit") > 0 && count(&dump, "rule") > 0 && count(&dump, "code") > 0);
     let line = dump.lines().find(|l| l.contains(" realize ")).expect("a call that computes");
-    assert!(line.contains("bench/compile.rs"), "{line}");
+    assert!(line.contains("cli/src/bench/"), "{line}");
 }
 
 #[test]
@@ -96,4 +96,62 @@ fn a_command_is_recorded_and_its_children_do_not_disturb_it() {
     std::fs::write(&other, "something else").expect("a file");
     let said = text(&frit(&["viz", "dump", &other.to_string_lossy()], &[]).stderr);
     assert!(said.contains("not a recording"), "{said}");
+}
+
+#[test]
+fn a_profile_is_a_trace_with_flows_from_launches_to_kernels() {
+    let (json, proto) = (file("trace.json"), file("trace.pftrace"));
+    let bench = ["bench", "--milliseconds=1", "gemm_f32_256"];
+    for path in [&json, &proto] {
+        let run = frit(&bench, &[("FRIT_PROFILE", &path.to_string_lossy())]);
+        assert!(run.status.success(), "{}", text(&run.stderr));
+    }
+    let trace = std::fs::read_to_string(&json).expect("a trace");
+    assert!(trace.starts_with("[\n{\"ph\":\"M\""), "{}", &trace[..100]);
+    let of = |phase: &str| trace.lines().filter(|l| l.contains(&format!("\"ph\":\"{phase}\""))).count();
+    let kernels = trace.lines().filter(|l| l.contains("\"cat\":\"kernel\"")).count();
+    assert!(kernels > 0 && of("s") == kernels && of("f") == kernels && of("C") > 0, "{kernels} {}", of("s"));
+    assert!(trace.contains("\"name\":\"CPU memory\"") && trace.contains("\"name\":\"lower\""));
+    // each line but the first is an object and a comma: an array whose end may be missing
+    assert!(trace.lines().skip(1).all(|l| l.starts_with('{') && l.ends_with("},")));
+    let packets = std::fs::read(&proto).expect("a trace");
+    let mut rest = &packets[..];
+    let mut count = 0;
+    while !rest.is_empty() {
+        assert_eq!(rest[0], 0x0a, "a packet is field 1 of the trace");
+        rest = &rest[1..];
+        let n = frit_viz::format::take(&mut rest).expect("a length") as usize;
+        rest = &rest[n..];
+        count += 1;
+    }
+    assert!(count > 2 * kernels / 2, "{count}");
+    let wrong = frit(&bench, &[("FRIT_PROFILE", "trace.txt")]);
+    assert!(text(&wrong.stderr).contains("a profile is a .json"), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn a_profile_says_where_the_time_went() {
+    let own = env!("CARGO_BIN_EXE_frit");
+    let run = frit(&["profile", "--", own, "bench", "--milliseconds=1", "gemm_f32_256"], &[]);
+    let said = text(&run.stdout);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    for part in ["  run\n", "  compile\n", "by kernel", "by line that computes", "bench/", "GFLOP/s"] {
+        assert!(said.contains(part), "{part} is missing:\n{said}");
+    }
+}
+
+#[test]
+fn a_line_is_explained() {
+    let (path, _) = recorded("explain.viz", "0");
+    let dump = dump(&path);
+    let line = dump.lines().find(|l| l.contains(" line ") && l.contains("op=\"add\"")).expect("an add");
+    let number = line.rsplit("line=").next().expect("its line");
+    let said = frit(&["explain", &path, &format!("compile.rs:{number}")], &[]);
+    let text_of = text(&said.stdout);
+    assert!(text_of.contains("kernel e_16 computes Add"), "{text_of}{}", text(&said.stderr));
+    let other = frit(&["explain", &path, "compile.rs:1"], &[]);
+    assert!(text(&other.stderr).contains("there are some for lines"), "{}", text(&other.stderr));
+    assert!(
+        text(&frit(&["explain", &path, "nowhere.py:1"], &[]).stderr).contains("no operation of this file")
+    );
 }

@@ -5,7 +5,7 @@ use frit_abi::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Every variable read here, with what it accepts and does: for help texts.
-pub const FLAGS: [(&str, &str, &str); 9] = [
+pub const FLAGS: [(&str, &str, &str); 11] = [
     ("FRIT_DEVICE", "a device name, such as CPU or INTERP", "the device tensors are made on; CPU by default"),
     (
         "FRIT_DEBUG",
@@ -13,6 +13,12 @@ pub const FLAGS: [(&str, &str, &str); 9] = [
         "1 totals, 2 a line a kernel, 3 kernel graphs and passes, 4 source, 5 linear programs, 6 disassembly",
     ),
     ("FRIT_VIZ", "a file", "records what the compiler and the devices do there, for frit viz"),
+    (
+        "FRIT_PROFILE",
+        "a .json, .pftrace or .viz file",
+        "a trace of launches, copies, memory and spans, for Perfetto",
+    ),
+    ("FRIT_PROGRESS", "off", "shows no progress of long work on a terminal"),
     ("FRIT_PASS", "names of codegen's passes, with commas", "prints every kernel after these passes"),
     ("FRIT_KERNEL", "a part of a kernel's name", "FRIT_PASS prints only kernels whose names hold it"),
     (

@@ -1,11 +1,14 @@
 //! Recordings: made of a command, and shown.
 
+mod peaks;
+pub mod profile;
 mod serve;
 mod sha256;
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use frit_viz::{Model, pack, page};
+use frit_viz::trace::Form;
+use frit_viz::{Model, explain, pack, page, writer};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +20,7 @@ const FILE: &str = "frit.viz";
 pub fn run(words: &[&str]) -> Result<(), String> {
     match *words {
         ["dump", file] => dump(file),
+        ["trace", file, out] => trace(file, out),
         ["export", file, out] => export(file, out),
         ["export", file] => export(file, &format!("{}.html", file.trim_end_matches(".viz"))),
         ["pack", file, out] => write(out, &packed(file, Compression::fast())?),
@@ -72,17 +76,41 @@ fn show(file: &str, is_opened: bool) -> Result<(), String> {
     })
 }
 
-fn record(command: &[&str], file: &str) -> Result<(), String> {
+/// Why the operations of a line became these kernels.
+pub fn explained(file: &str, place: &str) -> Result<(), String> {
+    let model = Model::of(&bytes_of(file)?).map_err(|e| format!("{file}: {e}"))?;
+    print!("{}", explain::explain(&model, place)?);
+    Ok(())
+}
+
+/// A recording as a trace that Perfetto opens.
+fn trace(file: &str, out: &str) -> Result<(), String> {
+    let form =
+        Form::of(Path::new(out)).ok_or_else(|| format!("{out}: a trace is a .json or a .pftrace file"))?;
+    write(out, &writer::as_trace(&bytes_of(file)?, form).map_err(|e| format!("{file}: {e}"))?)
+}
+
+/// Run a command that records to a file which a variable names.
+fn record_to(command: &[&str], variable: &str, path: &Path) -> Result<(), String> {
     let (program, args) = command.split_first().ok_or("no command to record")?;
-    let path = std::path::absolute(file).map_err(|e| format!("{file}: {e}"))?;
-    let status = Command::new(program).args(args).env("FRIT_VIZ", &path).status();
+    let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    // what an earlier one left is not of this one
+    std::fs::remove_file(&path).ok();
+    let status = Command::new(program).args(args).env(variable, &path).status();
     let status = status.map_err(|e| format!("{program}: {e}"))?;
-    if !Path::new(&path).exists() {
+    if !path.exists() {
         return Err(format!("{program} recorded nothing: it ran no tensor program of frit's"));
     }
-    let size = std::fs::metadata(&path).map_or(0, |m| m.len());
-    eprintln!("{file}: {:.1} MB; frit viz {file} shows it", size as f64 / 1e6);
     if status.success() { Ok(()) } else { Err(format!("{program} ended with {status}")) }
+}
+
+fn record(command: &[&str], file: &str) -> Result<(), String> {
+    let ran = record_to(command, "FRIT_VIZ", Path::new(file));
+    let Ok(bytes) = std::fs::read(file) else { return ran };
+    let bytes = peaks::measured(bytes)?;
+    write(file, &bytes)?;
+    eprintln!("{file}: {:.1} MB; frit viz {file} shows it", bytes.len() as f64 / 1e6);
+    ran
 }
 
 fn dump(file: &str) -> Result<(), String> {

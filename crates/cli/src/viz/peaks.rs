@@ -1,0 +1,47 @@
+//! What a device can do: a large product and a large copy, timed, for the roofline.
+
+use frit::{Device, Tensor};
+use std::time::Instant;
+
+/// Rows and columns of the product; elements of the copy.
+const SIZE: usize = 1024;
+const LENGTH: usize = 16 << 20;
+/// Runs of each, of which the fastest counts.
+const RUNS: usize = 5;
+
+/// A recording with the peaks of the devices it ran on, as far as this machine has them.
+pub fn measured(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let model = frit_viz::Model::of(&bytes)?;
+    for d in &model.devices {
+        let (name, about) = (model.text(d.name), model.text(d.about));
+        let is_real = name.starts_with("CPU") || name.starts_with("CUDA");
+        if is_real && let Ok(Ok((flops, moved))) = Device::scope(name, || peaks(name)) {
+            bytes = frit_viz::writer::with_peaks(bytes, name, about, flops, moved)?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Operations and bytes in a second.
+fn peaks(device: &str) -> frit::Result<(u64, u64)> {
+    let (a, b) = (Tensor::ones([SIZE, SIZE]).contiguous(), Tensor::ones([SIZE, SIZE]).contiguous());
+    let x = Tensor::ones([LENGTH]).contiguous();
+    Tensor::realize_all(&[&a, &b, &x])?;
+    let product = fastest(device, || a.matmul(&b).realize())?;
+    let copy = fastest(device, || (&x + 1.0).realize())?;
+    let operations = 2.0 * (SIZE as f64).powi(3);
+    Ok(((operations / product) as u64, (8.0 * LENGTH as f64 / copy) as u64))
+}
+
+/// Seconds of the fastest of some runs.
+fn fastest(device: &str, run: impl Fn() -> frit::Result<Tensor>) -> frit::Result<f64> {
+    let mut least = f64::INFINITY;
+    for _ in 0..=RUNS {
+        let begun = Instant::now();
+        let made = run()?;
+        Device::synchronize(device)?;
+        least = least.min(begun.elapsed().as_secs_f64());
+        drop(made);
+    }
+    Ok(least.max(1e-9))
+}
