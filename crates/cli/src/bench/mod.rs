@@ -8,6 +8,7 @@ pub mod models;
 mod large;
 mod llama;
 mod ops;
+mod plot;
 mod train;
 
 use frit::*;
@@ -105,7 +106,10 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
         return Ok(());
     }
     let (options, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|n| n.starts_with("--"));
-    options.into_iter().try_for_each(choose)?;
+    let file = |name: &str| options.iter().find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
+    let (plotted, peers) = (file("--plot"), file("--peers"));
+    let own = |o: &&&str| !o.starts_with("--plot=") && !o.starts_with("--peers=");
+    options.iter().filter(own).try_for_each(|o| choose(o))?;
     let device = frit::engine::default_device().map_err(|e| e.to_string())?;
     let exact = |b: &&Bench| names.iter().any(|n| b.name == *n);
     let near = |b: &&Bench| names.is_empty() && !b.only_by_name || names.iter().any(|n| b.name.contains(n));
@@ -116,15 +120,23 @@ pub fn run(names: &[&str]) -> std::result::Result<(), String> {
     if chosen.is_empty() {
         return Err(format!("no benchmark is called {names:?}; see frit bench --list"));
     }
-    let mut failed = 0;
+    let (mut failed, mut done) = (0, vec![]);
     for b in chosen {
         match (b.run)() {
-            Ok(line) => line.print(&b.name, &device),
+            Ok(line) => {
+                line.print(&b.name, &device);
+                done.push((b.name.clone(), line.ms));
+            }
             Err(e) => {
                 eprintln!("{}: {e}", b.name);
                 failed += 1;
             }
         }
+    }
+    if let Some(file) = plotted {
+        let read = |f: &str| std::fs::read_to_string(f).map_err(|e| format!("{f}: {e}"));
+        let peers = peers.map_or(Ok(vec![]), |f| plot::peers(&read(f)?).map_err(|e| format!("{f}: {e}")))?;
+        std::fs::write(file, plot::chart(&done, &peers)).map_err(|e| format!("{file}: {e}"))?;
     }
     if failed == 0 { Ok(()) } else { Err(format!("{failed} benchmarks failed")) }
 }
