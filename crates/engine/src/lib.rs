@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which each uses those before it, and none after it:
 //!
-//! 1. [`error`], [`config`] (every flag read here), [`stats`] (counters), [`record`] (recordings), `lru_map`, `parallel`, [`devices`] (the default
+//! 1. [`error`], [`config`] (every flag read here), [`stats`] (counters), [`record`] (recordings), [`progress`] (lines on a terminal), `lru_map`, `parallel`, [`devices`] (the default
 //!    device);
 //! 2. [`memory`]: the bytes and versions behind nodes, views of them, files as memory;
 //! 3. [`kernel`]: one kernel, lowered, rendered and loaded;
@@ -16,6 +16,7 @@ pub mod error;
 pub mod config;
 pub mod stats;
 pub mod record;
+pub mod progress;
 mod lru_map;
 pub mod devices;
 pub mod memory;

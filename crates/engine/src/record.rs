@@ -263,6 +263,19 @@ pub(crate) fn found(kernel: &UOp, opts: &[frit_codegen::Opt], times: [Duration; 
     }
 }
 
+/// The time of recordings now; `None` where nothing that runs is recorded.
+pub fn clock() -> Option<u64> {
+    ask();
+    runs().then(record::now)
+}
+
+/// What happened since a time of [`clock`] is, to the user's program, `name`.
+pub fn span_since(name: &str, at: u64) {
+    if runs() {
+        record::write(Kind::User, &[Int(at), Int(record::now().saturating_sub(at)), Text(name)]);
+    }
+}
+
 /// A span of the user's program, until it is dropped.
 pub struct UserSpan {
     open: Option<(u64, String)>,
@@ -270,14 +283,13 @@ pub struct UserSpan {
 
 /// What happens until this is dropped is, to the user's program, `name`.
 pub fn user_span(name: &str) -> UserSpan {
-    ask();
-    UserSpan { open: runs().then(|| (record::now(), name.to_string())) }
+    UserSpan { open: clock().map(|at| (at, name.to_string())) }
 }
 
 impl Drop for UserSpan {
     fn drop(&mut self) {
         if let Some((at, name)) = &self.open {
-            record::write(Kind::User, &[Int(*at), Int(record::now() - at), Text(name)]);
+            span_since(name, *at);
         }
     }
 }

@@ -9,8 +9,7 @@
 use frit::nn::data::{Batches, Mnist};
 use frit::nn::{Adam, BatchNorm, Conv2d, Linear, Module, Optimizer, training};
 use frit::prelude::*;
-use frit::{Jit, Window};
-use indicatif::{ProgressBar, ProgressStyle};
+use frit::{Jit, Progress, Window};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,9 +96,8 @@ fn training_step(net: Arc<Net>) -> frit::Result<Step> {
 
 fn train(step: &Step, data: &Mnist, epoch: usize, steps: usize) -> frit::Result<()> {
     let batches = Batches::new(data.len(), BATCH)?.shuffle(epoch as u64).drop_last().take(steps);
-    let bar = ProgressBar::new(batches.len() as u64);
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} steps, {eta} left").ok();
-    bar.set_style(style.unwrap_or_else(ProgressStyle::default_bar));
+    let progress = Progress::new(&format!("epoch {epoch}"), batches.len());
+    let _span = frit::span("epoch");
     let start = Instant::now();
     let (mut loss_sum, mut correct, mut seen) = (0.0, 0, 0);
     for batch in batches {
@@ -108,10 +106,10 @@ fn train(step: &Step, data: &Mnist, epoch: usize, steps: usize) -> frit::Result<
         loss_sum += loss as f64 * batch.len() as f64;
         correct += right.item::<i32>()?;
         seen += batch.len();
-        bar.set_message(format!("epoch {epoch}  loss {loss:.4}"));
-        bar.inc(1);
+        progress.value("loss", loss.into());
+        progress.step();
     }
-    bar.finish_and_clear();
+    drop(progress);
     let n = seen as f64;
     let rate = n / start.elapsed().as_secs_f64();
     println!(

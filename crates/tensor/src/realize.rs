@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 pub use frit_engine::Blob;
 pub use frit_engine::memory::Versions;
+pub use frit_engine::progress::Progress;
 pub use frit_engine::record::{Recording, UserSpan, user_span as span};
 pub use frit_engine::run::{Lent, LentThere};
 

@@ -5,6 +5,7 @@ use crate::kernel::choice::{self, Choice};
 use crate::kernel::compile::compile;
 use crate::kernel::compiled::Compiled;
 use crate::lru_map::LruMap;
+use crate::progress::Progress;
 use crate::search::apart::search;
 use crate::search::beam::Effort;
 use crate::search::store::{remember, remembered};
@@ -49,14 +50,18 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     let choices = choices(&missing, device, dev.target())?;
     let jobs: Vec<(&UOp, Choice)> = missing.iter().zip(choices).collect();
     let is_cut = AtomicBool::new(false);
+    let progress = Progress::new("compiling", jobs.len());
     let lowered = in_parallel(&jobs, |(ast, choice)| {
         // one thread is told that the work should end, all do
         if is_cut.load(Relaxed) || interrupt::check().is_err() {
             is_cut.store(true, Relaxed);
             return Err(Error::Interrupted);
         }
-        compile(ast, dev.target(), choice)
+        let made = compile(ast, dev.target(), choice);
+        progress.step();
+        made
     });
+    drop(progress);
     let lowered = lowered.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (lowered, kernels): (Vec<Lowered>, Vec<Vec<Kernel>>) = lowered.into_iter().unzip();
     stats::count_compiles(kernels.len() as u64);
@@ -93,7 +98,11 @@ pub(crate) fn compile_again(kernel: &Compiled, target: &Target) -> Result<(), Er
 fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choice>, Error> {
     let width = config::beam()? as usize;
     let mut all = vec![];
+    let progress = Progress::new("searching", if width > 0 { asts.len() } else { 0 });
     for (i, ast) in asts.iter().enumerate() {
+        if width > 0 {
+            progress.step();
+        }
         all.push(match (choice::seed(), remembered(ast, target)) {
             (Some(seed), _) => Choice::Random(seed),
             (None, Some(opts)) => Choice::List(opts),

@@ -1,0 +1,120 @@
+//! A line on the terminal for work that takes long: compiling many kernels, searching, training.
+//!
+//! ```text
+//! compiling [=========>          ] 96/198  41/s  3 s left
+//! epoch 1   [====>               ] 118/468  9.1/s  38 s left  loss 0.2143 ▇▅▄▃▂▂▁
+//! ```
+//!
+//! Nothing is shown where no one looks at a terminal, with `FRIT_PROGRESS=off`, or before the work has taken a moment.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long work takes before it is shown, and how often it is then.
+const FIRST: Duration = Duration::from_millis(300);
+const EVERY: Duration = Duration::from_millis(100);
+/// Cells of the bar, and values of a sparkline.
+const CELLS: usize = 20;
+const VALUES: usize = 24;
+
+/// Work of so many steps; the line goes away with it. Steps may come from any thread.
+pub struct Progress {
+    what: String,
+    total: usize,
+    done: AtomicUsize,
+    begun: Instant,
+    is_shown: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    drawn: Option<Instant>,
+    name: &'static str,
+    values: VecDeque<f64>,
+}
+
+impl Progress {
+    /// Of so many steps.
+    pub fn new(what: &str, total: usize) -> Progress {
+        let off = std::env::var("FRIT_PROGRESS").is_ok_and(|v| v == "off");
+        let is_shown = !off && std::io::stderr().is_terminal();
+        let (done, begun, state) = (AtomicUsize::new(0), Instant::now(), Mutex::default());
+        Progress { what: what.into(), total, done, begun, is_shown, state }
+    }
+    /// One more step is done.
+    pub fn step(&self) {
+        let done = self.done.fetch_add(1, Relaxed) + 1;
+        // whoever draws now draws for all
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let wait = if state.drawn.is_none() { FIRST } else { EVERY };
+        if self.is_shown && state.drawn.unwrap_or(self.begun).elapsed() >= wait {
+            state.drawn = Some(Instant::now());
+            let line = line(&self.what, done, self.total, self.begun.elapsed(), state.name, &state.values);
+            // a terminal that does not take it loses nothing
+            _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+        }
+    }
+    /// The last value of something that is watched, such as the loss: shown with those before it.
+    pub fn value(&self, name: &'static str, value: f64) {
+        if let Ok(mut state) = self.state.lock() {
+            state.name = name;
+            state.values.push_back(value);
+            if state.values.len() > VALUES {
+                state.values.pop_front();
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.state.get_mut().is_ok_and(|s| s.drawn.is_some()) {
+            _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn line(what: &str, done: usize, total: usize, took: Duration, name: &str, values: &VecDeque<f64>) -> String {
+    let full = (CELLS * done).checked_div(total).unwrap_or(0).min(CELLS);
+    let head = if full < CELLS { ">" } else { "" };
+    let bar = format!("{}{head}", "=".repeat(full));
+    let rate = done as f64 / took.as_secs_f64().max(1e-9);
+    let left = total.saturating_sub(done) as f64 / rate.max(1e-9);
+    let rate = if rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") };
+    let mut out = format!("{what:9} [{bar:CELLS$}] {done}/{total}  {rate}/s  {left:.0} s left");
+    if let Some(last) = values.back() {
+        out += &format!("  {name} {last:.4} {}", sparkline(values));
+    }
+    out
+}
+
+/// Values as heights, the least the lowest.
+fn sparkline(values: &VecDeque<f64>) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let finite = || values.iter().copied().filter(|v| v.is_finite());
+    let (least, most) = finite().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
+    let height = |v: &f64| match v.is_finite() {
+        true => HEIGHTS[(7.0 * (v - least) / (most - least).max(1e-30)).round().clamp(0.0, 7.0) as usize],
+        false => '!',
+    };
+    values.iter().map(height).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_how_long_it_takes() {
+        let values = VecDeque::from([4.0, 2.0, f64::NAN, 1.0]);
+        let text = line("training", 30, 120, Duration::from_secs(10), "loss", &values);
+        assert_eq!(text, "training  [=====>              ] 30/120  3.0/s  30 s left  loss 1.0000 █▃!▁");
+        let all = line("x", 5, 5, Duration::from_millis(100), "", &VecDeque::new());
+        assert_eq!(all, "x         [====================] 5/5  50/s  0 s left");
+        assert!(line("none", 0, 0, Duration::ZERO, "", &VecDeque::new()).contains("0/0"));
+    }
+}
