@@ -1,0 +1,134 @@
+// Drives the page in headless Chromium as a person would: node page.mjs ADDRESS EXPORTED.html COUNTS.json [SCREENSHOTS]
+// Needs playwright-core; CHROMIUM says where the browser is.
+import { chromium } from "playwright-core";
+import assert from "node:assert/strict";
+import fs from "node:fs";
+
+const [, , address, exported, countsFile, shots] = process.argv;
+const counts = JSON.parse(fs.readFileSync(countsFile, "utf8"));
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: ["--no-sandbox"] });
+const context = await browser.newContext({ viewport: { width: 1440, height: 860 }, colorScheme: "dark" });
+const page = await context.newPage();
+const faults = [];
+page.on("pageerror", (e) => faults.push(e.message));
+page.on("console", (m) => m.type() === "error" && faults.push(m.text()));
+page.on("dialog", (d) => (faults.push(`a dialog: ${d.message()}`), d.dismiss()));
+
+const go = async (link) => {
+  await page.goto(address + link);
+  await page.reload();
+  await page.waitForFunction(() => window.frit?.opened);
+};
+const laidOut = () => page.waitForFunction(() => frit.graph?.placed, null, { timeout: 20000 });
+const shot = async (name) => shots && (await page.screenshot({ path: `${shots}/${name}.png` }));
+
+// counts against the file
+await go("#/programs");
+const index = await page.evaluate(() => ({ counts: frit.pack.index.counts, programs: frit.pack.index.programs.length, kernels: frit.pack.index.kernels.length }));
+assert.equal(index.counts.nodes, counts.node, "nodes");
+assert.equal(index.counts.rules, counts.rule, "rules");
+assert.equal(index.counts.launches, counts.launch, "launches");
+assert.equal(index.programs, counts.schedule, "programs");
+assert.equal(index.kernels, counts.compile, "kernels");
+assert.ok((await page.evaluate(() => frit.opened)) < 2000, "it opens in two seconds");
+
+// a program, a node by its link
+await page.locator(".side:not(.right) .item").last().click();
+await laidOut();
+const node = await page.evaluate(() => frit.graph.nodes.find((n) => n.fill).id);
+const program = await page.evaluate(() => location.hash.split("/")[2]);
+await go(`#/programs/${program}/node/${node}`);
+await laidOut();
+await page.waitForSelector(".detail dl");
+assert.match(await page.locator(".detail").innerText(), /made by[\s\S]*\.rs:\d+/);
+await shot("programs");
+
+// kernels: filtered, sorted, opened
+await go("#/kernels");
+const rows = page.locator("table.grid tbody tr");
+assert.equal(await rows.count(), index.kernels);
+await page.keyboard.press("/");
+await page.keyboard.type("r_");
+assert.ok((await rows.count()) < index.kernels);
+await page.locator("th", { hasText: "compiled in" }).click();
+await shot("kernels");
+// the pass with most rules
+const [kernel, pass] = await page.evaluate(() => {
+  let best = [0, 0, -1];
+  frit.pack.index.kernels.forEach((k, i) => k.passes.forEach((p, j) => p[2] > best[2] && (best = [i, j, p[2]])));
+  return best;
+});
+await go(`#/kernels/${kernel}/passes/${pass}/graph`);
+await laidOut();
+await page.keyboard.press("ArrowRight");
+await page.waitForSelector(".rule.on");
+await page.keyboard.press("ArrowRight");
+await page.waitForFunction(() => location.hash.endsWith("/graph/1"));
+await laidOut();
+await page.waitForSelector(".expr.after");
+assert.match(await page.locator(".detail").innerText(), /crates\/.*\.rs:\d+/);
+await page.waitForTimeout(300);
+await shot("rules");
+await go(`#/kernels/${kernel}/passes/${pass}/diff`);
+assert.ok((await page.locator(".line.add").count()) > 0, "the diff shows what was added");
+await page.keyboard.press("]");
+await page.waitForFunction((p) => location.hash.includes(`/passes/${p}/`), pass + 1);
+await go(`#/kernels/${kernel}/code`);
+await page.waitForSelector(".code .line");
+await page.locator(".code .line").nth(6).click();
+assert.ok((await page.locator(".code .line.on").count()) >= 2, "lines are linked");
+await shot("code");
+
+// the timeline: zoomed, a range added up, a link that comes back
+await go("#/timeline");
+await page.waitForFunction(() => frit.graph.frames.length > 0);
+const before = await page.evaluate(() => frit.graph.to - frit.graph.from);
+await page.mouse.move(800, 300);
+await page.mouse.wheel(0, -900);
+await page.waitForFunction((b) => frit.graph.to - frit.graph.from < 0.5 * b, before);
+await page.waitForFunction(() => /#\/timeline\/\d+-\d+/.test(location.hash));
+const link = await page.evaluate(() => location.hash);
+await go(link);
+assert.ok((await page.evaluate(() => frit.graph.to - frit.graph.from)) < 0.5 * before, "the link keeps the range");
+await go("#/timeline");
+await page.waitForFunction(() => frit.graph.frames.length > 0);
+await page.keyboard.down("Shift");
+await page.mouse.move(400, 300);
+await page.mouse.down();
+await page.mouse.move(1100, 300, { steps: 4 });
+await page.mouse.up();
+await page.keyboard.up("Shift");
+await page.waitForFunction(() => /selected/.test(document.querySelector(".side.right")?.innerText || ""));
+await shot("timeline");
+await go("#/roofline");
+await page.waitForTimeout(300);
+await shot("roofline");
+
+// nothing of a recording runs: names are text
+const tags = await page.evaluate(() => document.querySelectorAll("#view script, #view img, #view iframe").length);
+assert.equal(tags, 0);
+
+// the exported file is the same page
+const file = await context.newPage();
+file.on("pageerror", (e) => faults.push(`exported: ${e.message}`));
+file.on("console", (m) => m.type() === "error" && faults.push(`exported: ${m.text()}`));
+await file.goto(`file://${fs.realpathSync(exported)}#/kernels/${kernel}/passes/${pass}/graph/1`);
+await file.waitForFunction(() => window.frit?.graph?.placed, null, { timeout: 20000 });
+const again = await file.evaluate(() => frit.pack.index.counts);
+assert.deepEqual(again, index.counts);
+await file.evaluate(() => {
+  const s = document.createElement("script");
+  s.textContent = "window.ran = true";
+  document.body.append(s);
+});
+assert.equal(await file.evaluate(() => window.ran), undefined, "a script that was put into the page does not run");
+const own = faults.filter((f) => !/Content Security Policy/.test(f));
+assert.deepEqual(own, []);
+
+// others get nothing
+const { origin, pathname } = new URL(address);
+assert.equal((await fetch(`${origin}/`)).status, 404);
+assert.equal((await fetch(`${origin}/${"0".repeat(32)}/pack`)).status, 404);
+assert.equal((await fetch(`${origin}${pathname}pack`, { headers: { Range: "bytes=0-7" } })).status, 206);
+await browser.close();
+console.log("the page works");
