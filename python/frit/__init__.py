@@ -12,6 +12,7 @@ from frit.dtype import DType, dtypes
 from frit.function import function
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
 from frit.helpers import Context, GlobalCounters, getenv
+from frit.viz import Viz, span
 from frit import nn, onnx
 
 __all__ = [
@@ -24,10 +25,12 @@ __all__ = [
     "Tensor",
     "TinyJit",
     "Variable",
+    "Viz",
     "dtypes",
     "function",
     "getenv",
     "nn",
     "onnx",
+    "span",
     "__version__",
 ]

@@ -20,6 +20,7 @@ mod error;
 mod memory;
 mod live;
 mod waiting;
+mod viz;
 mod fork;
 mod search;
 
@@ -44,6 +45,7 @@ const PARTS: &[Part] = &[
     fork::register,
     function::register,
     waiting::register,
+    viz::register,
     // last: a process that was started for a search does nothing else
     search::register,
 ];

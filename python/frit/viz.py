@@ -1,0 +1,37 @@
+"""Seeing inside: recordings for ``frit viz``, and names for what a program does."""
+
+from frit._frit import begin_recording, end_recording, record_span, recording_clock
+
+
+class Viz:
+    """Records what the compiler and the devices do while it is open: ``with frit.Viz("step.viz"): step()``.
+
+    ``frit viz step.viz`` shows the file in a page, ``frit explain step.viz train.py:12`` says why a line became the kernels
+    that it did. There is one recording at a time.
+    """
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        begin_recording(self.path)
+        return self
+
+    def __exit__(self, *raised):
+        end_recording()
+
+
+class span:
+    """What happens while it is open has a name in profiles and recordings: ``with frit.span("epoch"): ...``."""
+
+    def __init__(self, name):
+        self.name = name
+        self._begun = []
+
+    def __enter__(self):
+        self._begun.append(recording_clock())
+        return self
+
+    def __exit__(self, *raised):
+        if (begun := self._begun.pop()) is not None:
+            record_span(self.name, begun)
