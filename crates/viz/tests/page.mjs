@@ -104,6 +104,23 @@ await go("#/roofline");
 await page.waitForTimeout(300);
 await shot("roofline");
 
+// the picture of the README: a pass that applies some rules
+if (process.env.PICTURE) {
+  const found = await page.evaluate(() => {
+    for (const [i, k] of frit.pack.index.kernels.entries()) {
+      const j = k.passes.findIndex((p) => p[0] === "dims" && p[2] >= 40 && p[2] < 60);
+      if (j >= 0) return [i, j];
+    }
+    return null;
+  });
+  if (found) {
+    await go(`#/kernels/${found[0]}/passes/${found[1]}/graph/20`);
+    await laidOut();
+    await page.waitForTimeout(600);
+    await page.screenshot({ path: process.env.PICTURE });
+  }
+}
+
 // nothing of a recording runs: names are text
 const tags = await page.evaluate(() => document.querySelectorAll("#view script, #view img, #view iframe").length);
 assert.equal(tags, 0);
