@@ -58,7 +58,7 @@ pub(crate) fn only_holds_bytes() -> Error {
 /// The one device all buffers are on; the `preferred` or the default device if there is no buffer.
 pub(crate) fn device_of(roots: &[UOp], preferred: Option<&Arc<str>>) -> Result<Arc<str>, Error> {
     let mut found: Option<Arc<str>> = None;
-    for n in toposort(roots) {
+    for n in &toposort(roots) {
         let frit_uop::Arg::Buffer(b) = &n.arg else { continue };
         match &found {
             _ if b.device() == disk::NAME => return Err(only_holds_bytes()),

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::kernels::{self, Kernel, Output, Rebuilt};
 use crate::plan::Plan;
 use frit_uop::graph::NodeMap;
+use frit_uop::nodes::Nodes;
 use frit_uop::{AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -374,7 +375,7 @@ fn set(row: &mut Vec<u64>, bit: u32) {
 
 /// Reduces at one depth, over equal extents and inside the same ranges, loop together. Gives the nodes that there are
 /// now.
-fn share_loops(kernel: &mut Kernel, loops: &mut Loops) -> Vec<UOp> {
+fn share_loops(kernel: &mut Kernel, loops: &mut Loops) -> Nodes {
     let nodes = kernel.nodes();
     if !nodes.iter().any(|n| n.op == Op::Reduce) {
         return nodes;

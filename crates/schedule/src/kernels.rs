@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::index;
 use frit_uop::graph::{NodeMap, Numbered, toposort_to};
+use frit_uop::nodes::Nodes;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -23,7 +24,7 @@ pub fn is_memory(n: &UOp) -> bool {
 }
 
 /// The nodes of a kernel below these, sources first, memory as leaves.
-pub fn body(roots: &[UOp]) -> Vec<UOp> {
+pub fn body(roots: &[UOp]) -> Nodes {
     toposort_to(roots, is_memory)
 }
 
@@ -109,7 +110,7 @@ impl Kernel {
         sink.src.iter().filter(is_kernel).map(|n| Kernel::of(std::slice::from_ref(n))).collect()
     }
     /// The nodes of all values and indices.
-    pub fn nodes(&self) -> Vec<UOp> {
+    pub fn nodes(&self) -> Nodes {
         let roots: Vec<UOp> = self.outputs.iter().flat_map(|o| [o.index.clone(), o.value.clone()]).collect();
         body(&roots)
     }

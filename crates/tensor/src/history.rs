@@ -32,8 +32,8 @@ impl Bloom {
     }
     fn of(roots: &[UOp]) -> Bloom {
         let mut b = Bloom([0; 64]);
-        for n in frit_uop::graph::toposort(roots) {
-            for n in n.realized().into_iter().chain([&n]) {
+        for n in &frit_uop::graph::toposort(roots) {
+            for n in n.realized().into_iter().chain([n]) {
                 Bloom::bits(n.structural_hash()).into_iter().for_each(|i| b.0[i / 64] |= 1 << (i % 64));
             }
         }

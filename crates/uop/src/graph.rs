@@ -2,16 +2,17 @@
 
 use crate::arg::Arg;
 use crate::node::UOp;
+use crate::nodes::Nodes;
 use crate::op::Op;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
+use crate::slot::SLOT_BYTES;
+use hashbrown::hash_table::{self, Entry, HashTable};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
 impl UOp {
     /// Every node below and including this one, sources before users.
-    pub fn toposort(&self) -> Vec<UOp> {
+    pub fn toposort(&self) -> Nodes {
         toposort(std::slice::from_ref(self))
     }
     /// What must be known before this node can be: its sources, but for the body of a loop.
@@ -133,17 +134,17 @@ impl Marks {
 }
 
 /// Every node below the roots, sources before users, in a deterministic order.
-pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
+pub fn toposort(roots: &[UOp]) -> Nodes {
     Numbered::by::<false>(roots, |n| &n.src).nodes
 }
 
 /// As [`toposort`], without the bodies of loops.
-pub fn toposort_outside(roots: &[UOp]) -> Vec<UOp> {
+pub fn toposort_outside(roots: &[UOp]) -> Nodes {
     Numbered::by::<false>(roots, UOp::inputs).nodes
 }
 
 /// As [`toposort`], with nodes that are `leaf` as leaves.
-pub fn toposort_to(roots: &[UOp], leaf: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+pub fn toposort_to(roots: &[UOp], leaf: impl Fn(&UOp) -> bool) -> Nodes {
     Numbered::by::<false>(roots, |n| if leaf(n) { &[] } else { &n.src }).nodes
 }
 
@@ -151,7 +152,7 @@ pub fn toposort_to(roots: &[UOp], leaf: impl Fn(&UOp) -> bool) -> Vec<UOp> {
 /// no table but a list beside it.
 pub struct Numbered {
     /// The nodes, as [`toposort`] has them.
-    pub nodes: Vec<UOp>,
+    pub nodes: Nodes,
     /// Numbers of sources, those of one node after those of another; and where each node's end.
     src: Vec<u32>,
     ends: Vec<u32>,
@@ -196,7 +197,7 @@ impl Numbered {
         below: impl Fn(&UOp) -> &[UOp],
         numbers: &mut Marks,
     ) -> Numbered {
-        let mut list = Numbered { nodes: Vec::with_capacity(FEW), src: vec![], ends: vec![], roots: vec![] };
+        let mut list = Numbered { nodes: Nodes::below(roots, FEW), src: vec![], ends: vec![], roots: vec![] };
         // nodes that wait for their sources, with how many of them are there; numbers of sources whose users wait
         let (mut stack, mut there): (Vec<(&UOp, usize)>, Vec<u32>) = (Vec::with_capacity(FEW_WAIT), vec![]);
         for root in roots {
@@ -223,7 +224,8 @@ impl Numbered {
                 if n.ref_count() > 1 {
                     numbers.set(n, number);
                 }
-                list.nodes.push(n.clone());
+                // SAFETY: it is a root, or was met as a source of a node that follows it
+                unsafe { list.nodes.push(n) };
                 if NUMBERED {
                     list.src.extend(there.drain(there.len() - met..));
                     list.ends.push(list.src.len() as u32);
@@ -239,8 +241,8 @@ impl Numbered {
     }
 }
 
-/// What is known of some nodes. They are found by their slots: where a table grows, no node has to be fetched for its hash,
-/// and nodes that were made together are found together. It has no order.
+/// What is known of some nodes. They are found by their addresses: no node has to be fetched for its hash, and nodes that
+/// were made together are found together. It has no order.
 pub struct NodeMap<V>(HashTable<(UOp, V)>);
 
 impl<V> Default for NodeMap<V> {
@@ -249,11 +251,11 @@ impl<V> Default for NodeMap<V> {
     }
 }
 
-/// The slot's number where the table takes the position from, the same mixed where it takes the tag from.
+/// The slot's place where the table takes the position from, the same mixed where it takes the tag from.
 #[inline]
 fn slot_hash(n: &UOp) -> u64 {
-    let number = n.slot_number() as u64;
-    number | number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 << 32
+    let place = (n.address() / SLOT_BYTES) as u64;
+    place & u32::MAX as u64 | place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 << 32
 }
 
 impl<V> NodeMap<V> {
@@ -293,6 +295,15 @@ impl<V> FromIterator<(UOp, V)> for NodeMap<V> {
         let mut map = NodeMap::default();
         all.into_iter().for_each(|(n, v)| _ = map.insert(n, v));
         map
+    }
+}
+
+/// All that is known, in no order.
+impl<V> IntoIterator for NodeMap<V> {
+    type Item = (UOp, V);
+    type IntoIter = hash_table::IntoIter<(UOp, V)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }
 

@@ -21,6 +21,7 @@ pub mod site;
 pub mod spec;
 pub mod verify;
 // walking and rewriting
+pub mod nodes;
 pub mod graph;
 pub mod rules;
 pub mod text;

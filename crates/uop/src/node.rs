@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
 
-/// What a [`UOp`] points at. In the order written: what a probe compares lies together, next to the count of handles.
+/// What a [`UOp`] points at. In the order written: what a walk and a probe read lies together, next to the count of handles.
 #[repr(C)]
 pub struct Node {
     /// What it does.
@@ -31,9 +31,9 @@ pub struct Node {
     /// Whether memory is below that someone else may change at any time.
     pub volatile: bool,
     simple: AtomicBool,
-    hash: u64,
     /// What it works on.
     pub src: SmallVec<[UOp; 4]>,
+    hash: u64,
     /// What it carries besides.
     pub arg: Arg,
     /// The ops of the sources.
@@ -48,6 +48,7 @@ pub struct Node {
 
 /// A handle to a node. Cloning counts a reference; equality is identity.
 #[derive(Clone)]
+#[repr(transparent)]
 pub struct UOp(Handle);
 
 #[inline]

@@ -21,6 +21,9 @@ pub(crate) struct Slot {
     node: Cell<Node>,
 }
 
+/// From one slot to the next.
+pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
+
 impl Slot {
     /// A handle to the node that is here, if one is.
     pub(crate) fn try_hold(&'static self) -> Option<Handle> {

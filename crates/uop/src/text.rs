@@ -40,11 +40,11 @@ impl std::error::Error for ParseError {}
 pub fn print(root: &UOp) -> String {
     let mut names = Names::default();
     let mut out = String::new();
-    for n in root.toposort() {
-        if n.op == Op::Const && n != *root {
+    for n in &root.toposort() {
+        if n.op == Op::Const && n != root {
             continue;
         }
-        out += &line(&n, &mut names);
+        out += &line(n, &mut names);
         out.push('\n');
     }
     out

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 /// ```
 pub fn end_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>) -> Option<UOp> {
     let moves = |n: &UOp| along.range_arg().is_some_and(|a| n.ranges.contains(&a.id));
-    let nodes: Vec<UOp> = reduces.first()?.body().toposort();
+    let nodes = reduces.first()?.body().toposort();
     nodes.iter().filter(|n| n.op == Op::Where && moves(&n.src[0])).find_map(|mask| {
         let is_hidden = |n: &UOp| n.as_scalar().is_some_and(|v| v.as_f64() == f64::NEG_INFINITY);
         let hides = [true, false].into_iter().find(|h| is_hidden(&mask.src[if *h { 1 } else { 2 }]))?;

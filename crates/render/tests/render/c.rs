@@ -29,8 +29,11 @@ fn range(extent: i64, id: u32, kind: AxisKind) -> UOp {
 
 /// A program of these steps; parameters and defines are found in it.
 fn linear(name: &str, steps: Vec<Step>) -> Linear {
-    let nodes: Vec<UOp> =
-        steps.iter().flat_map(|s| if let Step::Do(n) = s { n.toposort() } else { vec![] }).collect();
+    let nodes: Vec<UOp> = steps
+        .iter()
+        .filter_map(|s| if let Step::Do(n) = s { Some(n.toposort()) } else { None })
+        .flatten()
+        .collect();
     let mut params: Vec<UOp> = vec![];
     let mut defines: Vec<UOp> = vec![];
     for n in &nodes {

@@ -21,6 +21,7 @@ use crate::arg::{Arg, ScatterMode};
 use crate::graph::toposort_outside;
 use crate::loops::Loop;
 use crate::node::UOp;
+use crate::nodes::Nodes;
 use crate::op::Op;
 use array::{for_each_coordinate, place};
 use frit_abi::{Alu, DType, Scalar};
@@ -111,7 +112,7 @@ impl Log {
 struct Evaluator<'a> {
     inputs: &'a Inputs<'a>,
     /// Sources before users; stores are done in this order.
-    order: Vec<UOp>,
+    order: Nodes,
     /// How many users of a value have not been evaluated; roots are never done.
     uses: FxHashMap<UOp, usize>,
     values: FxHashMap<UOp, Rc<Array<Value>>>,
