@@ -9,7 +9,7 @@
 
 use crate::memory::bindings::{Bindings, binding};
 use crate::{Error, record};
-use frit_uop::graph::{NodeMap, rebuild, toposort};
+use frit_uop::graph::Numbered;
 use frit_uop::{Arg, Op, UOp};
 
 /// A graph and what was taken out of it.
@@ -24,33 +24,32 @@ pub struct Normal {
 
 /// Take memory and values out of a graph.
 pub fn normalise(sink: &UOp) -> Result<Normal, Error> {
-    let normal = take_out(sink)?;
-    for n in normal.sink.toposort() {
-        match n.op {
-            Op::LoopIn => {
-                return Err(Error::Graph(
-                    "a value of a loop's step, or of a function's argument, has no numbers outside it".into(),
-                ));
-            }
-            Op::LoopOut => return Err(Error::Graph("a loop has not run before its results are used".into())),
-            _ => {}
+    take_out_where(sink, |n| match n.op {
+        Op::LoopIn => {
+            Err("a value of a loop's step, or of a function's argument, has no numbers outside it".into())
         }
-    }
-    Ok(normal)
+        Op::LoopOut => Err("a loop has not run before its results are used".into()),
+        _ => Ok(()),
+    })
 }
 
 /// The same for the body of a loop.
 pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
-    let mut done = NodeMap::default();
+    take_out_where(sink, |_| Ok(()))
+}
+
+fn take_out_where(sink: &UOp, check: impl Fn(&UOp) -> Result<(), String>) -> Result<Normal, Error> {
     let (mut buffers, mut bindings) = (vec![], Bindings::default());
-    for n in toposort(std::slice::from_ref(sink)) {
-        match (n.op, &n.arg) {
+    let list = Numbered::of(sink);
+    let new = list.map(|n, src| {
+        check(n).map_err(Error::Graph)?;
+        Ok(match (n.op, &n.arg) {
             (Op::Buffer, Arg::Buffer(b)) => {
-                done.insert(n.clone(), UOp::param(buffers.len() as u32, b.len(), n.dtype));
                 buffers.push(n.clone());
+                UOp::param(buffers.len() as u32 - 1, b.len(), n.dtype)
             }
             (Op::Bind, _) => {
-                let (name, value) = binding(&n)?;
+                let (name, value) = binding(n)?;
                 if let Some(old) = bindings.insert(name.clone(), value)
                     && old != value
                 {
@@ -58,14 +57,15 @@ pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
                         "variable {name} is bound to both {old} and {value} here"
                     )));
                 }
-                done.insert(n.clone(), n.src[0].clone());
+                n.variable().clone()
             }
-            _ => {}
-        }
-    }
-    rebuild(sink, &mut done, |n| if n.op == Op::Leaf { n.src[0].clone() } else { n });
-    record::became(done.iter());
-    Ok(Normal { sink: done[sink].clone(), buffers, bindings })
+            (Op::Leaf, _) => src[0].clone(),
+            _ => n.with_src(src),
+        })
+    })?;
+    record::became(list.nodes.iter().zip(&new));
+    let sink = new.into_iter().next_back().unwrap_or_else(|| sink.clone());
+    Ok(Normal { sink, buffers, bindings })
 }
 
 /// The values variables have in the shapes of these, and in these sizes.

@@ -15,7 +15,7 @@ use crate::memory::view::{
 use crate::plan::normalise::normalise;
 use crate::plan::schedule::{check_tensors, plan};
 use crate::{Error, record};
-use frit_uop::graph::{self, toposort};
+use frit_uop::graph::{self, NodeMap, toposort};
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -43,7 +43,7 @@ pub(crate) fn realize_on(outputs: &[UOp], device: Option<&Arc<str>>) -> Result<V
         return Ok(outputs.to_vec());
     }
     // first, for each is a run of its own
-    let mut passing = FxHashMap::default();
+    let mut passing = NodeMap::default();
     if graph::any(outputs, |n| matches!(n.op, Op::Copy | Op::Loop)) {
         passing = run_copies_and_loops(outputs)?;
     }
@@ -155,14 +155,14 @@ fn can_be_made_again(n: &UOp) -> bool {
 /// Every node below, with those whose value is in memory replaced by that memory. A place to store to stays a view of
 /// its version, though its value may be in other memory.
 /// What is `done` for this run alone is used too.
-fn use_realized(roots: &[UOp], mut done: FxHashMap<UOp, UOp>) -> FxHashMap<UOp, UOp> {
-    let mut stack: Vec<(UOp, bool)> = roots.iter().map(|r| (r.clone(), false)).collect();
+fn use_realized(roots: &[UOp], mut done: NodeMap<UOp>) -> NodeMap<UOp> {
+    let mut stack: Vec<(&UOp, bool)> = roots.iter().map(|r| (r, false)).collect();
     while let Some((n, expanded)) = stack.pop() {
-        if done.contains_key(&n) {
+        if done.contains(n) {
             continue;
         }
         let is_place = matches!(n.op, Op::Store | Op::After);
-        if let Some(r) = remembered(&n) {
+        if let Some(r) = remembered(n) {
             done.insert(n.clone(), r.clone());
         } else if expanded {
             let mut src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| done[s].clone()).collect();
@@ -172,12 +172,12 @@ fn use_realized(roots: &[UOp], mut done: FxHashMap<UOp, UOp>) -> FxHashMap<UOp, 
                     n.src[0].substitute(&FxHashMap::from_iter([(version.clone(), done[version].clone())]));
             }
             let new = n.with_src(src);
-            done.insert(n, new);
+            done.insert(n.clone(), new);
         } else {
-            stack.push((n.clone(), true));
+            stack.push((n, true));
             let version = is_place.then(|| version_of(&n.src[0]));
-            let below = n.src.iter().chain(version).filter(|s| !done.contains_key(*s));
-            stack.extend(below.map(|s| (s.clone(), false)));
+            let below = n.src.iter().chain(version).filter(|s| !done.contains(s));
+            stack.extend(below.map(|s| (s, false)));
         }
     }
     done
@@ -185,9 +185,9 @@ fn use_realized(roots: &[UOp], mut done: FxHashMap<UOp, UOp>) -> FxHashMap<UOp, 
 
 /// Do the copies from one device to another and the loops, with all they need; their values are remembered where they
 /// are asked for. Gives copies of memory that others change, whose values are for this run alone.
-fn run_copies_and_loops(outputs: &[UOp]) -> Result<FxHashMap<UOp, UOp>, Error> {
+fn run_copies_and_loops(outputs: &[UOp]) -> Result<NodeMap<UOp>, Error> {
     let richest = loops::richest(outputs);
-    let mut passing = FxHashMap::default();
+    let mut passing = NodeMap::default();
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
     let mut stack: Vec<(UOp, bool)> = outputs.iter().map(|o| (o.clone(), false)).collect();
     while let Some((n, expanded)) = stack.pop() {

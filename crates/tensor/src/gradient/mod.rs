@@ -25,7 +25,7 @@ use crate::reduce::{reduce_node, zeros_like};
 use crate::shape::show_all;
 use crate::tensor::{Tensor, expand_to, filled};
 use carry::Gradient;
-use frit_uop::graph::toposort_outside;
+use frit_uop::graph::{NodeMap, toposort_outside};
 use frit_uop::{Alu, Loop, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -87,14 +87,14 @@ fn fit(g: Gradient, x: &UOp) -> Gradient {
 /// The gradients on their way, of what has been reached.
 #[derive(Default)]
 struct Way {
-    grads: FxHashMap<UOp, Gradient>,
+    grads: NodeMap<Gradient>,
     /// Connected, if only by zeros.
-    touched: FxHashSet<UOp>,
+    touched: NodeMap<()>,
 }
 
 impl Way {
     fn reach(&mut self, x: &UOp, g: Option<Gradient>) {
-        self.touched.insert(x.clone());
+        self.touched.insert(x.clone(), ());
         let Some(g) = g else { return };
         let g = fit(g, x);
         let sum = match self.grads.get(x) {
@@ -104,7 +104,7 @@ impl Way {
         self.grads.insert(x.clone(), sum);
     }
     /// Through a loop: all its results at once, once all of them have been met.
-    fn through(&mut self, l: &Loop, leads: &FxHashMap<UOp, bool>) -> Result<()> {
+    fn through(&mut self, l: &Loop, leads: &NodeMap<bool>) -> Result<()> {
         let leads = |x: &UOp| x.dtype.is_float() && leads.get(x).copied().unwrap_or(false);
         let wanted: Vec<bool> = l.inputs().iter().map(leads).collect();
         let of: Vec<Option<UOp>> =
@@ -132,8 +132,7 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
     }
     let meaning: FxHashSet<&UOp> = meant.values().flatten().copied().collect();
     let is_target = |n: &UOp| meaning.contains(n);
-    let mut kinds: FxHashMap<UOp, Kind> = FxHashMap::default();
-    let mut leads: FxHashMap<UOp, bool> = FxHashMap::default();
+    let (mut kinds, mut leads) = (NodeMap::<Kind>::default(), NodeMap::<bool>::default());
     for n in &order {
         let led = |x: &UOp| leads.get(x).copied().unwrap_or(false);
         if matches!(n.op, Op::Loop | Op::LoopOut) {
@@ -160,7 +159,7 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
         if let Some(l) = Loop::of(n) {
             way.through(&l, &leads)?;
         } else if n.op == Op::LoopOut && led(n.input()) {
-            way.touched.insert(n.input().clone());
+            way.touched.insert(n.input().clone(), ());
         }
         let Some(k) = kinds.get(n) else { continue };
         let found = match way.grads.get(n).cloned() {
