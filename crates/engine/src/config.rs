@@ -149,7 +149,11 @@ pub fn shown_passes(kernel: &str) -> Result<&'static [String], Error> {
 }
 
 fn passes(list: &str) -> Result<Vec<String>, Error> {
-    let known = |p: &str| frit_codegen::PASSES.iter().any(|row| row.name == p);
+    let known = |p: &str| {
+        let mut scheduling = frit_schedule::PASSES.iter().map(|row| row.name);
+        let mut lowering = frit_codegen::PASSES.iter().map(|row| row.name);
+        scheduling.any(|n| n == p) || lowering.any(|n| n == p) || frit_render::passes().any(|n| n == p)
+    };
     let names: Vec<&str> = list.split(',').map(str::trim).filter(|p| !p.is_empty()).collect();
     match names.iter().find(|p| !known(p)) {
         Some(p) => Err(Error::Env(format!("FRIT_PASS={list}: there is no pass {p}"))),
@@ -171,7 +175,8 @@ mod tests {
     }
     #[test]
     fn a_pass_that_is_not_there_is_an_error() {
-        assert_eq!(passes("expand, vectorise").ok(), Some(vec!["expand".into(), "vectorise".into()]));
+        let known = ["expand", "vectorise", "rangeify", "regalloc", "ptx"];
+        assert_eq!(passes(&known.join(", ")).ok(), Some(known.map(String::from).to_vec()));
         assert_eq!(passes("").ok(), Some(vec![]));
         assert_eq!(passes("lanes").unwrap_err().to_string(), "FRIT_PASS=lanes: there is no pass lanes");
     }

@@ -48,22 +48,26 @@ pub(crate) fn run(graph: &UOp, device: &str) {
     }
 }
 
-/// Schedule a graph with `schedule`, which tells the passes.
+/// Schedule a graph with `schedule`, which tells the passes to `watch` and, if asked to, checks what they leave.
 pub(crate) fn schedule(
     sink: &UOp,
     device: &dyn Device,
+    check: bool,
+    watch: &mut dyn FnMut(&'static str, &UOp, Duration),
 ) -> Result<frit_schedule::Schedule, frit_schedule::Error> {
     let _span = record::span("schedule", "");
     if !compiles() {
-        return frit_schedule::schedule(sink, device.target());
+        return frit_schedule::schedule_and_watch(sink, device.target(), check, watch);
     }
     device_facts(device);
     record::write(Kind::Schedule, &[Int(record::now()), Int(number(sink)), Text(device.name())]);
     let after = |name, graph: &UOp, time: Duration| {
+        watch(name, graph, time);
         record::write(Kind::Pass, &[Name(name), Int(time.as_nanos() as u64), Int(number(graph))]);
     };
+    let target = device.target();
     let schedule =
-        frit_uop::rewrite::recorded(|| frit_schedule::schedule_and_watch(sink, device.target(), after))?;
+        frit_uop::rewrite::recorded(|| frit_schedule::schedule_and_watch(sink, target, check, after))?;
     let sizes = [schedule.kernels.len(), schedule.arena_bytes].map(|n| Int(n as u64));
     record::write(Kind::Scheduled, &[Int(record::now()), Int(number(sink)), sizes[0], sizes[1]]);
     Ok(schedule)

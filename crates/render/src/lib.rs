@@ -81,6 +81,11 @@ pub const RENDERERS: [(Language, Renderer); 4] = [
     (Language::Ptx, ptx::render_and_watch),
 ];
 
+/// The names of all passes that a [`Watch`] is told of: those of machine code, and each other language by its own.
+pub fn passes() -> impl Iterator<Item = &'static str> {
+    x86::PASSES.iter().map(|p| p.0).chain(["c", "bytecode", "ptx"])
+}
+
 /// The program in the language of its target.
 pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
     render_and_watch(linear, target, &mut |_, _| {})

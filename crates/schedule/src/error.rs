@@ -11,6 +11,13 @@ pub enum Error {
     Target(String),
     /// A tensor with more elements than can be addressed.
     TooLarge(String),
+    /// A pass whose rules do not end, or that left what it must not: a fault of the compiler, not of its user.
+    Pass {
+        /// The name of the pass.
+        pass: &'static str,
+        /// What is wrong.
+        message: String,
+    },
 }
 
 impl Error {
@@ -26,6 +33,7 @@ impl std::fmt::Display for Error {
             Error::Malformed(s) => write!(f, "cannot schedule {s}"),
             Error::Target(s) => write!(f, "cannot store to {s}"),
             Error::TooLarge(s) => write!(f, "too many elements in {s}"),
+            Error::Pass { pass, message } => write!(f, "pass {pass}: {message}"),
         }
     }
 }

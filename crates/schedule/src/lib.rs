@@ -37,7 +37,8 @@ pub use error::Error;
 
 use frit_abi::{DType, Target};
 use frit_uop::UOp;
-use frit_uop::spec::Spec;
+use frit_uop::rewrite::take_error;
+use frit_uop::spec::{self, Spec};
 use plan::Plan;
 use std::time::{Duration, Instant};
 
@@ -119,20 +120,40 @@ pub const PASSES: &[Pass] = &[
 
 /// Schedule a tensor-level `Sink` for a target.
 pub fn schedule(sink: &UOp, target: &Target) -> Result<Schedule, Error> {
-    schedule_and_watch(sink, target, |_, _, _| {})
+    schedule_and_watch(sink, target, false, |_, _, _| {})
 }
 
-/// As [`schedule`], telling after each pass its name, the graph it left and how long it took.
+/// As [`schedule`], telling after each pass its name, the graph it left and how long it took; if asked to, what it left is
+/// checked against what it promises.
 pub fn schedule_and_watch(
     sink: &UOp,
     target: &Target,
+    check: bool,
+    after: impl FnMut(&'static str, &UOp, Duration),
+) -> Result<Schedule, Error> {
+    run(PASSES, Plan::new(sink.clone(), target), check, after)
+}
+
+fn run(
+    passes: &[Pass],
+    mut plan: Plan,
+    check: bool,
     mut after: impl FnMut(&'static str, &UOp, Duration),
 ) -> Result<Schedule, Error> {
-    let mut plan = Plan::new(sink.clone(), target);
-    for pass in PASSES {
+    // what others left is not a fault of these passes
+    _ = take_error();
+    for pass in passes {
         let start = Instant::now();
         (pass.run)(&mut plan)?;
-        after(pass.name, plan.sink(), start.elapsed());
+        let time = start.elapsed();
+        let broken = |message: String| Error::Pass { pass: pass.name, message };
+        if let Some(e) = take_error() {
+            return Err(broken(e.to_string()));
+        }
+        after(pass.name, plan.sink(), time);
+        if check && plan.has_changed() {
+            spec::check(plan.sink(), pass.legal).map_err(|e| broken(e.to_string()))?;
+        }
     }
     Ok(plan.schedule)
 }
@@ -146,4 +167,40 @@ pub fn run_passes(names: &[&str], sink: &UOp, target: &Target) -> Result<(UOp, S
         (pass.ok_or_else(|| Error::Malformed(format!("there is no pass {name}")))?.run)(&mut plan)?;
     }
     Ok((plan.sink().clone(), plan.schedule))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frit_uop::Op;
+    use frit_uop::rewrite::rewrite;
+    use frit_uop::rules::Matcher;
+
+    // not one of the compiler's tables, which have tests of their own
+    frit_uop::rules! { ENDLESS;
+        Flip(x) as n => x.flip(&[0]).contiguous().flip(&[n.shape().len() - 1]);
+    }
+    fn message(run_one: fn(&mut Plan) -> Result<(), Error>) -> String {
+        let x = UOp::param(1, 8, DType::F32).flip(&[0]);
+        let sink = UOp::sink([UOp::param(0, 8, DType::F32).store(&x)]);
+        let passes = [pass("one", run_one, Spec::Tensor)];
+        run(&passes, Plan::new(sink, &Target::interp()), true, |_, _, _| {}).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_rule_that_loops_is_an_error_that_names_the_pass() {
+        let e = message(|plan| {
+            plan.set_sink(rewrite(plan.sink(), &Matcher::new(&[&ENDLESS], &[]), &mut ()));
+            Ok(())
+        });
+        assert!(e.starts_with("pass one: rewriting does not end: Flip(x)"), "{e}");
+    }
+    #[test]
+    fn what_a_pass_must_not_leave_is_an_error_that_names_the_pass() {
+        let e = message(|plan| {
+            plan.set_sink(UOp::sink([UOp::new(Op::Barrier, DType::Void, [], frit_uop::Arg::None)]));
+            Ok(())
+        });
+        assert!(e.starts_with("pass one: ") && e.contains("Barrier"), "{e}");
+    }
 }

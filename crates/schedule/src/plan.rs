@@ -12,12 +12,13 @@ pub struct Plan<'a> {
     sink: UOp,
     /// The nodes of the graph, once a pass has asked for them: most passes leave most graphs as they are.
     list: Option<Rc<Numbered>>,
+    has_changed: bool,
     pub schedule: Schedule,
 }
 
 impl<'a> Plan<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Plan<'a> {
-        Plan { target, sink, list: None, schedule: Schedule::default() }
+        Plan { target, sink, list: None, has_changed: false, schedule: Schedule::default() }
     }
     pub fn sink(&self) -> &UOp {
         &self.sink
@@ -25,8 +26,12 @@ impl<'a> Plan<'a> {
     /// Another graph from here on.
     pub fn set_sink(&mut self, sink: UOp) {
         if sink != self.sink {
-            (self.sink, self.list) = (sink, None);
+            (self.sink, self.list, self.has_changed) = (sink, None, true);
         }
+    }
+    /// Whether the graph is another one than when this was asked last.
+    pub fn has_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
     /// The nodes of the graph, sources first.
     pub fn list(&mut self) -> Rc<Numbered> {

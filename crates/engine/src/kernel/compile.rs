@@ -1,13 +1,13 @@
 //! Kernel graph -> code: lower with opts from somewhere, render; shown, where that is asked for.
 
 use super::choice::Choice;
+use crate::pass_log::PassLog;
 use crate::record::Compiling;
 use crate::{Error, config};
 use frit_abi::record::span;
 use frit_abi::{Kernel, Target};
 use frit_codegen::{Lowered, Opts, Program};
 use frit_uop::{Arg, UOp};
-use std::time::Duration;
 
 /// Lower and render one kernel: its programs, and the code of each.
 pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, Vec<Kernel>), Error> {
@@ -24,17 +24,11 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
         (Choice::List(list), _) | (_, Some(list)) => Opts::List(list),
         _ => Opts::Heuristic,
     };
-    let (mut rows, name) = (String::new(), kernel_name(ast));
-    let shown = config::shown_passes(name)?;
-    let recorded = Compiling::begin(ast, name, target);
-    let mut watch = |pass: &'static str, program: &Program, time: Duration| {
-        if debug >= 3 {
-            rows += &format!("{:>10.3} ms  {pass}\n", time.as_secs_f64() * 1e3);
-        }
+    let name = kernel_name(ast);
+    let (mut log, recorded) = (PassLog::of(name)?, Compiling::begin(ast, name, target));
+    let mut watch = |pass: &'static str, program: &Program, time| {
+        log.after(pass, || program.to_string(), time);
         recorded.pass(pass, program, time);
-        if shown.iter().any(|p| p == pass) {
-            eprintln!("{name} after {pass}:\n{program}");
-        }
     };
     let check = config::spec()? > 0;
     let lowered = {
@@ -43,10 +37,6 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
     };
     let lowered = lowered.map_err(|e| error(format!("{e} (opts {opts:?})")))?;
     recorded.opts(&lowered.opts);
-    if debug >= 3 {
-        let applied: Vec<String> = lowered.opts.iter().map(|o| o.to_string()).collect();
-        eprintln!("passes over {name}:\n{rows}opts of {name}: {}", applied.join(", "));
-    }
     if debug >= 5 {
         eprintln!("program {name}:\n{lowered}");
     }
@@ -54,7 +44,9 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
     let _span = span("render", name);
     for linear in &lowered.programs {
         let mut source = String::new();
+        log.begin();
         let kernel = frit_render::render_and_watch(linear, target, &mut |pass, program| {
+            log.end(pass, || program.to_string());
             if debug >= 4 || recorded.wants_source() {
                 source = program.to_string();
             }
@@ -66,6 +58,11 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
         if debug >= 4 {
             eprintln!("source of {}:\n{source}", linear.name);
         }
+    }
+    log.print();
+    if debug >= 3 {
+        let applied: Vec<String> = lowered.opts.iter().map(|o| o.to_string()).collect();
+        eprintln!("opts of {name}: {}", applied.join(", "));
     }
     Ok((lowered, kernels))
 }

@@ -4,8 +4,10 @@ use super::cache::{Cache, key, lock};
 use super::load::{compile_again, load_kernels};
 use crate::kernel::compiled::Compiled;
 use crate::lru_map::LruMap;
+use crate::pass_log::PassLog;
 use crate::{Error, config, record, stats};
 use frit_abi::sync::{LazyLock, Mutex};
+use frit_runtime::Device;
 use frit_schedule::{BufRef, Schedule};
 use frit_uop::spec::{self, Spec};
 use frit_uop::verify::verify;
@@ -75,7 +77,7 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     if record::compiles() {
         record::is_first(sink, device);
     }
-    let schedule = record::schedule(sink, &*dev).map_err(|e| Error::Schedule(e.to_string()))?;
+    let schedule = scheduled(sink, &*dev)?;
     stats::count_schedule();
     check_kernels(&schedule)?;
     if config::debug()? >= 1 {
@@ -98,7 +100,7 @@ fn plan_again(sink: &UOp, device: &Arc<str>, plan: &Plan) -> Result<(), Error> {
         return Ok(());
     }
     let dev = frit_runtime::device(device)?;
-    record::schedule(sink, &*dev).map_err(|e| Error::Schedule(e.to_string()))?;
+    scheduled(sink, &*dev)?;
     for call in &plan.calls {
         match record::is_first(&call.kernel.ast, device) {
             true => compile_again(&call.kernel, dev.target())?,
@@ -106,6 +108,15 @@ fn plan_again(sink: &UOp, device: &Arc<str>, plan: &Plan) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The schedule of a graph; its passes are shown and recorded, and what they leave is checked, where that is asked for.
+fn scheduled(sink: &UOp, device: &dyn Device) -> Result<Schedule, Error> {
+    let (mut log, check) = (PassLog::of("")?, config::spec()? > 0);
+    let mut watch = |pass: &'static str, graph: &UOp, time| log.after(pass, || text::print(graph), time);
+    let schedule = record::schedule(sink, device, check, &mut watch);
+    log.print();
+    schedule.map_err(|e| Error::Schedule(e.to_string()))
 }
 
 /// Kernel graphs against their spec, their buffers and their text form, if that is asked for; printed, if that is.

@@ -40,20 +40,45 @@ fn with_listings(tour: &str, printed: &str) -> String {
     out
 }
 
-#[test]
-fn the_tour_shows_what_happens() {
+/// What the program prints on a machine with AVX2, with more flags; nothing where there is no such machine.
+fn printed(flags: &[(&str, &str)]) -> Option<String> {
     if !cfg!(target_arch = "x86_64") || !std::is_x86_feature_detected!("avx2") {
-        return; // its machine code is that of AVX2
+        return None;
     }
     let program = std::env::current_exe().expect("this program has a path");
     let run = Command::new(program)
         .args(["tour::the_program", "--exact", "--nocapture"])
         .env_clear()
-        .envs([("FRIT_DEBUG", "6"), ("FRIT_ISA", "avx2"), ("FRIT_THREADS", "1")])
+        .envs([("FRIT_ISA", "avx2"), ("FRIT_THREADS", "1")])
+        .envs(flags.iter().copied())
         .output()
         .expect("the program runs");
     let printed = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.success(), "{printed}");
+    Some(printed)
+}
+
+#[test]
+fn passes_of_every_room_are_shown_with_their_times() {
+    let Some(printed) = printed(&[("FRIT_DEBUG", "3"), ("FRIT_PASS", "rangeify,expand,regalloc")]) else {
+        return;
+    };
+    let is_row = |l: &&str| l.starts_with(' ') && l.contains(" ms  ");
+    let rows: Vec<&str> =
+        printed.lines().filter(is_row).filter_map(|l| l.split_whitespace().last()).collect();
+    // the first and the last of each room
+    let mut ends = rows.iter();
+    for row in ["prepare", "memory", "carry", "prefetch", "select", "encode"] {
+        assert!(ends.any(|r| *r == row), "{row} is not there, or not in its order: {rows:?}");
+    }
+    for left in ["the graph after rangeify:", " after expand:", " after regalloc:"] {
+        assert!(printed.contains(left), "nothing is said {left}\n{printed}");
+    }
+}
+
+#[test]
+fn the_tour_shows_what_happens() {
+    let Some(printed) = printed(&[("FRIT_DEBUG", "6")]) else { return };
     let tour = read("docs/tour.md");
     let now = with_listings(&tour, &printed);
     if std::env::var_os("BLESS").is_some() {

@@ -14,7 +14,7 @@
 use frit_abi::machines::machine;
 use frit_abi::target::Isa;
 use frit_abi::{Language, Target};
-use frit_render::{render_and_watch, x86};
+use frit_render::render_and_watch;
 use frit_uop::Linear;
 
 pub const DIVIDER: &str = "----\n";
@@ -79,7 +79,7 @@ fn programs_become_what_the_files_say() {
 #[test]
 fn every_pass_has_its_files() {
     let files = files();
-    let passes = x86::PASSES.iter().map(|p| p.0).chain(["c", "bytecode", "ptx"]);
+    let passes = frit_render::passes();
     for pass in passes {
         let count = files
             .iter()

@@ -6,6 +6,7 @@ use frit_schedule::{Schedule, schedule, schedule_and_watch};
 use frit_uop::UOp;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Duration;
 
 const F: DType = DType::F32;
 
@@ -150,8 +151,8 @@ fn timed(name: &str, build: impl Fn() -> UOp) -> (Schedule, f64) {
         s = schedule(&sink, &cpu()).unwrap();
         best = best.min(cpu_ms() - t);
     }
-    schedule_and_watch(&sink, &cpu(), |pass, _, t| println!("  {pass:<10}{:8.2} ms", t.as_secs_f64() * 1e3))
-        .unwrap();
+    let row = |pass: &str, _: &UOp, t: Duration| println!("  {pass:<14}{:8.2} ms", t.as_secs_f64() * 1e3);
+    schedule_and_watch(&sink, &cpu(), false, row).unwrap();
     println!(
         "{name}: {nodes} nodes, {} kernels, {best:.1} ms, arena {} KiB",
         s.kernels.len(),
