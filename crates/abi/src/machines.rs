@@ -81,6 +81,8 @@ fn cuda(name: &str, m: Cuda) -> Target {
         max_block: 1024,
         local_bytes: (m.shared - 1) << 10,
         warp: 32,
+        banks: 32,
+        bank_bytes: 4,
         processors,
     };
     Target {
@@ -100,6 +102,8 @@ fn webgpu() -> Target {
         max_block: 256,
         local_bytes: 16 << 10,
         warp: 32,
+        banks: 32,
+        bank_bytes: 4,
         processors: Processors {
             count: 8,
             lanes: 512,

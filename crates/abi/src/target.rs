@@ -104,6 +104,10 @@ pub struct Grid {
     pub local_bytes: usize,
     /// Lanes that run together.
     pub warp: u32,
+    /// Banks of local memory: lanes of a warp that want different words of one wait for each other.
+    pub banks: u32,
+    /// Bytes of a word of a bank.
+    pub bank_bytes: u32,
     /// What runs blocks, and what those on one of them share.
     pub processors: Processors,
 }
@@ -250,6 +254,8 @@ impl Target {
                 max_block: 128,
                 local_bytes: 16 << 10,
                 warp: 32,
+                banks: 32,
+                bank_bytes: 4,
                 processors: Processors {
                     count: 8,
                     lanes: 512,

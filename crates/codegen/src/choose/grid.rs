@@ -16,12 +16,9 @@ const TILE_REGISTERS: usize = 40;
 const TILE_RESULTS: f64 = 8.0;
 /// Lanes that share a reduce, at least.
 const FEWEST_LANES: usize = 8;
-/// Lanes without which an axis is rounded up to have them.
-const WARP: usize = 32;
 /// Elements that a lane should have of a reduce before more lanes share it.
 const ELEMENTS_A_LANE: usize = 4;
-/// Bytes that a lane moves at once, where an axis is so long that all lanes stay busy.
-const WIDE_BYTES: usize = 16;
+/// An axis so long that all lanes stay busy where each moves as much as one access can.
 const LONG_AXIS: usize = 256;
 /// Rows that a lane does at once where it must look up each.
 const ROWS: usize = 4;
@@ -223,10 +220,11 @@ impl Chooser<'_, '_> {
     fn give_lanes(&mut self, origin: u32, most: usize) -> usize {
         let size = self.size(origin, AxisKind::Global);
         let divisor = size.and_then(|n| (2..=most).rev().find(|f| n % f == 0)).unwrap_or(1);
+        let warp = self.plan.target.grid.as_ref().map_or(1, |g| g.warp as usize);
         let n = match size {
-            Some(n) if divisor >= WARP.min(n) => divisor,
+            Some(n) if divisor >= warp.min(n) => divisor,
             Some(n) => most.min(n.next_power_of_two()),
-            None => most.min(WARP),
+            None => most.min(warp),
         };
         for n in [n, divisor] {
             let Some(axis) = self.find(origin, AxisKind::Global).filter(|_| n > 1) else { return 1 };
@@ -255,7 +253,7 @@ impl Chooser<'_, '_> {
         };
         let bytes = |a: &Access| (a.idx.ranges.iter().map(extent).product::<f64>() * size(a) as f64, size(a));
         let most = self.accesses.iter().map(bytes).max_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
-        (WIDE_BYTES / most.map_or(4, |(_, size)| size.max(1))).max(1)
+        (self.plan.target.vector_access_bytes / most.map_or(4, |(_, size)| size.max(1))).max(1)
     }
 
     /// Elements that make a wide access along these, as far as all that walk them by one start at a multiple of that.

@@ -6,19 +6,19 @@
 //! On a grid all lanes of a block share the filling, with barriers around it, and rows are as long as makes lanes meet in few
 //! banks.
 
-use super::banks::{self, Access};
+use super::banks::{self, Access, Banks};
 use super::{barrier, lane_ids, linear_lane};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::kernel::ranges;
 use crate::pass::Ctx;
+use frit_abi::Target;
+use frit_abi::target::Grid;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-/// Bytes that an access of a lane moves.
-const WIDE_BYTES: i64 = 16;
 /// Elements that a lane copies at once, so that their loads are all on the way before one is waited for.
 const AT_ONCE: i64 = 8;
 
@@ -130,24 +130,29 @@ fn coordinates(flat: &UOp, extents: &[i64]) -> Vec<UOp> {
     at
 }
 
+/// How many elements of a stage an access of a lane moves.
+fn access_elements(stage: &UOp, target: &Target) -> i64 {
+    (target.vector_access_bytes as i64 / stage.dtype.size() as i64).max(1)
+}
+
 /// How lanes access a stage: in the order in which it is filled, and as it is read. None where an index does not say where
 /// in each dimension it is.
-fn accesses(stage: &UOp, extents: &[i64], order: &[UOp]) -> Vec<Access> {
+fn accesses(stage: &UOp, extents: &[i64], order: &[UOp], target: &Target, grid: &Grid) -> Vec<Access> {
     let ids = lane_ids(order);
     let readers: Vec<&UOp> = order.iter().filter(|n| n.op == Op::Index && n.src[0] == *stage).collect();
     if readers.iter().any(|n| n.src.len() != extents.len() + 1) {
         return vec![];
     }
-    let most = (WIDE_BYTES / stage.dtype.size() as i64).max(1);
+    let most = access_elements(stage, target);
     let (lane, lanes) = linear_lane(order, |_| true);
     let part = extents.last().map_or(1, |e| if e % most == 0 { most } else { 1 });
     let filled = Access {
-        lanes: banks::lanes(&coordinates(&lane.fold_mul(&UOp::index(part)), extents), &ids),
+        lanes: banks::lanes(&coordinates(&lane.fold_mul(&UOp::index(part)), extents), &ids, grid.warp),
         wide: (1..=extents.len()).map(|d| if d == extents.len() { part } else { 1 }).collect(),
         count: (extents.iter().product::<i64>() / lanes).max(1),
     };
     let read = readers.iter().map(|n| Access {
-        lanes: banks::lanes(&n.src[1..], &ids),
+        lanes: banks::lanes(&n.src[1..], &ids, grid.warp),
         wide: n.src[1..].iter().map(|i| neighbours(i, most)).collect(),
         count: n.open_ranges().iter().filter_map(|r| r.extent().as_int()).product(),
     });
@@ -178,6 +183,8 @@ struct Tile {
     /// The loops it is filled in, and those of them that are written out.
     outer: Vec<UOp>,
     copies: Copies,
+    /// Elements that an access of a lane moves.
+    at_once: i64,
 }
 
 impl Tile {
@@ -195,9 +202,12 @@ impl Tile {
         let extents: Option<Vec<i64>> = fill.iter().map(|r| r.extent().as_int()).collect();
         let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
         let shape = matrix_of(&value, ctx)?;
-        let strides = match ctx.target.grid {
-            Some(_) => banks::strides(&extents, n.dtype.size() as i64, &accesses(n, &extents, order)),
-            None => banks::strides(&extents, 1, &[]),
+        let strides = match &ctx.target.grid {
+            Some(grid) => {
+                let accesses = accesses(n, &extents, order, ctx.target, grid);
+                banks::strides(&extents, n.dtype.size() as i64, &accesses, Banks::of(grid))
+            }
+            None => banks::dense(&extents),
         };
         let rows = strides.iter().zip(&extents).map(|(s, e)| s * e).max().unwrap_or(1);
         let elements = rows * shape.map_or(1, |(r, c)| (r * c) as i64);
@@ -210,11 +220,12 @@ impl Tile {
             .filter(|_| buffers > 1)
             .map(|r| (r.modulo(&UOp::index(buffers.into())), buffers.into()));
         // every buffer begins where a vector does
-        let size =
-            if turn.is_some() { (elements + WIDE_BYTES - 1) / WIDE_BYTES * WIDE_BYTES } else { elements };
+        let whole = ctx.target.vector_access_bytes.max(1) as i64;
+        let size = if turn.is_some() { (elements + whole - 1) / whole * whole } else { elements };
         let copies = Copies::of(written_out, turn, size);
         let memory = UOp::define(Space::Local, ctx.fresh(), copies.elements() as usize, n.dtype);
-        Ok(Tile { memory, value, fill, extents, strides, shape, outer, copies })
+        let at_once = access_elements(n, ctx.target);
+        Ok(Tile { memory, value, fill, extents, strides, shape, outer, copies, at_once })
     }
 
     /// Filled by one thread.
@@ -234,7 +245,7 @@ impl Tile {
     /// Neighbours that a lane copies at once: as many as an access moves, where rows of memory have whole ones and all lanes
     /// are busy.
     fn wide(&self, lanes: i64) -> i64 {
-        let wide = (WIDE_BYTES / self.value.dtype.size() as i64).max(1);
+        let wide = self.at_once;
         let (Some(last), Some((_, idx))) = (self.fill.last(), self.value.buffer_and_index()) else {
             return 1;
         };

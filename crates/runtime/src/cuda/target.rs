@@ -43,6 +43,8 @@ pub fn of(context: &Context, model: &str) -> Result<Target, Error> {
         max_block: get(MAX_BLOCK)? as u32,
         local_bytes: get(SHARED_A_BLOCK)?,
         warp: get(WARP)? as u32,
+        banks: 32,
+        bank_bytes: 4,
         processors,
     };
     let caches = [get(SHARED_A_PROCESSOR)? + (28 << 10), get(L2_BYTES)?, 0];
