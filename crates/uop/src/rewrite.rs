@@ -1,8 +1,7 @@
 //! Driving rules to a fixed point.
 //!
 //! [`rewrite`] goes bottom-up: the sources of a node first, then rules on the rebuilt node until none applies; what a
-//! rule makes is rewritten like everything else, so afterwards no rule applies anywhere. [`rewrite_top_down`] tries a
-//! node before its sources, so a rule sees them as they were.
+//! rule makes is rewritten like everything else, so afterwards no rule applies anywhere.
 //!
 //! Every node is visited once a call, shared ones too, and nothing recurses: a graph may be deeper than the stack.
 //! Rules that feed each other for ever are stopped: the call gives its input back and [`take_error`] says which rule
@@ -109,12 +108,6 @@ pub(crate) fn simplify(root: &UOp, m: &Matcher<()>) -> UOp {
     if r.marks && root.is_simple() { root.clone() } else { r.rewrite(root, &mut ()) }
 }
 
-/// Rewrite top-down: rules on a node until none applies, then its sources. A node rebuilt because a source changed is
-/// not tried again.
-pub fn rewrite_top_down<C>(root: &UOp, m: &Matcher<C>, ctx: &mut C) -> UOp {
-    Rewriter::new(m).rewrite_top_down(root, ctx)
-}
-
 struct Frame {
     /// The node this frame finds the answer for.
     asked: UOp,
@@ -157,23 +150,10 @@ impl<'m, C> Rewriter<'m, C> {
     }
     /// See [`rewrite`].
     pub fn rewrite(&mut self, root: &UOp, ctx: &mut C) -> UOp {
-        self.run(root, ctx, Self::bottom_up)
-    }
-    /// See [`rewrite_top_down`].
-    pub fn rewrite_top_down(&mut self, root: &UOp, ctx: &mut C) -> UOp {
-        self.run(root, ctx, Self::top_down)
-    }
-
-    fn run(
-        &mut self,
-        root: &UOp,
-        ctx: &mut C,
-        drive: fn(&mut Self, &UOp, &mut C) -> Result<(), Application>,
-    ) -> UOp {
         if let Some(a) = self.answers.get(root) {
             return a.clone();
         }
-        match drive(self, root, ctx) {
+        match self.bottom_up(root, ctx) {
             Ok(()) => self.values.pop().unwrap_or_else(|| root.clone()),
             Err(last) => {
                 self.stack.clear();
@@ -184,10 +164,6 @@ impl<'m, C> Rewriter<'m, C> {
                 root.clone()
             }
         }
-    }
-    /// Begin with a node.
-    fn ask(&mut self, n: &UOp) {
-        self.stack.push(Frame { asked: n.clone(), made: None, done: 0, generation: 0 });
     }
     /// Put the answers for the sources of the top frame on the value stack; false where one must be found first.
     #[inline]
@@ -263,7 +239,7 @@ impl<'m, C> Rewriter<'m, C> {
     }
 
     fn bottom_up(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
-        self.ask(root);
+        self.stack.push(Frame { asked: root.clone(), made: None, done: 0, generation: 0 });
         'frames: while !self.stack.is_empty() {
             if !self.sources_done() {
                 continue;
@@ -290,30 +266,6 @@ impl<'m, C> Rewriter<'m, C> {
                 continue 'frames;
             }
             self.finish(n);
-        }
-        Ok(())
-    }
-
-    fn top_down(&mut self, root: &UOp, ctx: &mut C) -> Result<(), Application> {
-        self.ask(root);
-        while let Some(f) = self.stack.last() {
-            if f.done == 0 {
-                let (mut n, mut generation) = (f.now().clone(), f.generation);
-                while let Some(after) = self.fire(&n, ctx, generation)? {
-                    generation += !n.src.contains(&after) as u32;
-                    n = after;
-                }
-                if let Some(f) = self.stack.last_mut() {
-                    (f.made, f.generation) = (Some(n), generation);
-                }
-            }
-            if !self.sources_done() {
-                continue;
-            }
-            let Some((n, ..)) = self.rebuilt() else { break };
-            let Some(f) = self.stack.pop() else { break };
-            self.answers.insert(f.asked, n.clone());
-            self.values.push(n);
         }
         Ok(())
     }
