@@ -115,11 +115,8 @@ impl Chain {
             reduces.partition(|n| n.ranges.iter().all(is_result));
         let first = over_rows.first().filter(|_| over_rows.len() > 1)?.closed_ranges()[0].extent();
         let is_row = |n: &&UOp| n.closed_ranges().len() == 1 && n.closed_ranges()[0].extent() == first;
-        let is_product = |n: &&UOp| {
-            let body = n.body();
-            n.arg == Arg::Alu(Alu::Add) && body.op == Op::Mul && !body.any(|b| b.op == Op::Reduce)
-        };
-        if inner.is_empty() || !over_rows.iter().all(is_row) || !inner.iter().all(is_product) {
+        let is_sum = |n: &&UOp| n.arg == Arg::Alu(Alu::Add) && !n.body().any(|b| b.op == Op::Reduce);
+        if inner.is_empty() || !over_rows.iter().all(is_row) || !inner.iter().all(is_sum) {
             return None;
         }
         let along = UOp::range(first, CLOSED, AxisKind::Reduce);

@@ -4,8 +4,9 @@ use crate::support::on;
 use frit::engine::measure;
 use frit::engine::stats::{Stats, stats};
 use frit::nn::{Adam, BatchNorm, Conv2d, Linear, Optimizer, training};
-use frit::{Tensor, Window, nn};
-use frit_uop::{Arg, Op, UOp};
+use frit::{Tensor, Variable, Window, nn};
+use frit_codegen::{Opt, Opts};
+use frit_uop::{Arg, AxisKind, Op, UOp};
 
 /// What a schedule does.
 #[derive(Debug)]
@@ -285,4 +286,46 @@ fn attention_is_one_kernel_without_temporaries() {
         vec![weights.matmul(&v), weights]
     });
     assert!(p.kernels > 1, "{p:?}");
+}
+
+/// What kernels with products in products are lowered by, and how many kernels there are in all.
+fn chains(f: impl Fn() -> Tensor) -> (usize, Vec<Vec<Opt>>) {
+    let target = frit_abi::Target::native(frit_abi::target::Isa::Avx2, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let output = on("CPU", || f().uop().unwrap());
+    let schedule = on("CPU", || measure::schedule(&[output])).unwrap();
+    let is_inner = |n: &UOp| n.range_arg().is_some_and(|a| a.kind == AxisKind::Reduce);
+    let is_chain = |ast: &UOp| {
+        let nodes = ast.toposort();
+        let loops: Vec<u32> = nodes.iter().filter(|n| is_inner(n)).filter_map(id).collect();
+        nodes.iter().any(|n| n.op == Op::Reduce && n.ranges.iter().any(|r| loops.contains(r)))
+    };
+    let lowered = |ast: &UOp| frit_codegen::lower(ast, &target, Opts::Heuristic).unwrap().opts;
+    let opts = schedule.kernels.iter().filter(|k| is_chain(&k.ast)).map(|k| lowered(&k.ast)).collect();
+    (schedule.kernels.len(), opts)
+}
+
+#[test]
+fn products_in_products_are_always_walked_in_blocks_of_rows() {
+    let (q, k, v) = (input(&[2, 3, 40, 16]), input(&[2, 3, 24, 16]), input(&[2, 3, 24, 16]));
+    let is_one = |(count, opts): (usize, Vec<Vec<Opt>>), most: usize| {
+        assert!(matches!(opts[..], [ref o] if matches!(o[..], [Opt::TileAndFuse { .. }])), "{opts:?}");
+        assert!(count <= most, "{count}");
+    };
+    is_one(chains(|| attended(&q, &k, &v)), 1);
+    is_one(chains(|| attended(&q, &k, &v) * 2.0 + &q), 1);
+    // heads of a token side by side: a kernel of its own, and a copy
+    is_one(chains(|| attended(&q, &k, &v).transpose(1, 2).flatten(-2, -1)), 2);
+    // keys by an index from data are gathered first, as values are, and what is added
+    let rows = Tensor::new([5i32, 3, 1, 0, 2, 4, 6, 7, 8, 9, 10, 11]).realize().unwrap();
+    let some = |x: &Tensor| x.permute([2, 0, 1, 3]).index_select(0, &rows).permute([1, 2, 0, 3]);
+    is_one(chains(|| attended(&q, &some(&k), &some(&v))), 3);
+    let table = input(&[7, 2, 3, 40, 16]);
+    let one = Tensor::new([2i32]).realize().unwrap();
+    is_one(chains(|| attended(&q, &k, &v) + table.index_select(0, &one).squeeze(0)), 2);
+    // a factor that is one number
+    is_one(chains(|| attended(&Tensor::ones([2, 3, 40, 16]), &k, &v)), 1);
+    // sizes that are not known are cut as before
+    let n = Variable::new("n", 1, 2).unwrap().bind(2).unwrap();
+    let few = |x: &Tensor| x.narrow(0, 0, n.clone());
+    assert!(chains(|| attended(&few(&q), &few(&k), &few(&v))).1.is_empty());
 }

@@ -108,8 +108,10 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
     let heavy = values(list, product).filter(|s| is_inside(*s)).count();
     let of_rows = inside.iter().map(|i| &list.nodes[*i]).filter(|n| n.op == Op::ReduceAxis && !is_product(n));
     let rows = of_rows.map(|n| max_numel(n.shape())).max();
+    let is_fixed = |i: usize| list.nodes[i].shape().iter().all(|d| d.as_int().is_some());
     let is_busy = rows.is_some_and(|rows| rows >= 2 * target.threads as u64);
-    (heavy == 1 && is_busy).then_some(inside)
+    let fits = heavy == 1 && is_busy && inside.iter().chain([&end]).all(|i| is_fixed(*i));
+    fits.then_some(inside)
 }
 
 /// Those sources that values come from.

@@ -75,6 +75,8 @@ pub struct Draft {
     pub scope: Option<usize>,
     /// An index comes from data.
     pub gathers: bool,
+    /// It is the kernel of a chain of products.
+    pub is_chain: bool,
 }
 
 impl Draft {
@@ -87,7 +89,7 @@ impl Draft {
     }
     /// No reduce moves in but those of its chain of products.
     pub fn keep_to_chain(&mut self) {
-        (self.has_full_reduce, self.sums_product, self.scope) = (true, true, Some(0));
+        (self.is_chain, self.has_full_reduce, self.sums_product, self.scope) = (true, true, true, Some(0));
     }
     /// One more range.
     pub fn range(&mut self, extent: &UOp, kind: AxisKind) -> UOp {

@@ -316,6 +316,10 @@ impl<'a> Walk<'a> {
                 let is_stored = self.users[i] == 1 && asked.len() == 1 && self.is_store_value(i);
                 (!is_stored).then_some("the program asks for it in memory (contiguous)")
             }
+            // its index would be checked in every step of the chain
+            Op::Gather if asked.iter().any(|r| self.cut.drafts[r.kernel as usize].is_chain) => {
+                Some("a chain of products reads it by an index from data")
+            }
             o if o.is_movement() || o == Op::Detach || o == Op::Gather => None,
             Op::ScanAxis => self.scan_joins(i, n).err(),
             _ if n.dtype == DType::Index => None,
@@ -391,6 +395,9 @@ impl<'a> Walk<'a> {
         }
         if d.ordered.is_some() {
             return Err("the loop that reads it carries a value from step to step");
+        }
+        if self.chains.is_end(i) && (d.gathers || !is_plain(&r.idx)) {
+            return Err("a chain of products is walked row by row, and what reads it is not");
         }
         // does it depend on exactly the outer ranges, one element for each iteration?
         let used = r.ranges();
