@@ -1,6 +1,6 @@
 //! Recordings of what the compiler and the devices do (decision 022): written while a program runs, read afterwards.
 //!
-//! - [`format`]: the bytes of a file; [`writer`]: the sink that rooms write to; [`reader`]: records one after the other, and
+//! - [`mod@format`]: the bytes of a file; [`writer`]: the sink that rooms write to; [`reader`]: records one after the other, and
 //!   as text;
 //! - [`trace`]: records as a trace for Perfetto, written as they come;
 //! - [`model`]: a whole recording, with what belongs together put together;
