@@ -88,6 +88,31 @@ impl Decoder {
         }
         tokens
     }
+    /// The bytes that one token adds to a text, wherever it is in it.
+    pub fn bytes(steps: &[Decoder], token: &str) -> Vec<u8> {
+        let mut text = token.to_string();
+        for step in steps {
+            match step {
+                Decoder::Bytes => return raw(&text),
+                Decoder::ByteFallback => {
+                    if let Some(byte) = byte_token(&text) {
+                        return vec![byte];
+                    }
+                }
+                Decoder::Replace(pattern, with) => {
+                    text = pattern.replace_all(&text, with.as_str()).into_owned()
+                }
+                Decoder::Metaspace { mark, .. } => text = text.replace(*mark, " "),
+                Decoder::Suffix(suffix) => text = text.replace(suffix.as_str(), " "),
+                Decoder::WordPiece { prefix, .. } => {
+                    text = text.strip_prefix(prefix.as_str()).map_or(format!(" {text}"), str::to_string);
+                }
+                // these are about where a text begins and ends
+                Decoder::Words | Decoder::Fuse | Decoder::Strip { .. } => {}
+            }
+        }
+        text.into_bytes()
+    }
     /// The text of tokens by all steps.
     pub fn text<'a>(steps: &[Decoder], tokens: impl Iterator<Item = &'a str>) -> String {
         steps
@@ -133,6 +158,8 @@ fn raw(token: &str) -> Vec<u8> {
 /// Text that grows as numbers come in; see [`Tokenizer::stream`].
 pub struct Stream<'a> {
     tokenizer: &'a Tokenizer,
+    /// Whether tokens that are none of the text are shown.
+    special: bool,
     ids: Vec<u32>,
     /// How much of the text of `ids` is given out.
     given: usize,
@@ -146,16 +173,19 @@ const KEPT: usize = 8;
 const LONGEST: usize = 4;
 
 impl<'a> Stream<'a> {
-    pub(crate) fn new(tokenizer: &'a Tokenizer) -> Stream<'a> {
-        Stream { tokenizer, ids: vec![], given: 0, waiting: 0 }
+    pub(crate) fn new(tokenizer: &'a Tokenizer, special: bool) -> Stream<'a> {
+        Stream { tokenizer, special, ids: vec![], given: 0, waiting: 0 }
+    }
+    fn text(&self, ids: &[u32]) -> String {
+        if self.special { self.tokenizer.decode_all(ids) } else { self.tokenizer.decode(ids) }
     }
     /// What one more number adds to the text: nothing while a character is not whole.
     pub fn push(&mut self, id: u32) -> String {
-        if self.tokenizer.is_special(id) {
+        if !self.special && self.tokenizer.is_special(id) {
             return String::new();
         }
         self.ids.push(id);
-        let text = self.tokenizer.decode(&self.ids);
+        let text = self.text(&self.ids);
         let whole = match self.waiting < LONGEST {
             true => text.trim_end_matches(char::REPLACEMENT_CHARACTER).len().max(self.given),
             false => text.len(),
@@ -171,7 +201,7 @@ impl<'a> Stream<'a> {
     /// Lets go of tokens that what comes does not depend on, but never of part of a character.
     fn forget(&mut self) {
         for first in (0..self.ids.len() - KEPT).rev().take(KEPT) {
-            let text = self.tokenizer.decode(&self.ids[first..]);
+            let text = self.text(&self.ids[first..]);
             if !text.starts_with(char::REPLACEMENT_CHARACTER) {
                 self.ids.drain(..first);
                 self.given = text.len();
@@ -181,7 +211,7 @@ impl<'a> Stream<'a> {
     }
     /// What is left: part of a character, which will not be whole any more.
     pub fn finish(self) -> String {
-        let text = self.tokenizer.decode(&self.ids);
+        let text = self.text(&self.ids);
         text.get(self.given..).unwrap_or_default().to_string()
     }
 }

@@ -149,7 +149,11 @@ impl Tokenizer {
     }
     /// Text that grows as numbers come in, never by part of a character.
     pub fn stream(&self) -> Stream<'_> {
-        Stream::new(self)
+        Stream::new(self, false)
+    }
+    /// The same with all tokens: marks that a program looks for may be special ones.
+    pub fn stream_all(&self) -> Stream<'_> {
+        Stream::new(self, true)
     }
     /// The number of a token.
     pub fn id(&self, token: &str) -> Option<u32> {
@@ -158,6 +162,13 @@ impl Tokenizer {
     /// The token of a number.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.added.token(id).or_else(|| self.vocab.token(id))
+    }
+    /// The bytes that a token adds to a text; they may be part of a character.
+    pub fn bytes(&self, id: u32) -> Option<Vec<u8>> {
+        if let Some(content) = self.added.token(id) {
+            return Some(content.as_bytes().to_vec());
+        }
+        self.vocab.token(id).map(|token| Decoder::bytes(&self.decoders, token))
     }
     /// Whether a token is none of a text: the end, a mask.
     pub fn is_special(&self, id: u32) -> bool {

@@ -121,6 +121,20 @@ fn special_tokens_in_ordinary_text_are_text() {
     assert_eq!(t.encode_plain("a<|end|>").last(), Some(&end));
     assert!(!t.encode_ordinary("a<|end|>").contains(&end));
     assert_eq!(t.decode(&t.encode_ordinary("a<|end|>")), "a<|end|>");
+    let (mut plain, mut all) = (t.stream(), t.stream_all());
+    assert_eq!((plain.push(end), all.push(end)), (String::new(), "<|end|>".to_string()));
+}
+
+#[test]
+fn bytes_of_tokens_make_the_text() {
+    for file in ["bytes.json", "marked.json"] {
+        let t = Tokenizer::load(data(file)).unwrap();
+        let text = " größer 汉字\n👩‍🚀 a";
+        let bytes: Vec<u8> = t.encode_plain(text).iter().flat_map(|id| t.bytes(*id).unwrap()).collect();
+        // a mark was put before it
+        let bytes = if file == "marked.json" { bytes[1..].to_vec() } else { bytes };
+        assert_eq!(String::from_utf8(bytes).unwrap(), text, "{file}");
+    }
 }
 
 #[test]
