@@ -76,3 +76,32 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs in the guide run.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/data.md")]
+    struct Data;
+    #[doc = include_str!("../../../docs/guide/devices.md")]
+    struct Devices;
+    #[doc = include_str!("../../../docs/guide/files.md")]
+    struct Files;
+    #[doc = include_str!("../../../docs/guide/gradients.md")]
+    struct Gradients;
+    #[doc = include_str!("../../../docs/guide/jit.md")]
+    struct Jit;
+    #[doc = include_str!("../../../docs/guide/kernel.md")]
+    struct Kernel;
+    #[doc = include_str!("../../../docs/guide/numerics.md")]
+    struct Numerics;
+    #[doc = include_str!("../../../docs/guide/slow.md")]
+    struct Slow;
+    #[doc = include_str!("../../../docs/guide/state.md")]
+    struct State;
+    #[doc = include_str!("../../../docs/guide/tensors.md")]
+    struct Tensors;
+    #[doc = include_str!("../../../docs/guide/torch.md")]
+    struct Torch;
+    #[doc = include_str!("../../../docs/guide/training.md")]
+    struct Training;
+}
