@@ -46,7 +46,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// The decoder of a configuration.
-    pub fn read(w: &Weights, config: Config) -> Result<Decoder> {
+    pub(crate) fn read(w: &Weights, config: Config) -> Result<Decoder> {
         let c = &config;
         let embedding = w.find("token_embd.weight")?;
         let [tokens, width] = embedding.dims()?[..] else {

@@ -17,6 +17,7 @@ mod weights;
 mod layers;
 mod families;
 pub mod decoder;
+mod encoder;
 mod model;
 pub mod blocks;
 pub mod cache;
@@ -28,5 +29,6 @@ mod generate;
 
 pub use config::Config;
 pub use decoder::Decoder;
+pub use encoder::Encoder;
 pub use generate::{Answer, Ask, Llm, Message};
-pub use model::{Options, open};
+pub use model::{Options, open, open_encoder};

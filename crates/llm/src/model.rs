@@ -2,7 +2,8 @@
 
 use crate::config::Config;
 use crate::decoder::Decoder;
-use crate::families;
+use crate::encoder::Encoder;
+use crate::families::{self, Family};
 use crate::keys::Keys;
 use crate::rope::Scaling;
 use crate::weights::Weights;
@@ -22,39 +23,63 @@ pub struct Options {
 #[track_caller]
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Decoder> {
     let _c = frit_tensor::call("load");
-    let path = path.as_ref();
+    read(path.as_ref(), options, families::FAMILIES, Decoder::read)
+}
+
+/// Opens the encoder in such a file or folder.
+#[track_caller]
+pub fn open_encoder(path: impl AsRef<Path>) -> Result<Encoder> {
+    let _c = frit_tensor::call("load");
+    read(path.as_ref(), &Options::default(), families::ENCODERS, Encoder::read)
+}
+
+/// What makes a model of weights and a configuration.
+type Make<T> = fn(&Weights, Config) -> Result<T>;
+
+fn read<T>(path: &Path, options: &Options, families: &[&'static Family], make: Make<T>) -> Result<T> {
     let named = |e: Error| match e.message().contains(&*path.to_string_lossy()) {
         true => e,
         false => Error::new("load", format!("{}: {}", path.display(), e.message())),
     };
     let read = || match path.is_dir() {
-        true => open_folder(path, options),
-        false => open_gguf(path, options),
+        true => read_folder(path, options, families, make),
+        false => read_gguf(path, options, families, make),
     };
     read().map_err(named)
 }
 
-fn open_gguf(path: &Path, options: &Options) -> Result<Decoder> {
+fn read_gguf<T>(path: &Path, options: &Options, families: &[&'static Family], make: Make<T>) -> Result<T> {
     let file = Gguf::open(path)?;
     let keys = Keys::of_gguf(&file)?;
-    let mut config = (families::find(keys.architecture())?.config)(&keys, options.context)?;
+    let mut config = (families::find(families, keys.architecture())?.config)(&keys, options.context)?;
     let weights = Weights::of_gguf(file);
     read_factors(&weights, &keys, options, &mut config)?;
-    finish(&keys, &weights, config, options)
+    finish(&keys, &weights, config, options, make)
 }
 
-fn open_folder(folder: &Path, options: &Options) -> Result<Decoder> {
+fn read_folder<T>(
+    folder: &Path,
+    options: &Options,
+    families: &[&'static Family],
+    make: Make<T>,
+) -> Result<T> {
     let path = folder.join("config.json");
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|e| Error::new("load", format!("{}: {e}", path.display())))?;
     let keys = Keys::of_json(&text)?;
-    let family = families::find(keys.architecture())?;
+    let family = families::find(families, keys.architecture())?;
     let config = (family.config)(&keys, options.context)?;
     let weights = Weights::of_folder(folder, family.names)?;
-    finish(&keys, &weights, config, options)
+    finish(&keys, &weights, config, options, make)
 }
 
-fn finish(keys: &Keys, weights: &Weights, mut config: Config, options: &Options) -> Result<Decoder> {
+fn finish<T>(
+    keys: &Keys,
+    weights: &Weights,
+    mut config: Config,
+    options: &Options,
+    make: Make<T>,
+) -> Result<T> {
     keys.finish()?;
     if let Some(n) = options.context {
         if n == 0 || (config.rope.is_none() && n > config.context) {
@@ -65,9 +90,9 @@ fn finish(keys: &Keys, weights: &Weights, mut config: Config, options: &Options)
             config.context = n;
         }
     }
-    let decoder = Decoder::read(weights, config)?;
+    let model = make(weights, config)?;
     weights.finish()?;
-    Ok(decoder)
+    Ok(model)
 }
 
 /// GGUF has factors of frequencies as tensors.

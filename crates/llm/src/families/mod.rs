@@ -1,5 +1,6 @@
 //! The families of models there are: each a file that says how its keys are read and what its tensors are called.
 
+mod bert;
 mod gemma;
 mod gpt2;
 mod llama;
@@ -33,11 +34,14 @@ pub const FAMILIES: &[&Family] = &[
     &gpt2::GPT2,
 ];
 
-/// The family of an architecture.
-pub fn find(architecture: &str) -> Result<&'static Family> {
-    let found = FAMILIES.iter().find(|f| f.architectures.contains(&architecture));
+/// Every family of encoders.
+pub const ENCODERS: &[&Family] = &[&bert::BERT];
+
+/// The family of an architecture, among some.
+pub fn find(families: &[&'static Family], architecture: &str) -> Result<&'static Family> {
+    let found = families.iter().find(|f| f.architectures.contains(&architecture));
     found.copied().ok_or_else(|| {
-        let all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.architectures).copied().collect();
+        let all: Vec<&str> = families.iter().flat_map(|f| f.architectures).copied().collect();
         let message = format!("the architecture {architecture:?} is not known, only {}", all.join(", "));
         Error::new("load", message)
     })

@@ -1,7 +1,7 @@
 //! One tiny random model a family, from a folder and from GGUF: logits as transformers computes them (`make_models.py`).
 
 use crate::data;
-use frit_llm::{Options, open};
+use frit_llm::{Options, open, open_encoder};
 use frit_nn::safetensors;
 
 /// What transformers computed for a model: tokens, and a row of values for each.
@@ -37,6 +37,20 @@ macro_rules! families {
 families! {
     llama llama_tied llama3 llama_linear llama_yarn mistral mixtral qwen2 qwen3 qwen2_moe qwen3_moe
     gemma gemma2 gemma3 phi3 phi3_long gpt2
+}
+
+#[test]
+fn bert() {
+    let (ids, values) = expected("bert");
+    for path in [data("bert"), data("bert.gguf")] {
+        let model = open_encoder(&path).unwrap_or_else(|e| panic!("{e}"));
+        let vectors = model.forward(&ids).and_then(|t| t.to_vec::<f32>()).unwrap_or_else(|e| panic!("{e}"));
+        let off = largest_difference(&vectors, &values);
+        assert!(off < 2e-4, "{}: off by {off}", path.display());
+        let length: f32 = model.embed(&ids).unwrap().to_vec::<f32>().unwrap().iter().map(|v| v * v).sum();
+        assert!((length - 1.0).abs() < 1e-5);
+        assert!(model.forward(&[40]).is_err() && model.forward(&[]).is_err());
+    }
 }
 
 #[test]
