@@ -6,6 +6,8 @@ mod corpus;
 mod llm;
 mod onnx;
 mod progress;
+#[cfg(feature = "serve")]
+mod serve;
 mod show;
 mod viz;
 
@@ -41,6 +43,7 @@ usage:
   frit profile -- COMMAND...   run a command and print where its time went: by phase, by kernel, by line
   frit chat MODEL [--help]     talk with a language model: a GGUF file, or a folder of Hugging Face
   frit llm [--help]            how fast a language model reads and writes, how well it predicts a text
+  frit serve MODEL [--help]    a language model for OpenAI's clients, and a chat page
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
 
@@ -55,14 +58,15 @@ fn flags() -> String {
 }
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet; a reader that goes away (`frit bench | head`) ends this quietly, as it does others
-    #[cfg(unix)]
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL)
-    };
-    frit::engine::search::in_children(|| Ok(std::process::Command::new(std::env::current_exe()?)));
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    // a client that goes away must not end a server
+    #[cfg(unix)]
+    if words.first() != Some(&"serve") {
+        // SAFETY: no other thread runs yet; a reader that goes away (`frit bench | head`) ends this quietly, as it does others
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    frit::engine::search::in_children(|| Ok(std::process::Command::new(std::env::current_exe()?)));
     let result = match words[..] {
         ["accuracy", "--help" | "-h", ..] => {
             print!("{}", accuracy::HELP);
@@ -80,6 +84,13 @@ fn main() -> ExitCode {
         }
         ["chat", model, ref words @ ..] => llm::chat(model, words),
         ["llm", ref words @ ..] => llm::run(words),
+        #[cfg(feature = "serve")]
+        ["serve"] | ["serve", "--help" | "-h", ..] => {
+            print!("{}", serve::HELP);
+            Ok(())
+        }
+        #[cfg(feature = "serve")]
+        ["serve", model, ref options @ ..] => serve::run(model, options),
         [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
             print!("{HELP}{}", flags());
             Ok(())

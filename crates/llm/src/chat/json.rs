@@ -2,12 +2,31 @@
 
 use super::error::{Error, Result};
 use minijinja::Value;
-use minijinja::value::ValueKind;
+use minijinja::value::{Enumerator, Object, ValueKind};
+use std::sync::Arc;
 
 /// A value from JSON; keys keep their order.
 pub fn parse(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|e| Error(format!("JSON: {e}")))
 }
+/// An object of these, in this order.
+pub fn object(pairs: impl IntoIterator<Item = (String, Value)>) -> Value {
+    Value::from_object(Ordered(pairs.into_iter().collect()))
+}
+
+#[derive(Debug)]
+struct Ordered(Vec<(String, Value)>);
+
+impl Object for Ordered {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let key = key.as_str()?;
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+    }
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.0.iter().map(|(name, _)| Value::from(name.as_str())).collect())
+    }
+}
+
 /// JSON of a value on one line, with blanks after commas and colons.
 pub fn to_json(value: &Value) -> Result<String> {
     Style::default().write(value).map_err(Error)

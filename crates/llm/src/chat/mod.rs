@@ -19,7 +19,7 @@ mod source;
 
 pub use calls::{Calls, Delta, Syntax};
 pub use error::{Error, Result};
-pub use json::{parse, to_json};
+pub use json::{object, parse, to_json};
 pub use minijinja::Value;
 pub use minijinja::value::ValueKind;
 pub use source::{Text, text_of};

@@ -1,0 +1,625 @@
+//! Routes: OpenAI's, health, metrics, the chat page.
+
+use super::answer::Answer;
+use super::ask::{self, Ask, Begin, Limits};
+use super::error::ApiError;
+use super::worker::{BEHIND, Happened, Refused, Ticket, What, Worker};
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use frit_llm::chat::{Delta, Syntax, Text};
+use frit_llm::engine::{Logprobs, Reason, Request};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
+
+/// A body that does not come in this time is no longer waited for.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// Pieces that wait for the connection.
+const PIECES: usize = 64;
+/// A client that takes nothing for so long is dropped. The model does not wait for it, and drops it earlier if it is far behind.
+const PIECE_TIME: Duration = Duration::from_secs(20);
+
+/// What handlers share.
+pub struct App {
+    pub worker: Worker,
+    pub text: Arc<Text>,
+    /// What the model is called.
+    pub name: String,
+    pub key: Option<String>,
+    pub limits: Limits,
+    pub context: usize,
+    pub counts: Totals,
+}
+
+/// Counts since the beginning.
+#[derive(Default)]
+pub struct Totals {
+    pub requests: AtomicU64,
+    pub errors: AtomicU64,
+    pub active: AtomicUsize,
+    pub first_tokens: AtomicU64,
+    pub first_token_micros: AtomicU64,
+    next: AtomicU64,
+}
+
+/// All routes.
+pub fn router(app: Arc<App>) -> Router {
+    let api = Router::new()
+        .route("/v1/models", get(models))
+        .route("/v1/models/{name}", get(model))
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(complete))
+        .route("/v1/embeddings", post(embed))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), authorize));
+    Router::new()
+        .merge(api)
+        .route("/", get(async || Html(include_str!("page.html"))))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .fallback(async |r: HttpRequest| {
+            ApiError::new(StatusCode::NOT_FOUND, format!("there is no {} {}", r.method(), r.uri().path()))
+        })
+        .method_not_allowed_fallback(async || {
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this route has another method")
+        })
+        .with_state(app)
+}
+
+/// Keys are compared in time that does not depend on where they differ.
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (a, b)| d | (a ^ b)) == 0
+}
+async fn authorize(State(app): State<Arc<App>>, request: HttpRequest, next: Next) -> Response {
+    let given = request.headers().get(AUTHORIZATION).and_then(|h| h.to_str().ok()?.strip_prefix("Bearer "));
+    let is_allowed = match &app.key {
+        None => true,
+        Some(key) => given.is_some_and(|g| is_equal(g.as_bytes(), key.as_bytes())),
+    };
+    app.counts.requests.fetch_add(1, Ordering::Relaxed);
+    let response = match is_allowed {
+        true => next.run(request).await,
+        false => ApiError::new(StatusCode::UNAUTHORIZED, "a wrong API key, or none")
+            .coded("invalid_api_key")
+            .into_response(),
+    };
+    if !response.status().is_success() {
+        app.counts.errors.fetch_add(1, Ordering::Relaxed);
+    }
+    response
+}
+
+async fn health(State(app): State<Arc<App>>) -> Response {
+    let failed = app.worker.shared.failed.lock().ok().and_then(|f| f.clone());
+    let (status, word) = match (failed, app.worker.shared.ready.load(Ordering::Acquire)) {
+        (Some(_), _) => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        (None, false) => (StatusCode::SERVICE_UNAVAILABLE, "loading"),
+        (None, true) => (StatusCode::OK, "ok"),
+    };
+    (status, [(CONTENT_TYPE, "application/json")], json!({"status": word}).to_string()).into_response()
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let (g, c) = (app.worker.gauges(), &app.counts);
+    let load = |n: &AtomicU64| n.load(Ordering::Relaxed) as f64;
+    let shared = &app.worker.shared;
+    let rows = [
+        ("requests_total", "counter", "requests to the API", load(&c.requests)),
+        ("errors_total", "counter", "requests that ended with an error", load(&c.errors)),
+        (
+            "slow_readers_total",
+            "counter",
+            "answers that were dropped because no one read them",
+            load(&shared.slow),
+        ),
+        ("readers_left_total", "counter", "answers whose reader left", load(&shared.left)),
+        (
+            "first_token_seconds_sum",
+            "counter",
+            "time until first tokens, all together",
+            load(&c.first_token_micros) / 1e6,
+        ),
+        ("first_token_seconds_count", "counter", "first tokens", load(&c.first_tokens)),
+        ("steps_total", "counter", "steps of the model", g.counts.steps as f64),
+        ("prompt_tokens_total", "counter", "tokens of prompts that were computed", g.counts.prompt as f64),
+        (
+            "shared_tokens_total",
+            "counter",
+            "tokens of prompts that were found computed",
+            g.counts.shared as f64,
+        ),
+        ("generated_tokens_total", "counter", "tokens that were generated", g.counts.generated as f64),
+        ("preempted_total", "counter", "sequences that gave up their blocks", g.counts.preempted as f64),
+        ("sequences_running", "gauge", "sequences that run", g.running as f64),
+        ("sequences_waiting", "gauge", "sequences that wait", g.waiting as f64),
+        ("blocks_free", "gauge", "blocks of keys and values that are free", g.free_blocks as f64),
+        ("blocks", "gauge", "blocks of keys and values", g.blocks as f64),
+    ];
+    let line = |(name, kind, about, value): &(&str, &str, &str, f64)| {
+        format!("# HELP frit_{name} {about}\n# TYPE frit_{name} {kind}\nfrit_{name} {value}\n")
+    };
+    let text: String = rows.iter().map(line).collect();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+fn model_json(app: &App) -> Json {
+    json!({"id": app.name, "object": "model", "created": 0, "owned_by": "frit", "context_length": app.context})
+}
+async fn models(State(app): State<Arc<App>>) -> Response {
+    reply(json!({"object": "list", "data": [model_json(&app)]}))
+}
+async fn model(
+    State(app): State<Arc<App>>,
+    axum::extract::Path(name): axum::extract::Path<String>,
+) -> Response {
+    match name == app.name {
+        true => reply(model_json(&app)),
+        false => no_model(&name).into_response(),
+    }
+}
+fn no_model(name: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no model {name:?} here")).coded("model_not_found")
+}
+fn reply(value: Json) -> Response {
+    ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// The body of a request, within its limits.
+async fn body(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+    let large = || {
+        let message = format!("the body is larger than {} bytes", app.limits.body);
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    let length = headers.get("content-length").and_then(|h| h.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|n| n > app.limits.body as u64) {
+        return Err(large());
+    }
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, app.limits.body)).await {
+        Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come")),
+        Ok(Err(_)) => Err(large()),
+        Ok(Ok(bytes)) => Ok(bytes),
+    }
+}
+async fn read(app: &App, request: HttpRequest) -> Result<frit_llm::chat::Value, ApiError> {
+    let (parts, stream) = request.into_parts();
+    let bytes = body(app, &parts.headers, stream).await?;
+    let v = ask::parse(&bytes)?;
+    match ask::text(&v, "model")? {
+        Some(name) if name != app.name => Err(no_model(&name)),
+        None => Err(ApiError::field("model", "it is missing")),
+        _ => Ok(v),
+    }
+}
+
+/// What the API says of texts that it cannot embed.
+async fn embed(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
+    read(&app, request).await?;
+    Err(ApiError::new(StatusCode::BAD_REQUEST, "this model generates text; it gives no embeddings")
+        .coded("unsupported_model"))
+}
+
+async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
+    let v = read(&app, request).await?;
+    let ask = Ask::read(&v, &app.limits, true)?;
+    let prompt = ask::read_chat(&v)?;
+    ask::refuse_forms(&v)?;
+    let text = app.text.clone();
+    let has_tools = prompt.tools.is_some();
+    let made = tokio::task::spawn_blocking(move || {
+        let Some(template) = &text.template else {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "the model has no chat template: use completions",
+            ));
+        };
+        let rendered = template.render(&prompt).map_err(|e| ApiError::field("messages", e.to_string()))?;
+        let syntax = if has_tools { Syntax::of_template(template.source()) } else { None };
+        Ok((text.tokenizer.encode_plain(&rendered), syntax))
+    });
+    let (tokens, syntax) =
+        made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
+    generate(app, ask, vec![(String::new(), tokens)], syntax, true).await
+}
+
+async fn complete(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
+    let v = read(&app, request).await?;
+    let ask = Ask::read(&v, &app.limits, false)?;
+    let prompts = ask::read_prompts(&v, &app.limits)?;
+    ask::refuse_forms(&v)?;
+    let (text, size) = (app.text.clone(), app.text.tokenizer.size() as u32);
+    let made = tokio::task::spawn_blocking(move || {
+        let tokens = |p: Begin| match p {
+            Begin::Text(t) => {
+                let ids = text.tokenizer.encode(&t);
+                // an empty prompt begins a text
+                let ids = if ids.is_empty() {
+                    text.bos.or(text.ends.first().copied()).into_iter().collect()
+                } else {
+                    ids
+                };
+                (t, ids)
+            }
+            Begin::Tokens(ids) => (text.tokenizer.decode(&ids), ids),
+        };
+        prompts.into_iter().map(tokens).collect::<Vec<_>>()
+    });
+    let made = made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    if let Some(id) = made.iter().flat_map(|(_, ids)| ids).find(|id| **id >= size) {
+        return Err(ApiError::field("prompt", format!("token {id} of a model that has {size}")));
+    }
+    generate(app, ask, made, None, false).await
+}
+
+/// One call: what all its pieces have in common.
+struct Call {
+    app: Arc<App>,
+    ask: Ask,
+    syntax: Option<Syntax>,
+    is_chat: bool,
+    id: String,
+    created: u64,
+    prompts: Vec<String>,
+    prompt_tokens: usize,
+}
+
+/// Counts a call as long as it runs.
+struct Active(Arc<App>);
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.counts.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn generate(
+    app: Arc<App>,
+    ask: Ask,
+    prompts: Vec<(String, Vec<u32>)>,
+    syntax: Option<Syntax>,
+    is_chat: bool,
+) -> Result<Response, ApiError> {
+    let busy = || {
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too many requests run and wait")
+            .coded("rate_limit_exceeded")
+    };
+    if !app.worker.shared.ready.load(Ordering::Acquire) {
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the model is not loaded yet"));
+    }
+    let active = Active(app.clone());
+    if app.counts.active.fetch_add(1, Ordering::Relaxed) >= app.limits.requests {
+        return Err(busy());
+    }
+    let param = if is_chat { "messages" } else { "prompt" };
+    for (_, tokens) in &prompts {
+        if tokens.len() >= app.context {
+            let message = format!("{} tokens, and the context has {}", tokens.len(), app.context);
+            return Err(ApiError::field(param, message).coded("context_length_exceeded"));
+        }
+    }
+    let begun = Instant::now();
+    let (to, events) = mpsc::channel(BEHIND * prompts.len() * ask.count);
+    let (mut tickets, mut place) = (vec![], 0);
+    for (_, tokens) in &prompts {
+        for _ in 0..ask.count {
+            let room = app.context - tokens.len();
+            let mut request =
+                Request::new(tokens.clone(), ask.max_tokens.unwrap_or(app.limits.max_tokens).min(room));
+            request.sampling = ask.sampling.clone();
+            request.sampling.seed = ask.sampling.seed.map(|s| s.wrapping_add(place as u64));
+            request.ends = app.text.ends.iter().copied().collect();
+            request.logprobs = ask.logprobs;
+            let ticket = app.worker.submit(request, place, to.clone()).await.map_err(|e| match e {
+                Refused::Busy => busy(),
+                Refused::Gone => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+                Refused::Bad(message) => ApiError::field(param, message),
+            })?;
+            tickets.push(ticket);
+            place += 1;
+        }
+    }
+    drop(to);
+    let call = Call {
+        id: format!(
+            "{}-{:x}-{}",
+            if is_chat { "chatcmpl" } else { "cmpl" },
+            now(),
+            app.counts.next.fetch_add(1, Ordering::Relaxed)
+        ),
+        created: now(),
+        prompt_tokens: prompts.iter().map(|(_, t)| t.len()).sum(),
+        prompts: prompts.into_iter().map(|(p, _)| p).collect(),
+        app,
+        ask,
+        syntax,
+        is_chat,
+    };
+    let reading = Reading { events, tickets, begun, has_first: false, _active: active };
+    if call.ask.stream { Ok(stream(call, reading)) } else { whole(call, reading).await }
+}
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Events of a call. When it goes, so do its requests.
+struct Reading {
+    events: mpsc::Receiver<Happened>,
+    tickets: Vec<Ticket>,
+    begun: Instant,
+    has_first: bool,
+    _active: Active,
+}
+
+impl Reading {
+    async fn next(&mut self, counts: &Totals) -> Option<Happened> {
+        let event = self.events.recv().await;
+        if !self.has_first && event.is_some() {
+            self.has_first = true;
+            counts.first_tokens.fetch_add(1, Ordering::Relaxed);
+            counts.first_token_micros.fetch_add(self.begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
+        event
+    }
+}
+
+impl Call {
+    fn answers(&self) -> Vec<Answer<'_>> {
+        let one = |_| Answer::new(&self.app.text.tokenizer, &self.ask.stops, self.syntax);
+        (0..self.prompts.len() * self.ask.count).map(one).collect()
+    }
+    fn usage(&self, answers: &[Answer]) -> Json {
+        let made: usize = answers.iter().map(|a| a.tokens).sum();
+        json!({"prompt_tokens": self.prompt_tokens, "completion_tokens": made, "total_tokens": self.prompt_tokens + made})
+    }
+    /// Probabilities of tokens as the two APIs have them.
+    fn logprobs(&self, told: &[(u32, Logprobs)]) -> Json {
+        if self.ask.logprobs.is_none() || told.is_empty() {
+            return Json::Null;
+        }
+        let name = |id: u32| self.app.text.tokenizer.decode_all(&[id]);
+        if self.is_chat {
+            let one =
+                |id: u32, p: f32| json!({"token": name(id), "logprob": p, "bytes": name(id).as_bytes()});
+            let row = |(id, l): &(u32, Logprobs)| {
+                let mut row = one(*id, l.token);
+                row["top_logprobs"] = l.top.iter().map(|(t, p)| one(*t, *p)).collect();
+                row
+            };
+            return json!({"content": told.iter().map(row).collect::<Vec<_>>()});
+        }
+        let top =
+            |l: &Logprobs| l.top.iter().map(|(t, p)| (name(*t), json!(p))).collect::<serde_json::Map<_, _>>();
+        let mut offset = 0;
+        let offsets: Vec<usize> = told
+            .iter()
+            .map(|(id, _)| {
+                let at = offset;
+                offset += name(*id).chars().count();
+                at
+            })
+            .collect();
+        json!({
+            "tokens": told.iter().map(|(id, _)| name(*id)).collect::<Vec<_>>(),
+            "token_logprobs": told.iter().map(|(_, l)| l.token).collect::<Vec<_>>(),
+            "top_logprobs": told.iter().map(|(_, l)| top(l)).collect::<Vec<_>>(),
+            "text_offset": offsets,
+        })
+    }
+    fn call_id(&self, place: usize, index: usize) -> String {
+        format!("call_{}_{place}_{index}", &self.id[self.id.len().saturating_sub(12)..])
+    }
+    fn reason(&self, answer: &Answer, reason: &Reason) -> &'static str {
+        match reason {
+            _ if answer.called > 0 => "tool_calls",
+            Reason::Length | Reason::Context if !answer.is_stopped => "length",
+            _ => "stop",
+        }
+    }
+    /// What a stream's piece holds for one delta.
+    fn delta(&self, place: usize, delta: &Delta) -> Json {
+        match delta {
+            Delta::Text(text) if self.is_chat => json!({"content": text}),
+            Delta::Text(text) => json!(text),
+            Delta::Call { index, name } => json!({"tool_calls": [{
+                "index": index, "id": self.call_id(place, *index), "type": "function",
+                "function": {"name": name, "arguments": ""},
+            }]}),
+            Delta::Arguments { index, text } => {
+                json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+            }
+        }
+    }
+    fn piece(&self, choices: Json, usage: Json) -> Json {
+        let object = if self.is_chat { "chat.completion.chunk" } else { "text_completion" };
+        let mut piece = json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.app.name, "choices": choices,
+        });
+        if self.ask.usage {
+            piece["usage"] = usage;
+        }
+        piece
+    }
+    fn choice(&self, place: usize, content: Json, logprobs: Json, reason: Json) -> Json {
+        let field = if self.is_chat { "delta" } else { "text" };
+        json!([{"index": place, field: content, "logprobs": logprobs, "finish_reason": reason}])
+    }
+}
+
+/// The whole answer at once.
+async fn whole(call: Call, mut reading: Reading) -> Result<Response, ApiError> {
+    let mut answers = call.answers();
+    let mut made: Vec<Whole> = answers.iter().map(|_| Whole::default()).collect();
+    while let Some((place, what)) = reading.next(&call.app.counts).await {
+        let (answer, whole) = (&mut answers[place], &mut made[place]);
+        if whole.reason.is_some() {
+            continue;
+        }
+        match what {
+            What::Token(token, logprobs) => {
+                whole.add(answer.push(token));
+                whole.told.extend(logprobs.map(|l| (token, l)));
+                if answer.is_stopped {
+                    whole.reason = Some("stop");
+                    // dropping a ticket ends its request; the others go on
+                    let gone = std::mem::take(&mut reading.tickets);
+                    reading.tickets = gone.into_iter().filter(|t| t.place != place).collect();
+                }
+            }
+            What::Done(Reason::Failed(message)) => {
+                return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message));
+            }
+            What::Done(reason) => {
+                whole.add(answer.finish());
+                whole.reason = Some(call.reason(answer, &reason));
+            }
+        }
+        if made.iter().all(|w| w.reason.is_some()) {
+            break;
+        }
+    }
+    if made.iter().any(|w| w.reason.is_none()) {
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the answer was dropped"));
+    }
+    let choice = |(place, w): (usize, &Whole)| {
+        let logprobs = call.logprobs(&w.told);
+        if !call.is_chat {
+            let before = if call.ask.echo { call.prompts[place / call.ask.count].as_str() } else { "" };
+            return json!({"index": place, "text": format!("{before}{}", w.text), "logprobs": logprobs, "finish_reason": w.reason});
+        }
+        let mut message = json!({"role": "assistant", "content": w.text, "refusal": null});
+        if !w.calls.is_empty() {
+            let one = |(i, (name, arguments)): (usize, &(String, String))| {
+                json!({
+                    "id": call.call_id(place, i), "type": "function", "function": {"name": name, "arguments": arguments},
+                })
+            };
+            message["tool_calls"] = w.calls.iter().enumerate().map(one).collect();
+            if w.text.is_empty() {
+                message["content"] = Json::Null;
+            }
+        }
+        json!({"index": place, "message": message, "logprobs": logprobs, "finish_reason": w.reason})
+    };
+    let object = if call.is_chat { "chat.completion" } else { "text_completion" };
+    let choices: Vec<Json> = made.iter().enumerate().map(choice).collect();
+    Ok(reply(json!({
+        "id": call.id, "object": object, "created": call.created, "model": call.app.name, "choices": choices,
+        "usage": call.usage(&answers),
+    })))
+}
+
+/// One answer put together.
+#[derive(Default)]
+struct Whole {
+    text: String,
+    calls: Vec<(String, String)>,
+    told: Vec<(u32, Logprobs)>,
+    reason: Option<&'static str>,
+}
+
+impl Whole {
+    fn add(&mut self, deltas: Vec<Delta>) {
+        for delta in deltas {
+            match delta {
+                Delta::Text(text) => self.text.push_str(&text),
+                Delta::Call { name, .. } => self.calls.push((name, String::new())),
+                Delta::Arguments { index, text } => {
+                    if let Some(call) = self.calls.get_mut(index) {
+                        call.1.push_str(&text);
+                    }
+                }
+            }
+        }
+    }
+}
+
+type Pieces = mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
+
+/// Whether a client took a piece in time.
+async fn put(to: &Pieces, piece: String) -> bool {
+    tokio::time::timeout(PIECE_TIME, to.send(Ok(Bytes::from(piece)))).await.is_ok_and(|sent| sent.is_ok())
+}
+
+/// The answer as server-sent events. The task ends when the client leaves: a piece finds no one, and its requests go.
+fn stream(call: Call, mut reading: Reading) -> Response {
+    let (to, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        let send = async |json: Json| put(&to, format!("data: {json}\n\n")).await;
+        let mut answers = call.answers();
+        let mut open = answers.len();
+        if call.is_chat {
+            for place in 0..answers.len() {
+                let content = json!({"role": "assistant", "content": ""});
+                if !send(call.piece(call.choice(place, content, Json::Null, Json::Null), Json::Null)).await {
+                    return;
+                }
+            }
+        } else if call.ask.echo {
+            for place in 0..answers.len() {
+                let text = json!(call.prompts[place / call.ask.count]);
+                if !send(call.piece(call.choice(place, text, Json::Null, Json::Null), Json::Null)).await {
+                    return;
+                }
+            }
+        }
+        while open > 0 {
+            let event = tokio::select! {
+                event = reading.next(&call.app.counts) => event,
+                // the client left while nothing was to be sent
+                () = to.closed() => return,
+            };
+            let Some((place, what)) = event else { break };
+            let answer = &mut answers[place];
+            let (deltas, told, reason) = match what {
+                What::Token(..) if answer.is_stopped => continue,
+                What::Done(_) if answer.is_stopped => continue,
+                What::Token(token, logprobs) => {
+                    let deltas = answer.push(token);
+                    let reason = answer.is_stopped.then_some("stop");
+                    (deltas, logprobs.map(|l| vec![(token, l)]).unwrap_or_default(), reason)
+                }
+                What::Done(Reason::Failed(message)) => {
+                    let error = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message);
+                    send(error.json()).await;
+                    return;
+                }
+                What::Done(reason) => {
+                    let deltas = answer.finish();
+                    (deltas, vec![], Some(call.reason(answer, &reason)))
+                }
+            };
+            if reason.is_some() {
+                open -= 1;
+                let gone = std::mem::take(&mut reading.tickets);
+                reading.tickets = gone.into_iter().filter(|t| t.place != place).collect();
+            }
+            let mut logprobs = call.logprobs(&told);
+            // tokens that gave no text yet are told of too
+            let empty = (deltas.is_empty() && !told.is_empty()).then(|| Delta::Text(String::new()));
+            for delta in deltas.iter().chain(&empty) {
+                let choice = call.choice(place, call.delta(place, delta), logprobs.take(), Json::Null);
+                if !send(call.piece(choice, Json::Null)).await {
+                    return;
+                }
+            }
+            if let Some(reason) = reason {
+                let nothing = if call.is_chat { json!({}) } else { json!("") };
+                if !send(call.piece(call.choice(place, nothing, Json::Null, json!(reason)), Json::Null)).await
+                {
+                    return;
+                }
+            }
+        }
+        if call.ask.usage && !send(call.piece(json!([]), call.usage(&answers))).await {
+            return;
+        }
+        put(&to, "data: [DONE]\n\n".into()).await;
+    });
+    let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(pieces));
+    ([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], body).into_response()
+}

@@ -1,0 +1,196 @@
+//! `frit serve MODEL`: OpenAI's API over a model.
+//!
+//! ```text
+//! http  ->  ask  ->  worker  ->  answer  ->  http
+//! ```
+//!
+//! - `ask` reads and checks bodies, `error` says what is wrong with them;
+//! - `worker` is the one thread that owns the model;
+//! - `answer` makes text and tool calls of tokens;
+//! - `http` has the routes.
+
+mod error;
+mod worker;
+mod ask;
+mod answer;
+mod http;
+#[cfg(test)]
+mod tests;
+
+use ask::Limits;
+use frit_llm::engine::{Engine, Settings};
+use http::{App, Totals};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use worker::{Runner, Worker};
+
+pub const HELP: &str = "\
+frit serve MODEL: a model for OpenAI's clients
+
+usage:
+  frit serve MODEL [OPTION=VALUE...]
+                               MODEL is a GGUF file, or a folder with config.json, safetensors and tokenizer.json
+
+options:
+  --host=127.0.0.1             the address that it listens at
+  --port=8080                  and the port; 0 for any that is free
+  --api-key=KEY                what clients must send; also from the environment, as FRIT_API_KEY
+  --name=NAME                  what the model is called (its file's name)
+  --context=N                  positions of a sequence (what the model was made for)
+  --positions=N                positions of all sequences together (16384)
+  --parallel=N                 sequences that run at once (8)
+  --requests=N                 requests that run and wait, more are refused (256)
+  --max-tokens=N               tokens of an answer at most (4096)
+  --body=BYTES                 the largest body (8388608)
+  --deterministic              answers do not depend on what runs beside them
+
+routes:
+  /v1/models  /v1/chat/completions  /v1/completions  /v1/embeddings  /health  /metrics  / (a chat page)
+";
+
+/// How long answers may take to end when the server is stopped.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// What is said on the command line.
+pub struct Options {
+    host: String,
+    port: u16,
+    key: Option<String>,
+    pub name: String,
+    pub context: Option<usize>,
+    pub positions: usize,
+    pub parallel: usize,
+    pub deterministic: bool,
+    limits: Limits,
+}
+
+impl Options {
+    pub fn read(model: &str, words: &[&str]) -> Result<Options, String> {
+        let stem = Path::new(model).file_stem().map_or("model".into(), |s| s.to_string_lossy().into_owned());
+        let mut o = Options {
+            host: "127.0.0.1".into(),
+            port: 8080,
+            key: std::env::var("FRIT_API_KEY").ok().filter(|k| !k.is_empty()),
+            name: stem,
+            context: None,
+            positions: 16384,
+            parallel: 8,
+            deterministic: false,
+            limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096 },
+        };
+        for word in words {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let number = || match value.parse::<usize>() {
+                Ok(n) if n > 0 => Ok(n),
+                _ => Err(format!("{name} is a number, not {value:?}")),
+            };
+            match name {
+                "--host" => o.host = value.into(),
+                "--port" => o.port = value.parse().map_err(|_| format!("{name} is a port, not {value:?}"))?,
+                "--api-key" => o.key = Some(value.to_string()).filter(|k| !k.is_empty()),
+                "--name" => o.name = value.into(),
+                "--context" => o.context = Some(number()?),
+                "--positions" => o.positions = number()?,
+                "--parallel" => o.parallel = number()?,
+                "--requests" => o.limits.requests = number()?,
+                "--max-tokens" => o.limits.max_tokens = number()?,
+                "--body" => o.limits.body = number()?,
+                "--deterministic" => o.deterministic = true,
+                _ => return Err(format!("{word:?} is no option of frit serve")),
+            }
+        }
+        Ok(o)
+    }
+}
+
+/// Serves a model until it is told to stop.
+pub fn run(model: &str, words: &[&str]) -> Result<(), String> {
+    let options = Options::read(model, words)?;
+    let text = frit_llm::chat::text_of(model).map_err(|e| e.to_string())?;
+    let opened = frit_llm::open(model, &frit_llm::Options { context: options.context });
+    let decoder = Arc::new(opened.map_err(|e| e.to_string())?);
+    let context = decoder.config().context.min(options.positions);
+    let settings = Settings {
+        sequences: options.parallel,
+        positions: options.positions,
+        deterministic: options.deterministic,
+        ..Settings::default()
+    };
+    serve(options, text, context, move || {
+        let mut engine = Engine::new(decoder, settings).map_err(|e| e.to_string())?;
+        engine.warm_up().map_err(|e| e.to_string())?;
+        Ok(engine)
+    })
+}
+
+/// Serves until it is told to stop. `make` opens the model, in the thread that owns it; `context` is how many positions it has.
+pub fn serve<R: Runner>(
+    options: Options,
+    text: frit_llm::chat::Text,
+    context: usize,
+    make: impl FnOnce() -> Result<R, String> + Send + 'static,
+) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|e| e.to_string())?;
+    runtime.block_on(async {
+        let address = format!("{}:{}", options.host, options.port);
+        let listener =
+            tokio::net::TcpListener::bind(&address).await.map_err(|e| format!("{address}: {e}"))?;
+        let address = listener.local_addr().map_err(|e| e.to_string())?;
+        let worker = Worker::start(make);
+        let app = Arc::new(App {
+            worker: worker.clone(),
+            text: Arc::new(text),
+            name: options.name,
+            key: options.key,
+            limits: options.limits,
+            context,
+            counts: Totals::default(),
+        });
+        let told = announce(worker.clone(), address, app.name.clone());
+        let server = axum::serve(listener, http::router(app)).with_graceful_shutdown(stopped());
+        let farewell = async {
+            stopped().await;
+            eprintln!("stopping: answers have {FAREWELL:?} to end");
+            tokio::time::sleep(FAREWELL).await;
+        };
+        tokio::select! {
+            done = server.into_future() => done.map_err(|e| e.to_string()),
+            () = farewell => Ok(()),
+            Err(e) = told => Err(e),
+        }
+    })
+}
+
+/// Says when the model is there. It ends only if the model is not to be had.
+async fn announce(worker: Worker, address: std::net::SocketAddr, name: String) -> Result<(), String> {
+    loop {
+        if let Some(e) = worker.shared.failed.lock().ok().and_then(|f| f.clone()) {
+            return Err(e);
+        }
+        if worker.shared.ready.load(Ordering::Acquire) {
+            println!("serving {name} at http://{address} (/v1, / is a chat page)");
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Ctrl-C, or a request to end.
+async fn stopped() {
+    let interrupted = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        let ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        if let Ok(mut ended) = ended {
+            tokio::select! {
+                _ = interrupted => {}
+                _ = ended.recv() => {}
+            }
+            return;
+        }
+    }
+    let _ = interrupted.await;
+}

@@ -1,0 +1,363 @@
+//! The server over a stand-in for a model, by plain sockets.
+
+use super::ask::Limits;
+use super::http::{App, Totals, router};
+use super::worker::{Gauges, Runner, Worker};
+use frit_llm::chat::{Template, Text};
+use frit_llm::engine::{Event, Id, Logprobs, Reason, Request};
+use frit_tokenize::Tokenizer;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const CALL: &str =
+    "Wait.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": [2]}}\n</tool_call>";
+
+/// Says what the prompt asks for, a token a step.
+struct Parrot {
+    text: Tokenizer,
+    running: Vec<(Id, Vec<u32>, Request)>,
+    next: Id,
+    cancelled: Arc<AtomicUsize>,
+}
+
+impl Runner for Parrot {
+    fn submit(&mut self, request: Request) -> Result<Id, String> {
+        let prompt = self.text.decode_all(&request.tokens);
+        let answer = match () {
+            () if prompt.contains("refused") => return Err("it is refused".into()),
+            () if prompt.contains("endless") => "a ".repeat(1 << 16),
+            () if prompt.contains("call it") => CALL.to_string(),
+            () => "Hello from größer frit!".to_string(),
+        };
+        let mut tokens = self.text.encode_plain(&answer);
+        tokens.reverse();
+        self.next += 1;
+        self.running.push((self.next, tokens, request));
+        Ok(self.next)
+    }
+    fn cancel(&mut self, id: Id) {
+        self.running.retain(|r| r.0 != id);
+        self.cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+    fn step(&mut self) -> Result<Vec<Event>, String> {
+        let mut events = vec![];
+        self.running.retain_mut(|(id, tokens, request)| {
+            let mut done = |reason| events.push(Event::Done { id: *id, reason });
+            if request.max_tokens == 0 {
+                done(Reason::Length);
+                return false;
+            }
+            request.max_tokens -= 1;
+            let Some(token) = tokens.pop() else {
+                done(Reason::End);
+                return false;
+            };
+            let logprobs = request.logprobs.map(|n| Logprobs { token: -0.5, top: vec![(token, -0.5); n] });
+            events.push(Event::Token { id: *id, token, logprobs });
+            true
+        });
+        std::thread::sleep(Duration::from_micros(200));
+        Ok(events)
+    }
+    fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+    fn gauges(&self) -> Gauges {
+        Gauges { running: self.running.len(), ..Gauges::default() }
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    cancelled: Arc<AtomicUsize>,
+    worker: Worker,
+    _runtime: tokio::runtime::Runtime,
+}
+
+fn file(name: &str) -> String {
+    format!("{}/../../tests-data/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+fn start(key: Option<&str>, requests: usize) -> Server {
+    let tokenizer = || Tokenizer::load(file("tokenize/bytes.json")).unwrap();
+    let template = std::fs::read_to_string(file("chat/marked.jinja")).unwrap();
+    let template = Template::new(&template, "", "").unwrap();
+    let cancelled = Arc::new(AtomicUsize::new(0));
+    let parrot = Parrot { text: tokenizer(), running: vec![], next: 0, cancelled: cancelled.clone() };
+    let worker = Worker::start(move || Ok(parrot));
+    let app = Arc::new(App {
+        worker: worker.clone(),
+        text: Arc::new(Text {
+            tokenizer: tokenizer(),
+            template: Some(template),
+            bos: None,
+            ends: [0].into(),
+        }),
+        name: "parrot".into(),
+        key: key.map(str::to_string),
+        limits: Limits { body: 1 << 20, count: 4, requests, max_tokens: 1 << 20 },
+        context: 1 << 20,
+        counts: Totals::default(),
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move { axum::serve(listener, router(app)).await });
+    while !worker.shared.ready.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Server { address, cancelled, worker, _runtime: runtime }
+}
+
+impl Server {
+    fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+        let mut socket = TcpStream::connect(self.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+        );
+        socket.write_all(head.as_bytes()).unwrap();
+        // a server that answers early may not read all of it
+        let _ = socket.write_all(body);
+        socket
+    }
+    /// The status and the body.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, String) {
+        let mut all = vec![];
+        let _ = self.send(method, path, headers, body).read_to_end(&mut all);
+        let all = String::from_utf8(all).unwrap();
+        let (head, body) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
+        let status = head.split(' ').nth(1).unwrap_or_else(|| panic!("{head:?}")).parse().unwrap();
+        let body = if head.contains("chunked") { unchunked(body) } else { body.to_string() };
+        (status, body)
+    }
+    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let (status, text) = self.ask("POST", path, "", body.to_string().as_bytes());
+        (status, serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}")))
+    }
+    fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
+        let (status, text) = self.ask("POST", path, "", body.to_string().as_bytes());
+        assert_eq!(status, 200, "{text}");
+        let mut lines: Vec<&str> = text.split("\n\n").filter(|l| !l.is_empty()).collect();
+        assert_eq!(lines.pop(), Some("data: [DONE]"));
+        lines.iter().map(|l| serde_json::from_str(l.strip_prefix("data: ").unwrap()).unwrap()).collect()
+    }
+}
+fn unchunked(body: &str) -> String {
+    let (mut out, mut rest) = (vec![], body.as_bytes());
+    while let Some(at) = rest.windows(2).position(|w| w == b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..at]).unwrap(), 16).unwrap();
+        out.extend(&rest[at + 2..at + 2 + size]);
+        rest = &rest[at + 4 + size..];
+    }
+    String::from_utf8(out).unwrap()
+}
+fn chat(text: &str) -> Value {
+    json!({"model": "parrot", "messages": [{"role": "user", "content": text}]})
+}
+fn with(mut body: Value, more: Value) -> Value {
+    more.as_object().unwrap().iter().for_each(|(k, v)| body[k] = v.clone());
+    body
+}
+
+#[test]
+fn answers_come_whole_and_in_pieces() {
+    let s = start(None, 16);
+    let (status, body) = s.post("/v1/chat/completions", &chat("hi"));
+    assert_eq!(
+        (status, &body["choices"][0]["message"]["content"]),
+        (200, &json!("Hello from größer frit!")),
+        "{body}"
+    );
+    assert_eq!(body["choices"][0]["finish_reason"], "stop");
+    assert_eq!(
+        body["usage"]["total_tokens"],
+        body["usage"]["prompt_tokens"].as_u64().unwrap()
+            + body["usage"]["completion_tokens"].as_u64().unwrap()
+    );
+    let pieces = s.stream(
+        "/v1/chat/completions",
+        &with(chat("hi"), json!({"stream": true, "stream_options": {"include_usage": true}})),
+    );
+    let text: String = pieces.iter().filter_map(|p| p["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(text, "Hello from größer frit!");
+    assert_eq!(pieces[0]["choices"][0]["delta"]["role"], "assistant");
+    let last = pieces.last().unwrap();
+    assert_eq!(
+        (&last["choices"], &last["usage"]["completion_tokens"]),
+        (&json!([]), &body["usage"]["completion_tokens"])
+    );
+    assert!(pieces[..pieces.len() - 1].iter().all(|p| p["usage"].is_null()));
+    let (_, body) = s.post(
+        "/v1/completions",
+        &json!({"model": "parrot", "prompt": ["x", "y"], "n": 2, "echo": true, "max_tokens": 3}),
+    );
+    assert_eq!(body["choices"].as_array().unwrap().len(), 4, "{body}");
+    assert!(body["choices"][3]["text"].as_str().unwrap().starts_with('y'));
+    assert_eq!(
+        (&body["choices"][3]["finish_reason"], &body["usage"]["completion_tokens"]),
+        (&json!("length"), &json!(12))
+    );
+}
+
+#[test]
+fn stops_tools_and_probabilities_are_as_the_api_has_them() {
+    let s = start(None, 16);
+    for stop in [json!("größer"), json!(["zzz", "größ", "from g"])] {
+        let (_, body) = s.post("/v1/chat/completions", &with(chat("hi"), json!({"stop": stop})));
+        let text = body["choices"][0]["message"]["content"].as_str().unwrap().trim_end();
+        assert!(text == "Hello from" || text == "Hello", "{body}");
+        assert_eq!(body["choices"][0]["finish_reason"], "stop");
+    }
+    let tool = json!({"type": "function", "function": {"name": "add", "parameters": {"properties": {}, "required": []}}});
+    let body = with(chat("call it"), json!({"tools": [tool]}));
+    let (_, whole) = s.post("/v1/chat/completions", &body);
+    let message = &whole["choices"][0]["message"];
+    assert_eq!(
+        (&message["content"], &whole["choices"][0]["finish_reason"]),
+        (&json!("Wait."), &json!("tool_calls")),
+        "{whole}"
+    );
+    assert_eq!(
+        message["tool_calls"][0]["function"],
+        json!({"name": "add", "arguments": "{\"a\": 1, \"b\": [2]}"})
+    );
+    let pieces = s.stream("/v1/chat/completions", &with(body, json!({"stream": true})));
+    let calls: Vec<&Value> =
+        pieces.iter().map(|p| &p["choices"][0]["delta"]["tool_calls"][0]).filter(|c| !c.is_null()).collect();
+    assert!(calls.len() > 2 && calls[0]["id"].is_string());
+    let arguments: String = calls.iter().filter_map(|c| c["function"]["arguments"].as_str()).collect();
+    assert_eq!(arguments, "{\"a\": 1, \"b\": [2]}");
+    let (_, body) = s.post(
+        "/v1/chat/completions",
+        &with(chat("hi"), json!({"logprobs": true, "top_logprobs": 2, "n": 2})),
+    );
+    let told = &body["choices"][1]["logprobs"]["content"];
+    assert_eq!(
+        (&told[0]["logprob"], told[0]["top_logprobs"].as_array().unwrap().len()),
+        (&json!(-0.5), 2),
+        "{body}"
+    );
+}
+
+#[test]
+fn bad_requests_get_the_right_status_and_an_error() {
+    let s = start(None, 16);
+    let bad = [
+        (json!({"messages": []}), 400, "model"),
+        (json!({"model": "other", "messages": [{"role": "user", "content": "x"}]}), 404, "other"),
+        (json!({"model": "parrot"}), 400, "messages"),
+        (json!({"model": "parrot", "messages": []}), 400, "empty"),
+        (
+            json!({"model": "parrot", "messages": [{"role": "robot", "content": "x"}]}),
+            400,
+            "messages[0].role",
+        ),
+        (json!({"model": "parrot", "messages": [{"role": "user"}]}), 400, "messages[0].content"),
+        (
+            json!({"model": "parrot", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+            400,
+            "image_url",
+        ),
+        (
+            json!({"model": "parrot", "messages": [{"role": "user", "content": "x"}, {"role": "system", "content": "y"}]}),
+            400,
+            "comes first",
+        ),
+        (with(chat("x"), json!({"temperature": 3})), 400, "temperature"),
+        (with(chat("x"), json!({"temperature": "hot"})), 400, "no number"),
+        (with(chat("x"), json!({"n": 99})), 400, "n:"),
+        (with(chat("x"), json!({"n": 1.5})), 400, "whole"),
+        (with(chat("x"), json!({"max_tokens": 0})), 400, "max_tokens"),
+        (with(chat("x"), json!({"stop": ["a", "b", "c", "d", "e"]})), 400, "stop"),
+        (with(chat("x"), json!({"logit_bias": {"x": 1}})), 400, "logit_bias"),
+        (with(chat("x"), json!({"top_logprobs": 2})), 400, "logprobs"),
+        (with(chat("x"), json!({"stream_options": {}})), 400, "stream"),
+        (with(chat("x"), json!({"tools": [{}]})), 400, "tools"),
+        (with(chat("x"), json!({"tool_choice": "required"})), 400, "no tools"),
+        (with(chat("x"), json!({"response_format": {"type": "music"}})), 400, "music"),
+        (chat("refused"), 400, "refused"),
+        (chat(&"long ".repeat(300_000)), 413, "larger"),
+    ];
+    for (body, wanted, word) in bad {
+        let (status, answer) = s.post("/v1/chat/completions", &body);
+        let message = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(status == wanted && message.contains(word), "{status} {message}, not {wanted} {word}");
+    }
+    let raw: [(&str, &str, &[u8], u16); 8] = [
+        ("POST", "/v1/chat/completions", b"{", 400),
+        ("POST", "/v1/chat/completions", b"[]", 400),
+        ("POST", "/v1/chat/completions", b"\xff\xfe", 400),
+        ("POST", "/v1/completions", b"{\"model\": \"parrot\", \"prompt\": [99999999]}", 400),
+        ("POST", "/v1/embeddings", b"{\"model\": \"parrot\", \"input\": \"x\"}", 400),
+        ("GET", "/v1/chat/completions", b"", 405),
+        ("GET", "/nowhere", b"", 404),
+        ("GET", "/v1/models/other", b"", 404),
+    ];
+    for (method, path, body, wanted) in raw {
+        let (status, text) = s.ask(method, path, "", body);
+        let error: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}: {text}"));
+        assert!(status == wanted && error["error"]["message"].is_string(), "{path}: {status} {text}");
+    }
+    assert_eq!(s.post("/v1/chat/completions", &chat("hi")).0, 200);
+}
+
+#[test]
+fn keys_are_asked_for_and_limits_hold() {
+    let s = start(Some("secret"), 1);
+    let body = chat("hi").to_string();
+    for (header, wanted) in
+        [("", 401), ("authorization: Bearer wrong\r\n", 401), ("authorization: Bearer secret\r\n", 200)]
+    {
+        assert_eq!(s.ask("POST", "/v1/chat/completions", header, body.as_bytes()).0, wanted, "{header}");
+    }
+    assert_eq!(s.ask("GET", "/health", "", b""), (200, "{\"status\":\"ok\"}".into()));
+    assert!(s.ask("GET", "/", "", b"").1.contains("<title>frit</title>"));
+    let endless = with(chat("endless"), json!({"stream": true})).to_string();
+    let mut first =
+        s.send("POST", "/v1/chat/completions", "authorization: Bearer secret\r\n", endless.as_bytes());
+    first.read_exact(&mut [0; 200]).unwrap();
+    let (status, text) =
+        s.ask("POST", "/v1/chat/completions", "authorization: Bearer secret\r\n", body.as_bytes());
+    assert_eq!(status, 429, "{text}");
+    let metrics = s.ask("GET", "/metrics", "", b"").1;
+    assert!(
+        metrics.contains("frit_requests_total 5\n") && metrics.contains("frit_errors_total 3\n"),
+        "{metrics}"
+    );
+}
+
+/// Waits until something is so.
+fn until(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it does not happen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_leaves_or_does_not_read_holds_no_one_up() {
+    let s = start(None, 64);
+    let endless = with(chat("endless"), json!({"stream": true})).to_string();
+    let mut leaves = s.send("POST", "/v1/chat/completions", "", endless.as_bytes());
+    leaves.read_exact(&mut [0; 300]).unwrap();
+    drop(leaves);
+    until(|| s.cancelled.load(Ordering::Relaxed) == 1);
+    // one that waits for a whole answer leaves too
+    let whole = chat("endless").to_string();
+    let leaves = s.send("POST", "/v1/chat/completions", "", whole.as_bytes());
+    until(|| s.worker.gauges().running == 1);
+    drop(leaves);
+    until(|| s.cancelled.load(Ordering::Relaxed) == 2);
+    // this one stays and reads nothing
+    let stays = s.send("POST", "/v1/chat/completions", "", endless.as_bytes());
+    until(|| s.worker.gauges().running == 1);
+    assert_eq!(s.post("/v1/chat/completions", &chat("hi")).0, 200);
+    until(|| s.worker.shared.slow.load(Ordering::Relaxed) == 1 && s.worker.gauges().running == 0);
+    drop(stays);
+}
