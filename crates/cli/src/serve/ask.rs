@@ -1,6 +1,7 @@
 //! Bodies of requests: what OpenAI's API says they hold, checked.
 
 use super::error::ApiError;
+use super::grammar::Form;
 use frit_llm::chat::{self, Prompt, Value, ValueKind};
 use frit_llm::sample::Sampling;
 
@@ -319,22 +320,46 @@ pub fn read_prompts(v: &Value, limits: &Limits) -> Checked<Vec<Begin>> {
     all.iter().map(one).collect()
 }
 
-/// Answers of a given form would need a grammar, which there is none of: what cannot be enforced is refused.
-pub fn refuse_forms(v: &Value) -> Checked<()> {
-    let choice = field(v, "tool_choice");
-    if choice.is_some_and(|c| !matches!(c.as_str(), Some("auto" | "none"))) {
-        return Err(ApiError::field(
-            "tool_choice",
-            "calls of tools cannot be enforced here, only \"auto\" and \"none\" are taken",
-        ));
+/// JSON of a value, in its order.
+fn json_of(v: &Value, name: &str) -> Checked<serde_json::Value> {
+    let text = chat::to_json(v).map_err(|e| ApiError::field(name, e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| ApiError::field(name, e.to_string()))
+}
+
+/// The form that an answer must have, if one is asked for: by `response_format`, a `grammar`, or a tool that must be called.
+pub fn read_form(v: &Value, prompt: &Prompt) -> Checked<Option<Form>> {
+    let must_call = match field(v, "tool_choice") {
+        Some(choice) => prompt.tools.is_some() && choice.as_str() != Some("auto"),
+        None => false,
+    };
+    if let (true, Some(tools)) = (must_call, &prompt.tools) {
+        let tool = |t: Value| {
+            let function = field(&t, "function").unwrap_or_default();
+            let name = field(&function, "name").map(|n| n.to_string()).unwrap_or_default();
+            let schema = field(&function, "parameters").map(|p| json_of(&p, "tools")).transpose()?;
+            Ok((name, schema.unwrap_or_default()))
+        };
+        return items(tools, "tools")?
+            .into_iter()
+            .map(tool)
+            .collect::<Checked<Vec<_>>>()
+            .map(|t| Some(Form::Call(t)));
     }
-    if field(v, "grammar").is_some() {
-        return Err(ApiError::field("grammar", "grammars are not taken here"));
+    if let Some(grammar) = text(v, "grammar")? {
+        return Ok(Some(Form::Lark(grammar)));
     }
-    let Some(format) = field(v, "response_format") else { return Ok(()) };
+    let Some(format) = field(v, "response_format") else { return Ok(None) };
     match field(&format, "type").map(|t| t.to_string()).as_deref() {
-        Some("text") => Ok(()),
-        Some(other) => Err(ApiError::field("response_format", format!("{other:?} is not taken here"))),
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(Form::Json)),
+        Some("json_schema") => {
+            let schema = field(&format, "json_schema").and_then(|s| field(&s, "schema"));
+            let Some(schema) = schema else {
+                return Err(ApiError::field("response_format", "json_schema.schema is missing"));
+            };
+            Ok(Some(Form::Schema(json_of(&schema, "response_format")?)))
+        }
+        Some(other) => Err(ApiError::field("response_format", format!("{other:?} is not known here"))),
         None => Err(ApiError::field("response_format", "it has no type")),
     }
 }

@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::ask::{self, Ask, Begin, Limits};
 use super::error::ApiError;
+use super::grammar::{Form, Grammars, Rule};
 use super::worker::{BEHIND, Happened, Refused, Ticket, What, Worker};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -12,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use frit_llm::chat::{Delta, Syntax, Text};
+use frit_llm::chat::{Delta, Prompt, Syntax, Text, Value};
 use frit_llm::engine::{Logprobs, Reason, Request};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ const PIECE_TIME: Duration = Duration::from_secs(20);
 pub struct App {
     pub worker: Worker,
     pub text: Arc<Text>,
+    pub grammars: Grammars,
     /// What the model is called.
     pub name: String,
     pub key: Option<String>,
@@ -209,7 +211,7 @@ async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Respo
     let v = read(&app, request).await?;
     let ask = Ask::read(&v, &app.limits, true)?;
     let prompt = ask::read_chat(&v)?;
-    ask::refuse_forms(&v)?;
+    let form = ask::read_form(&v, &prompt)?;
     let text = app.text.clone();
     let has_tools = prompt.tools.is_some();
     let made = tokio::task::spawn_blocking(move || {
@@ -225,14 +227,14 @@ async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Respo
     });
     let (tokens, syntax) =
         made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
-    generate(app, ask, vec![(String::new(), tokens)], syntax, true).await
+    generate(app, ask, vec![(String::new(), tokens)], syntax, form, true).await
 }
 
 async fn complete(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
     let v = read(&app, request).await?;
     let ask = Ask::read(&v, &app.limits, false)?;
     let prompts = ask::read_prompts(&v, &app.limits)?;
-    ask::refuse_forms(&v)?;
+    let form = ask::read_form(&v, &Prompt::new(Value::UNDEFINED))?;
     let (text, size) = (app.text.clone(), app.text.tokenizer.size() as u32);
     let made = tokio::task::spawn_blocking(move || {
         let tokens = |p: Begin| match p {
@@ -254,7 +256,7 @@ async fn complete(State(app): State<Arc<App>>, request: HttpRequest) -> Result<R
     if let Some(id) = made.iter().flat_map(|(_, ids)| ids).find(|id| **id >= size) {
         return Err(ApiError::field("prompt", format!("token {id} of a model that has {size}")));
     }
-    generate(app, ask, made, None, false).await
+    generate(app, ask, made, None, form, false).await
 }
 
 /// One call: what all its pieces have in common.
@@ -282,6 +284,7 @@ async fn generate(
     ask: Ask,
     prompts: Vec<(String, Vec<u32>)>,
     syntax: Option<Syntax>,
+    form: Option<Form>,
     is_chat: bool,
 ) -> Result<Response, ApiError> {
     let busy = || {
@@ -314,6 +317,9 @@ async fn generate(
             request.sampling.seed = ask.sampling.seed.map(|s| s.wrapping_add(place as u64));
             request.ends = app.text.ends.iter().copied().collect();
             request.logprobs = ask.logprobs;
+            if let Some(form) = &form {
+                request.constraint = Some(Box::new(rule(&app, form.clone(), syntax).await?));
+            }
             let ticket = app.worker.submit(request, place, to.clone()).await.map_err(|e| match e {
                 Refused::Busy => busy(),
                 Refused::Gone => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
@@ -341,6 +347,16 @@ async fn generate(
     };
     let reading = Reading { events, tickets, begun, has_first: false, _active: active };
     if call.ask.stream { Ok(stream(call, reading)) } else { whole(call, reading).await }
+}
+/// A rule for an answer, made beside the tasks that serve: a large schema takes a while.
+async fn rule(app: &Arc<App>, form: Form, syntax: Option<Syntax>) -> Result<Rule, ApiError> {
+    let app = app.clone();
+    let made = tokio::task::spawn_blocking(move || {
+        let end = app.text.ends.first().copied().unwrap_or(0);
+        app.grammars.rule(&form, &app.text.tokenizer, end, syntax)
+    });
+    let made = made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    made.map_err(|e| ApiError::field("response_format", e))
 }
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())

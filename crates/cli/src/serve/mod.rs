@@ -6,11 +6,13 @@
 //!
 //! - `ask` reads and checks bodies, `error` says what is wrong with them;
 //! - `worker` is the one thread that owns the model;
+//! - `grammar` holds answers to a form;
 //! - `answer` makes text and tool calls of tokens;
 //! - `http` has the routes.
 
 mod error;
 mod worker;
+mod grammar;
 mod ask;
 mod answer;
 mod http;
@@ -19,6 +21,7 @@ mod tests;
 
 use ask::Limits;
 use frit_llm::engine::{Engine, Settings};
+use grammar::Grammars;
 use http::{App, Totals};
 use std::path::Path;
 use std::sync::Arc;
@@ -143,6 +146,7 @@ pub fn serve<R: Runner>(
         let app = Arc::new(App {
             worker: worker.clone(),
             text: Arc::new(text),
+            grammars: Grammars::new(),
             name: options.name,
             key: options.key,
             limits: options.limits,

@@ -1,6 +1,7 @@
 //! The server over a stand-in for a model, by plain sockets.
 
 use super::ask::Limits;
+use super::grammar::Grammars;
 use super::http::{App, Totals, router};
 use super::worker::{Gauges, Runner, Worker};
 use frit_llm::chat::{Template, Text};
@@ -52,7 +53,20 @@ impl Runner for Parrot {
                 return false;
             }
             request.max_tokens -= 1;
-            let Some(token) = tokens.pop() else {
+            let mut token = tokens.pop();
+            if let Some(rule) = &mut request.constraint {
+                // the first that may come and is not blank, or any
+                let mut logits = vec![0.0; self.text.size() + 7];
+                rule.mask(&mut logits).unwrap();
+                let is_text = |id: &u32| !self.text.bytes(*id).unwrap_or_default().trim_ascii().is_empty();
+                let mut may = (1..logits.len() as u32).filter(|id| logits[*id as usize] == 0.0);
+                token = may.clone().find(is_text).or_else(|| may.next());
+                if token.is_some_and(|t| rule.accept(t).unwrap()) {
+                    tokens.clear();
+                    request.max_tokens = 0;
+                }
+            }
+            let Some(token) = token else {
                 done(Reason::End);
                 return false;
             };
@@ -96,6 +110,7 @@ fn start(key: Option<&str>, requests: usize) -> Server {
             bos: None,
             ends: [0].into(),
         }),
+        grammars: Grammars::new(),
         name: "parrot".into(),
         key: key.map(str::to_string),
         limits: Limits { body: 1 << 20, count: 4, requests, max_tokens: 1 << 20 },
@@ -242,6 +257,44 @@ fn stops_tools_and_probabilities_are_as_the_api_has_them() {
         (&json!(-0.5), 2),
         "{body}"
     );
+}
+
+#[test]
+fn forms_and_tools_are_enforced() {
+    let s = start(None, 16);
+    let schema = json!({
+        "type": "object", "required": ["unit", "ok"], "additionalProperties": false,
+        "properties": {"unit": {"enum": ["größer"]}, "ok": {"type": "boolean"}},
+    });
+    let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}});
+    let (_, body) = s.post("/v1/chat/completions", &with(chat("hi"), json!({"response_format": format})));
+    let text = body["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{body}"));
+    let made: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert!(made["unit"] == "größer" && made["ok"].is_boolean(), "{made}");
+    let tool = |name: &str| {
+        let parameters = json!({"type": "object", "properties": {"a": {"enum": [name]}}, "required": ["a"], "additionalProperties": false});
+        json!({"type": "function", "function": {"name": name, "parameters": parameters}})
+    };
+    let choices =
+        [(json!("required"), "add"), (json!({"type": "function", "function": {"name": "sub"}}), "sub")];
+    for (choice, wanted) in choices {
+        let more = json!({"tools": [tool("add"), tool("sub")], "tool_choice": choice});
+        let (_, body) = s.post("/v1/chat/completions", &with(chat("hi"), more));
+        assert_eq!(body["choices"][0]["finish_reason"], "tool_calls", "{body}");
+        let call = &body["choices"][0]["message"]["tool_calls"][0]["function"];
+        let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(call["name"], arguments["a"], "{body}");
+        assert!(choice == "required" || call["name"] == wanted, "{body}");
+    }
+    let (_, body) = s.post(
+        "/v1/completions",
+        &json!({"model": "parrot", "prompt": "x", "grammar": "start: \"frit\" /[0-9]{3}/"}),
+    );
+    let text = body["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{body}"));
+    assert!(text.len() == 7 && text.starts_with("frit"), "{text}");
+    for bad in [json!({"response_format": {"type": "json_schema"}}), json!({"grammar": "start: ("})] {
+        assert_eq!(s.post("/v1/chat/completions", &with(chat("hi"), bad)).0, 400);
+    }
 }
 
 #[test]
