@@ -322,8 +322,8 @@ fn products_in_products_are_always_walked_in_blocks_of_rows() {
     let table = input(&[7, 2, 3, 40, 16]);
     let one = Tensor::new([2i32]).realize().unwrap();
     is_one(chains(|| attended(&q, &k, &v) + table.index_select(0, &one).squeeze(0)), 2);
-    // a factor that is one number
-    is_one(chains(|| attended(&Tensor::ones([2, 3, 40, 16]), &k, &v)), 1);
+    // with a factor that is one number there is no product, and nothing in anything
+    assert!(chains(|| attended(&Tensor::ones([2, 3, 40, 16]), &k, &v)).1.is_empty());
     // sizes that are not known are cut as before
     let n = Variable::new("n", 1, 2).unwrap().bind(2).unwrap();
     let few = |x: &Tensor| x.narrow(0, 0, n.clone());
