@@ -46,11 +46,12 @@ fn what_is_recorded_is_what_debug_output_says() {
     let lines = |what: &str| said.lines().filter(|l| l.contains(what)).count();
     assert_eq!(count(&dump, "launch"), lines(" GFLOP/s "));
     assert_eq!(count(&dump, "schedule"), lines("schedule: "));
-    assert_eq!(count(&dump, "compile"), lines("passes over "));
+    assert_eq!(count(&dump, "compile") + count(&dump, "schedule"), lines("passes over "));
     assert_eq!(count(&dump, "call"), lines("kernel graph, arguments "));
     assert_eq!(count(&dump, "pass") + count(&dump, "listing"), {
+        // the four of the x86 writer leave code, which is recorded as such
         let rows = said.lines().filter(|l| l.contains(" ms  ")).count();
-        rows + 9 * count(&dump, "schedule")
+        rows - 4 * count(&dump, "compile")
     });
     assert!(count(&dump, "plan_hit") > 0 && count(&dump, "rule") > 0 && count(&dump, "code") > 0);
     let line = dump.lines().find(|l| l.contains(" realize ")).expect("a call that computes");
@@ -67,7 +68,8 @@ fn a_file_that_ends_early_is_read_up_to_there() {
     for part in 1..=20 {
         let cut = bytes.len() * part / 20 - usize::from(part < 20);
         let read = frit_viz::read(&bytes[..cut], |_| ()).expect("what there is can be read");
-        assert!(read.records >= last && read.lost < 100_000, "{read:?}");
+        // a chunk is full at 64 KiB, and ends with the record that fills it
+        assert!(read.records >= last && read.lost < 128 << 10, "{read:?}");
         last = read.records;
     }
     assert_eq!(last, whole.records);
