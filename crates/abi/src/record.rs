@@ -101,6 +101,8 @@ kinds! {
     Run        "run"        graph: Int, device: Text;
     /// A kernel was launched: when the host did, when the device began, and how long each took.
     Launch     "launch"     at: Int, ns: Int, kernel: Int, name: Text, device: Text, begun: Int, took: Int, flops: Int, bytes: Int;
+    /// The parts of the program that the kernel launched next on this thread belongs to.
+    Origin     "origin"     name: Text;
     /// Launches of a recorded program follow, one by one.
     Replay     "replay"     at: Int, kernels: Int;
     /// Bytes were copied.
@@ -142,6 +144,8 @@ static SESSION: AtomicU32 = AtomicU32::new(0);
 pub const COMPILES: u8 = 1;
 /// Launches, copies, memory, spans.
 pub const RUNS: u8 = 2;
+/// Where values come from, for lines about kernels that nobody records.
+const ORIGINS: u8 = 4;
 /// Nobody has looked yet whether anything is asked for.
 const UNASKED: u8 = 128;
 
@@ -166,7 +170,18 @@ pub fn is_quiet() -> bool {
 /// Whether nobody has said yet what is recorded: whoever can find out does, once.
 #[inline]
 pub fn is_unasked() -> bool {
-    LEVEL.load(Relaxed) == UNASKED
+    LEVEL.load(Relaxed) & UNASKED != 0
+}
+
+/// Whether someone wants to know which part of the program a kernel belongs to.
+#[inline]
+pub fn origins() -> bool {
+    LEVEL.load(Relaxed) & (COMPILES | RUNS | ORIGINS) != 0
+}
+
+/// From now on it is kept which part of the program a kernel belongs to, recorded or not.
+pub fn keep_origins() {
+    LEVEL.fetch_or(ORIGINS, Relaxed);
 }
 
 /// Numbers of nodes and texts hold within a session.
@@ -182,7 +197,7 @@ pub fn install(sink: &'static dyn Sink) {
 /// From now on this is recorded: [`COMPILES`], [`RUNS`], both or nothing.
 pub fn set_level(level: u8) {
     now();
-    LEVEL.store(level, Relaxed);
+    _ = LEVEL.fetch_update(Relaxed, Relaxed, |old| Some(level | old & ORIGINS));
 }
 
 /// Numbers of nodes and texts begin anew.

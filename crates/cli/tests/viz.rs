@@ -62,12 +62,12 @@ fn what_is_recorded_is_what_debug_output_says() {
 fn a_file_that_ends_early_is_read_up_to_there() {
     let (path, _) = recorded("cut.viz", "0");
     let bytes = std::fs::read(&path).expect("a recording");
-    let whole = frit_viz::read(&bytes, |_| ()).expect("it is whole");
+    let whole = frit_recording::read(&bytes, |_| ()).expect("it is whole");
     assert_eq!(whole.lost, 0);
     let mut last = 0;
     for part in 1..=20 {
         let cut = bytes.len() * part / 20 - usize::from(part < 20);
-        let read = frit_viz::read(&bytes[..cut], |_| ()).expect("what there is can be read");
+        let read = frit_recording::read(&bytes[..cut], |_| ()).expect("what there is can be read");
         // a chunk is full at 64 KiB, and ends with the record that fills it
         assert!(read.records >= last && read.lost < 128 << 10, "{read:?}");
         last = read.records;
@@ -77,7 +77,7 @@ fn a_file_that_ends_early_is_read_up_to_there() {
     let mut spoiled = bytes.clone();
     let middle = spoiled.len() / 2;
     spoiled[middle] ^= 0x55;
-    assert!(frit_viz::read(&spoiled, |_| ()).is_ok_and(|e| e.records < whole.records));
+    assert!(frit_recording::read(&spoiled, |_| ()).is_ok_and(|e| e.records < whole.records));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_profile_is_a_trace_with_flows_from_launches_to_kernels() {
     while !rest.is_empty() {
         assert_eq!(rest[0], 0x0a, "a packet is field 1 of the trace");
         rest = &rest[1..];
-        let n = frit_viz::format::take(&mut rest).expect("a length") as usize;
+        let n = frit_recording::format::take(&mut rest).expect("a length") as usize;
         rest = &rest[n..];
         count += 1;
     }

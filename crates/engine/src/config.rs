@@ -87,6 +87,9 @@ pub fn set(name: &str, value: i64) -> Result<(), Error> {
     let setting = setting(name)?;
     let value = parse(name, Some(&value.to_string()), setting.max)?;
     setting.set.store(value.into(), Ordering::Relaxed);
+    if name == DEBUG.name && value >= 2 {
+        frit_abi::record::keep_origins();
+    }
     Ok(())
 }
 

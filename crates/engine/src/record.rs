@@ -3,12 +3,14 @@
 //! While the compiler is recorded every different kernel is compiled once, though it may be in a cache, and every different
 //! graph is scheduled once; what comes again is a hit.
 
-use crate::Error;
+use crate::{Error, config};
 use frit_abi::Target;
 use frit_abi::record::{self, Field, Kind};
 use frit_abi::sync::Mutex;
 use frit_codegen::Program;
 use frit_runtime::{Device, Executable};
+pub use frit_uop::origin::Scope;
+use frit_uop::origin::scope;
 pub(crate) use frit_uop::record::became;
 use frit_uop::record::number;
 use frit_uop::{Arg, UOp};
@@ -18,13 +20,16 @@ use std::time::Duration;
 
 use Field::{Int, Long, Name, Text};
 pub use frit_abi::record::{compiles, runs};
-pub use frit_viz::Recording;
+pub use frit_recording::Recording;
 
 /// Find out whether a recording is asked for, where nobody has.
 #[inline]
 pub fn ask() {
     if record::is_unasked() {
-        frit_viz::from_environment();
+        frit_recording::from_environment();
+        if config::debug().is_ok_and(|level| level >= 2) {
+            record::keep_origins();
+        }
     }
 }
 
@@ -159,7 +164,7 @@ pub(crate) fn code(ast: &UOp, executable: &dyn Executable) {
 /// Launch a kernel; while what runs is recorded it is waited for, so that its time is its own.
 pub(crate) fn launch(
     dev: &dyn Device,
-    (ast, name): (&UOp, &str),
+    (ast, name, origin): (&UOp, &str, &str),
     (flops, bytes): (u64, u64),
     mut go: impl FnMut() -> Result<(), frit_runtime::Error>,
 ) -> Result<Duration, Error> {
@@ -176,6 +181,9 @@ pub(crate) fn launch(
     };
     let ns = record::now() - at;
     let kernel = if compiles() { number(ast) } else { 0 };
+    if !origin.is_empty() {
+        record::write(Kind::Origin, &[Text(origin)]);
+    }
     let begun = at + ns - took.min(ns);
     record::write(
         Kind::Launch,
@@ -234,9 +242,9 @@ impl Drop for Realizing {
     }
 }
 
-/// The call that made a node.
-pub fn line(node: &UOp, op: &'static str, file: &str, line: u32) {
-    record::write(Kind::Line, &[Int(number(node)), Name(op), Text(file), Int(line.into())]);
+/// The call that made a node, or the part of the program that has a name.
+pub fn line(node: &UOp, op: &str, file: &str, line: u32) {
+    record::write(Kind::Line, &[Int(number(node)), Text(op), Text(file), Int(line.into())]);
 }
 
 /// A search for a kernel's opts begins.
@@ -283,11 +291,18 @@ pub fn span_since(name: &str, at: u64) {
 /// A span of the user's program, until it is dropped.
 pub struct UserSpan {
     open: Option<(u64, String)>,
+    _scope: Scope,
 }
 
-/// What happens until this is dropped is, to the user's program, `name`.
+/// What happens until this is dropped is, to the user's program, `name`; so are kernels of what it describes.
 pub fn user_span(name: &str) -> UserSpan {
-    UserSpan { open: clock().map(|at| (at, name.to_string())) }
+    UserSpan { open: clock().map(|at| (at, name.to_string())), _scope: scope(|| name) }
+}
+
+/// Kernels of what this thread describes until the result is dropped are, to the user's program, `name`.
+pub fn named_scope<S: AsRef<str>>(name: impl FnOnce() -> S) -> Scope {
+    ask();
+    scope(name)
 }
 
 impl Drop for UserSpan {

@@ -24,7 +24,8 @@ pub fn build_kernels(plan: &mut Plan) -> Result<(), Error> {
     let mut calls = vec![];
     for k in &plan.sink().src {
         let kernel = Kernel::of(&k.src);
-        calls.push(build.call(&kernel));
+        let origin = record::origin(&plan.origins, kernel.outputs.iter().map(|o| &o.memory));
+        calls.push(KernelCall { origin, ..build.call(&kernel) });
         record_call(calls.len() - 1, &calls[calls.len() - 1], &kernel);
     }
     plan.schedule.kernels = calls;
@@ -96,7 +97,7 @@ impl Build {
             let name = Arg::Name(name(&nodes).into());
             (UOp::new(Op::Sink, DType::Void, simple.src.iter().cloned(), name), used)
         });
-        KernelCall { ast: ast.clone(), args: used.iter().map(|&a| args[a]).collect() }
+        KernelCall { ast: ast.clone(), args: used.iter().map(|&a| args[a]).collect(), origin: "".into() }
     }
 }
 

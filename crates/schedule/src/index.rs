@@ -23,20 +23,20 @@ fn is(n: &UOp, v: i64) -> bool {
 
 /// Sum; constants end up rightmost.
 pub fn add(a: &UOp, b: &UOp) -> UOp {
-    let tail = |n: &UOp| (n.op == Op::Add).then(|| n.src[1].as_int()).flatten();
+    let tail = |n: &UOp| (n.op == Op::Add).then(|| n.rhs().as_int()).flatten();
     match (a.as_int(), b.as_int()) {
         (Some(x), Some(y)) => UOp::index(x.wrapping_add(y)),
         (Some(0), _) => b.clone(),
         (_, Some(0)) => a.clone(),
         (Some(_), _) => add(b, a),
         (_, Some(y)) => match tail(a) {
-            Some(x) => add(&a.src[0], &UOp::index(x.wrapping_add(y))),
+            Some(x) => add(a.lhs(), &UOp::index(x.wrapping_add(y))),
             None => a + b,
         },
         _ => match (tail(a), tail(b)) {
-            (_, Some(_)) => add(&add(a, &b.src[0]), &b.src[1]),
-            (Some(_), _) => add(&add(&a.src[0], b), &a.src[1]),
-            _ if b.op == Op::Add => add(&add(a, &b.src[0]), &b.src[1]),
+            (_, Some(_)) => add(&add(a, b.lhs()), b.rhs()),
+            (Some(_), _) => add(&add(a.lhs(), b), a.rhs()),
+            _ if b.op == Op::Add => add(&add(a, b.lhs()), b.rhs()),
             _ => a + b,
         },
     }
@@ -49,9 +49,9 @@ pub fn mul(a: &UOp, b: &UOp) -> UOp {
         (Some(0), _) | (_, Some(1)) => a.clone(),
         (_, Some(0)) | (Some(1), _) => b.clone(),
         (Some(_), _) => mul(b, a),
-        (_, Some(_)) if a.op == Op::Add => add(&mul(&a.src[0], b), &mul(&a.src[1], b)),
-        (_, Some(y)) if a.op == Op::Mul => match a.src[1].as_int() {
-            Some(x) => mul(&a.src[0], &UOp::index(x.wrapping_mul(y))),
+        (_, Some(_)) if a.op == Op::Add => add(&mul(a.lhs(), b), &mul(a.rhs(), b)),
+        (_, Some(y)) if a.op == Op::Mul => match a.rhs().as_int() {
+            Some(x) => mul(a.lhs(), &UOp::index(x.wrapping_mul(y))),
             None => a * b,
         },
         _ => a * b,
@@ -66,13 +66,13 @@ fn exact_quotient(t: &UOp, d: &UOp) -> Option<UOp> {
     match (t.as_int(), d.as_int()) {
         (Some(k), Some(c)) => (k % c == 0).then(|| UOp::index(k / c)),
         (None, Some(c)) if t.op == Op::Mul => {
-            t.src[1].as_int().filter(|k| k % c == 0).map(|k| mul(&t.src[0], &UOp::index(k / c)))
+            t.rhs().as_int().filter(|k| k % c == 0).map(|k| mul(t.lhs(), &UOp::index(k / c)))
         }
         (None, None) if t.op == Op::Mul => {
-            if &t.src[1] == d {
-                Some(t.src[0].clone())
-            } else if &t.src[0] == d {
-                Some(t.src[1].clone())
+            if t.rhs() == d {
+                Some(t.lhs().clone())
+            } else if t.lhs() == d {
+                Some(t.rhs().clone())
             } else {
                 None
             }
@@ -83,7 +83,7 @@ fn exact_quotient(t: &UOp, d: &UOp) -> Option<UOp> {
 
 /// Whether `0 <= x < d` is certain.
 fn within(x: &UOp, d: &UOp) -> bool {
-    let below = x.bounds.1 < d.bounds.0 || (x.op == Op::Range && &x.src[0] == d);
+    let below = x.bounds.1 < d.bounds.0 || (x.op == Op::Range && x.extent() == d);
     x.bounds.0 >= 0 && below
 }
 
@@ -112,8 +112,24 @@ pub fn div(x: &UOp, d: &UOp) -> UOp {
         return q;
     }
     match (r.op, d.as_int(), r.src.get(1).and_then(|k| k.as_int())) {
-        (Op::Idiv, Some(c), Some(k)) if k > 0 => add(&q, &div(&r.src[0], &UOp::index(c * k))),
+        (Op::Idiv, Some(c), Some(k)) if k > 0 => add(&q, &div(r.lhs(), &UOp::index(c * k))),
         _ => add(&q, &r.floordiv(d)),
+    }
+}
+
+/// For how many steps of a range, about, an index stays as it is; as many as there are where it does not move with it.
+pub fn held(idx: &UOp, id: u32) -> u64 {
+    if !idx.ranges.contains(&id) {
+        return u64::MAX;
+    }
+    match idx.op {
+        Op::Add | Op::Sub | Op::Mul => idx.src.iter().map(|s| held(s, id)).min().unwrap_or(1),
+        Op::Mod => held(&idx.src[0], id),
+        Op::Idiv => {
+            let by = idx.src[1].as_int().map_or(1, |c| c.max(1) as u64);
+            held(&idx.src[0], id).saturating_mul(by)
+        }
+        _ => 1,
     }
 }
 

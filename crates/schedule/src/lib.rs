@@ -40,6 +40,7 @@ use frit_uop::UOp;
 use frit_uop::rewrite::take_error;
 use frit_uop::spec::{self, Spec};
 use plan::Plan;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Kernels in the order they run and the memory they share.
@@ -69,6 +70,8 @@ pub struct KernelCall {
     pub ast: UOp,
     /// The buffers, in the order of the local parameters.
     pub args: Vec<BufRef>,
+    /// The parts of the program that it belongs to, where someone wants to know.
+    pub origin: Arc<str>,
 }
 
 /// A buffer of the schedule.

@@ -1,6 +1,7 @@
 //! What the passes hand on: one graph, at the level that the last pass left it, and at the end the schedule.
 
 use crate::Schedule;
+use crate::record::Origins;
 use frit_abi::Target;
 use frit_uop::UOp;
 use frit_uop::graph::Numbered;
@@ -13,12 +14,21 @@ pub struct Plan<'a> {
     /// The nodes of the graph, once a pass has asked for them: most passes leave most graphs as they are.
     list: Option<Rc<Numbered>>,
     has_changed: bool,
+    /// Names of what is computed on the way to each place, where someone wants them.
+    pub origins: Origins,
     pub schedule: Schedule,
 }
 
 impl<'a> Plan<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Plan<'a> {
-        Plan { target, sink, list: None, has_changed: false, schedule: Schedule::default() }
+        Plan {
+            target,
+            sink,
+            list: None,
+            has_changed: false,
+            origins: Origins::default(),
+            schedule: Schedule::default(),
+        }
     }
     pub fn sink(&self) -> &UOp {
         &self.sink

@@ -3,6 +3,8 @@
 use frit_abi::record::{self, Field, Kind};
 use frit_uop::record::number;
 use frit_uop::{Arg, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Whether anyone wants to know.
 #[inline]
@@ -15,6 +17,30 @@ pub fn is_on() -> bool {
 pub fn reason(node: &UOp, what: &'static str, why: &'static str) {
     if is_on() {
         record::write(Kind::Reason, &[Field::Int(number(node)), Field::Name(what), Field::Name(why)]);
+    }
+}
+
+/// Parts of the program by the name of the place that their kernel stores, those that reduce first.
+pub type Origins = FxHashMap<String, Vec<Arc<str>>>;
+
+/// Names told of a kernel; others are counted.
+const TOLD: usize = 3;
+
+/// What is said of a kernel that stores these places.
+pub fn origin<'a>(origins: &Origins, places: impl Iterator<Item = &'a UOp>) -> Arc<str> {
+    if origins.is_empty() {
+        return "".into();
+    }
+    let mut names: Vec<&Arc<str>> = vec![];
+    for name in places.filter_map(|p| origins.get(&name(p))).flatten() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let told: Vec<&str> = names.iter().take(TOLD).map(|n| &***n).collect();
+    match names.len() - told.len() {
+        0 => told.join(" + ").into(),
+        more => format!("{} + {more} more", told.join(" + ")).into(),
     }
 }
 

@@ -19,6 +19,18 @@ const LONG_REDUCE: u64 = 32768;
 /// Scans shorter than this are left alone.
 const LONG_SCAN: i64 = 4096;
 
+/// Outputs for each core of a CPU from which its threads are busy without splitting: several, so that they end together.
+const OUTPUTS_A_THREAD: u64 = 8;
+/// Outputs from which a grid is: a block each, and several blocks for each multiprocessor of the largest.
+const OUTPUTS_OF_A_GRID: u64 = 1024;
+/// Elements of a chunk, at least: below it the second sum is as long as the first.
+const LEAST_IN_CHUNK: u64 = 64;
+/// Chunks, at most, on a CPU and on a grid: enough for all cores, few enough that the second sum does not show.
+const MOST_CHUNKS: [u64; 2] = [256, 1024];
+/// Elements of a chunk of a scan, and the chunks that there are at least and at most.
+const SCAN_CHUNK: i64 = 1024;
+const SCAN_CHUNKS: [i64; 2] = [4, 256];
+
 /// Long reductions and scans in the tensor graph become short ones.
 pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
     let target = plan.target;
@@ -40,7 +52,7 @@ pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
 
 /// How many outputs keep a target busy without splitting.
 fn enough_outputs(target: &Target) -> u64 {
-    if target.grid.is_some() { 1024 } else { 8 * target.threads as u64 }
+    if target.grid.is_some() { OUTPUTS_OF_A_GRID } else { OUTPUTS_A_THREAD * target.threads as u64 }
 }
 
 fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
@@ -56,8 +68,7 @@ fn split_reduce(n: &UOp, target: &Target) -> Option<UOp> {
     if outputs >= enough_outputs(target) || length < LONG_REDUCE || folds_away(x) {
         return None;
     }
-    // at least 64 elements in a chunk
-    let most = (length / 64).min(if target.grid.is_some() { 1024 } else { 256 }) as i64;
+    let most = (length / LEAST_IN_CHUNK).min(MOST_CHUNKS[target.grid.is_some() as usize]) as i64;
     match chunks(size, most) {
         Some(c) => Some(in_chunks(x, *op, &axes, axis, c)),
         None if size >= 4 * most => {
@@ -107,7 +118,7 @@ fn split_scan(n: &UOp, target: &Target) -> Option<UOp> {
     if len < LONG_SCAN || rows >= enough_outputs(target) {
         return None;
     }
-    let c = (len / 1024).clamp(4, 256);
+    let c = (len / SCAN_CHUNK).clamp(SCAN_CHUNKS[0], SCAN_CHUNKS[1]);
     let per = len.div_euclid(c) + (len % c != 0) as i64;
     let zeros: Vec<UOp> = dims.iter().map(|_| UOp::index(0)).collect();
     let mut after = zeros.clone();

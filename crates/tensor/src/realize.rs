@@ -5,8 +5,8 @@ use crate::error::{Error, Kind, Result, call, current, fail, here};
 use crate::history;
 use crate::tensor::{Tensor, is_memory};
 use frit_abi::record;
-use frit_uop::promote;
 use frit_uop::{DType, Op, Scalar, UOp};
+use frit_uop::{origin, promote};
 use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use frit_engine::Blob;
 pub use frit_engine::memory::Versions;
 pub use frit_engine::progress::Progress;
-pub use frit_engine::record::{Recording, UserSpan, user_span as span};
+pub use frit_engine::record::{Recording, Scope, UserSpan, named_scope, user_span as span};
 pub use frit_engine::run::{Lent, LentThere};
 
 fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) -> Result<T> {
@@ -80,16 +80,18 @@ pub(crate) fn realize_nodes(nodes: &[UOp]) -> Result<Vec<UOp>> {
     engine("realize", frit_engine::realize(nodes))
 }
 
-/// Write down which call of the user's program makes a node, if the compiler is recorded.
+/// Note which part of the user's program makes a node, where someone wants to know.
 #[inline]
 pub(crate) fn record_line(node: &UOp) {
     if !record::is_quiet() {
         frit_engine::record::ask();
-        if record::compiles()
-            && let Some((op, at)) = current()
-        {
-            let (file, line) = frit_uop::site::line_of(at);
-            frit_engine::record::line(node, op, &file, line);
+        if !record::origins() {
+            return;
+        }
+        let made = current().map(|(op, at)| (op, frit_uop::site::line_of(at)));
+        origin::note(node, || made.as_ref().map(|(op, (file, line))| format!("{op} at {file}:{line}")));
+        if let Some((op, (file, line))) = made.filter(|_| record::compiles()) {
+            frit_engine::record::line(node, origin::open().as_deref().unwrap_or(op), &file, line);
         }
     }
 }

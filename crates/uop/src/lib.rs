@@ -25,6 +25,7 @@ pub mod nodes;
 pub mod graph;
 pub mod rules;
 pub mod text;
+pub mod origin;
 pub mod record;
 pub mod rewrite;
 pub mod symbolic;

@@ -117,8 +117,13 @@ pub(crate) fn rule(table: &'static Table, rule: &'static str, before: &UOp, afte
 
 /// Nodes that stand for others from here on, where they are not the same: what is known of those holds of these.
 pub fn became<'a>(pairs: impl Iterator<Item = (&'a UOp, &'a UOp)>) {
+    if !record::origins() {
+        return;
+    }
+    let pairs: Vec<(&UOp, &UOp)> = pairs.filter(|(a, b)| a != b).collect();
+    crate::origin::passed_on(&pairs);
     if record::compiles() {
-        for (before, after) in pairs.filter(|(a, b)| a != b) {
+        for (before, after) in pairs {
             record::write(Kind::Became, &[Field::Int(number(before)), Field::Int(number(after))]);
         }
     }

@@ -1,6 +1,6 @@
 //! A whole recording, with what belongs together put together.
 
-use crate::reader::{Extent, Record, read, strings};
+use frit_recording::reader::{Extent, Record, read, strings};
 use rustc_hash::FxHashMap;
 
 /// The number of a text.
@@ -156,6 +156,8 @@ pub struct Launch {
     pub bytes: u64,
     /// The call of the user's program that it ran for.
     pub line: Line,
+    /// The parts of the program that it belongs to; 0 where that is not known.
+    pub origin: Text,
 }
 
 /// Something that the host did.
@@ -286,6 +288,8 @@ struct Thread {
     kernel: Option<usize>,
     search: Option<usize>,
     realize: Vec<(u64, Line)>,
+    /// Of the next launch.
+    origin: Text,
 }
 
 /// A recording as it is put together.
@@ -508,6 +512,7 @@ impl Builder {
                 let (at, line) = t.realize.last().copied().unwrap_or_default();
                 self.runs.push((n(0), Run { at, line }));
             }
+            "origin" => t.origin = n(0),
             "launch" => m.launches.push(Launch {
                 thread,
                 at: int(0),
@@ -520,6 +525,7 @@ impl Builder {
                 flops: int(7),
                 bytes: int(8),
                 line: t.realize.last().map_or_else(Line::default, |r| r.1),
+                origin: std::mem::take(&mut t.origin),
             }),
             "replay" => m.replays += 1,
             "copy" => {

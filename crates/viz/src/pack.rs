@@ -9,10 +9,10 @@
 //! and a kernel's graphs, a program's graph or a stretch of a track are fetched when someone looks. Nodes have numbers of
 //! their own inside a part.
 
-use crate::json::Json;
 use crate::model::{Kernel, Line, Model, NodeId, Pass, Schedule, Text};
 use crate::parts::{Deflate, Parts, Place};
 use crate::tracks;
+use frit_recording::json::Json;
 use rustc_hash::FxHashMap;
 
 /// The first bytes of a pack.
@@ -117,7 +117,8 @@ struct Row {
 fn kernels(m: &Model, launches: &FxHashMap<(NodeId, Text), Total>) -> (Vec<Row>, Vec<Row>) {
     let mut lines: FxHashMap<NodeId, Line> = FxHashMap::default();
     for l in &m.launches {
-        lines.entry(l.kernel).or_insert(l.line);
+        let op = if l.origin == 0 { l.line.op } else { l.origin };
+        lines.entry(l.kernel).or_insert(Line { op, ..l.line });
     }
     let mut seen: FxHashMap<NodeId, ()> = FxHashMap::default();
     let row = |k: &Kernel| {

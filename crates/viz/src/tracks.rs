@@ -6,9 +6,9 @@
 //! event, then two 32-bit numbers an entry: on level 0 the name and what it belongs to, above how many events and the part of
 //! the time, in thousandths, that they took.
 
-use crate::json::Json;
 use crate::model::{Model, NodeId};
 use crate::parts::Parts;
+use frit_recording::json::Json;
 use rustc_hash::FxHashMap;
 
 /// Entries of a level that are one in the next.
@@ -96,7 +96,7 @@ fn tracks<'m>(
             }
         };
         events.push(Event { at: l.begun, ns: l.took, name, of });
-        let launch = names.of("launch");
+        let launch = names.of(if l.origin == 0 { "launch" } else { m.text(l.origin) });
         host.entry(l.thread).or_default().push(Event { at: l.at, ns: l.ns, name: launch, of });
     }
     for c in &m.copies {

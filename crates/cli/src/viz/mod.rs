@@ -7,8 +7,9 @@ mod sha256;
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use frit_viz::trace::Form;
-use frit_viz::{Model, explain, pack, page, writer};
+use frit_recording::trace::Form;
+use frit_recording::writer;
+use frit_viz::{Model, explain, pack, page};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -117,7 +118,7 @@ fn dump(file: &str) -> Result<(), String> {
     let bytes = bytes_of(file)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut failed = None;
-    let extent = frit_viz::reader::dump(&bytes, |line| {
+    let extent = frit_recording::reader::dump(&bytes, |line| {
         if failed.is_none() {
             failed = writeln!(out, "{line}").err();
         }

@@ -16,7 +16,7 @@ pub fn measured(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
         let (name, about) = (model.text(d.name), model.text(d.about));
         let is_real = name.starts_with("CPU") || name.starts_with("CUDA");
         if is_real && let Ok(Ok((flops, moved))) = Device::scope(name, || peaks(name)) {
-            bytes = frit_viz::writer::with_peaks(bytes, name, about, flops, moved)?;
+            bytes = frit_recording::writer::with_peaks(bytes, name, about, flops, moved)?;
         }
     }
     Ok(bytes)

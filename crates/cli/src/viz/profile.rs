@@ -1,4 +1,4 @@
-//! Where the time of a command went: by phase, by kernel, by line of the program, with advice.
+//! Where the time of a command went: by phase, by kernel, by part and by line of the program, with advice.
 
 use super::record_to;
 use frit_viz::Model;
@@ -90,9 +90,11 @@ fn report(m: &Model) -> String {
     phases.iter().for_each(|(name, ns)| out += &format!("{:>14} {}  {name}\n", ms(*ns), share(*ns)));
 
     let mut kernels: HashMap<(u32, u32), Sum> = HashMap::new();
+    let mut parts: HashMap<u32, Sum> = HashMap::new();
     let mut lines: HashMap<Line, Sum> = HashMap::new();
     for l in &m.launches {
         kernels.entry((l.name, l.device)).or_default().add(l);
+        parts.entry(l.origin).or_default().add(l);
         lines.entry(l.line).or_default().add(l);
     }
     let mut kernels: Vec<((u32, u32), Sum)> = kernels.into_iter().collect();
@@ -112,6 +114,15 @@ fn report(m: &Model) -> String {
     if kernels.len() > ROWS {
         let rest: u64 = kernels[ROWS..].iter().map(|k| k.1.ns).sum();
         out += &format!("{:>14} {}  {} others\n", ms(rest), share(rest), kernels.len() - ROWS);
+    }
+    parts.remove(&0);
+    let mut parts: Vec<(u32, Sum)> = parts.into_iter().collect();
+    parts.sort_by_key(|(name, s)| (std::cmp::Reverse(s.ns), *name));
+    if !parts.is_empty() {
+        out += "\nby part of the program\n";
+    }
+    for (name, s) in parts.iter().take(ROWS) {
+        out += &format!("{:>14} {}  {:>7} x {}\n", ms(s.ns), share(s.ns), s.count, m.text(*name));
     }
     let mut lines: Vec<(Line, Sum)> = lines.into_iter().collect();
     lines.sort_by_key(|(l, s)| (std::cmp::Reverse(s.ns), l.line));

@@ -255,6 +255,7 @@ impl Tape {
             let vars = l.kernel.vars.iter().map(var).collect::<Result<Vec<_>, _>>()?;
             Ok(Launch {
                 kernel: l.kernel.clone(),
+                origin: l.origin.clone(),
                 args: l.args.iter().map(|&a| places[a]).collect(),
                 vars,
                 frozen: l.bindings.clone(),

@@ -296,7 +296,7 @@ impl<R: Read> Reader<R> {
         let kernels = load_kernels(&all, &device).map_err(|e| e.to_string())?;
         let launches = launches.into_iter().zip(kernels).map(|((_, args, bound, frozen), kernel)| {
             let vars = variables(&kernel, &bound, &frozen)?;
-            Ok(Launch { kernel, args, vars, frozen })
+            Ok(Launch { kernel, origin: "".into(), args, vars, frozen })
         });
         let launches = launches.collect::<Read1<Vec<Launch>>>()?;
         let mut bindings = Bindings::default();

@@ -33,6 +33,8 @@ pub(crate) enum Place {
 /// A kernel and where its arguments are.
 pub(crate) struct Launch {
     pub kernel: Arc<Compiled>,
+    /// The parts of the program that it belongs to, where that was wanted; not in a file.
+    pub origin: Arc<str>,
     pub args: Vec<Place>,
     pub vars: Vec<Var>,
     /// All variables as they were, for extents.
@@ -362,10 +364,10 @@ impl Recording {
             for (step, l) in self.steps.iter().zip(&self.parts.launches) {
                 *begun += 1;
                 let (flops, bytes) = l.kernel.cost(&l.frozen);
-                let named = (&l.kernel.ast, &*l.kernel.name);
+                let named = (&l.kernel.ast, &*l.kernel.name, &*l.origin);
                 let time = record::launch(&*self.dev, named, (flops, bytes), || step.launch())?;
                 if debug >= 2 {
-                    report(&l.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
+                    report((named.1, named.2), time, flops, bytes, self.dev.memory_stats().in_use);
                 }
             }
             return Ok(());

@@ -3,11 +3,11 @@
 use crate::kernel::choice;
 use crate::lru_map::LruMap;
 use frit_abi::sync::{LazyLock, Mutex, MutexGuard};
-use frit_uop::UOp;
+use frit_uop::{UOp, origin};
 use std::sync::Arc;
 
-/// Structure, device, and the seed of random opts.
-pub(crate) type Key = (UOp, Arc<str>, Option<u64>);
+/// Structure, device, the seed of random opts, and the names of parts where these are wanted.
+pub(crate) type Key = (UOp, Arc<str>, Option<u64>, u64);
 pub(crate) type Cache<V> = LazyLock<Mutex<LruMap<Key, Arc<V>>>>;
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -16,5 +16,5 @@ pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The key of a structure on a device, for this thread.
 pub(crate) fn key(structure: &UOp, device: &Arc<str>) -> Key {
-    (structure.clone(), device.clone(), choice::seed())
+    (structure.clone(), device.clone(), choice::seed(), origin::fingerprint(structure))
 }

@@ -35,7 +35,7 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
     let mut seen: FxHashSet<&UOp> = FxHashSet::default();
     for ast in asts.iter().filter(|a| seen.insert(a)) {
         let is_first = record::compiles() && record::is_first(ast, device);
-        match lock(&KERNELS).get(&(ast.clone(), device.clone(), seed)) {
+        match lock(&KERNELS).get(&(ast.clone(), device.clone(), seed, 0)) {
             Some(c) => {
                 if is_first {
                     compile_again(&c, dev.target())?;
@@ -76,7 +76,7 @@ pub(crate) fn load_kernels(asts: &[UOp], device: &Arc<str>) -> Result<Vec<Arc<Co
             eprintln!("machine code of {}:\n{text}", compiled.name);
         }
         record::code(&compiled.ast, &*compiled.executable);
-        lock(&KERNELS).insert((ast.clone(), device.clone(), seed), compiled.clone());
+        lock(&KERNELS).insert((ast.clone(), device.clone(), seed, 0), compiled.clone());
         known.insert(ast, compiled);
     }
     Ok(asts.iter().map(|ast| known[ast].clone()).collect())

@@ -10,7 +10,7 @@
 use crate::memory::bindings::{Bindings, binding};
 use crate::{Error, record};
 use frit_uop::graph::Numbered;
-use frit_uop::{Arg, Op, UOp};
+use frit_uop::{Arg, Op, UOp, origin};
 
 /// A graph and what was taken out of it.
 pub struct Normal {
@@ -63,6 +63,7 @@ fn take_out_where(sink: &UOp, check: impl Fn(&UOp) -> Result<(), String>) -> Res
             _ => n.with_src(src),
         })
     })?;
+    origin::begin(list.nodes.iter().zip(&new));
     record::became(list.nodes.iter().zip(&new));
     let sink = new.into_iter().next_back().unwrap_or_else(|| sink.clone());
     Ok(Normal { sink, buffers, bindings })

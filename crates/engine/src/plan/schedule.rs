@@ -8,7 +8,7 @@ use crate::pass_log::PassLog;
 use crate::{Error, config, record, stats};
 use frit_abi::sync::{LazyLock, Mutex};
 use frit_runtime::Device;
-use frit_schedule::{BufRef, Schedule};
+use frit_schedule::{BufRef, KernelCall, Schedule};
 use frit_uop::spec::{self, Spec};
 use frit_uop::verify::verify;
 use frit_uop::{UOp, text};
@@ -49,6 +49,8 @@ pub struct Call {
     pub kernel: Arc<Compiled>,
     /// On which buffers.
     pub args: Vec<BufRef>,
+    /// The parts of the program that it belongs to, where someone wants to know.
+    pub origin: Arc<str>,
 }
 
 static PLANS: Cache<Plan> = LazyLock::new(|| Mutex::new(LruMap::new(1024)));
@@ -87,8 +89,10 @@ pub fn plan(sink: &UOp, device: &Arc<str>) -> Result<Arc<Plan>, Error> {
     }
     let asts: Vec<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let kernels = load_kernels(&asts, device)?;
-    let calls = schedule.kernels.iter().zip(kernels).map(|(k, kernel)| Call { kernel, args: k.args.clone() });
-    let plan = Arc::new(Plan::new(calls.collect(), schedule));
+    let call =
+        |(k, kernel): (&KernelCall, _)| Call { kernel, args: k.args.clone(), origin: k.origin.clone() };
+    let calls = schedule.kernels.iter().zip(kernels).map(call).collect();
+    let plan = Arc::new(Plan::new(calls, schedule));
     lock(&PLANS).insert(key, plan.clone());
     Ok(plan)
 }

@@ -81,17 +81,16 @@ impl<'a> Ready<'a> {
             if debug >= 2 || record::runs() {
                 let kernel = &call.kernel;
                 let go = || kernel.executable.launch(&bufs, &vars, dims);
-                let time = record::launch(self.dev, (&kernel.ast, &kernel.name), (flops, bytes), go)?;
-                if debug < 2 {
-                    tape::launched(&call.kernel, &call.args, buffers, bindings, recorded);
-                    continue;
+                let time =
+                    record::launch(self.dev, (&kernel.ast, &kernel.name, &call.origin), (flops, bytes), go)?;
+                if debug >= 2 {
+                    total.time += time;
+                    report((&kernel.name, &call.origin), time, flops, bytes, self.dev.memory_stats().in_use);
                 }
-                total.time += time;
-                report(&call.kernel.name, time, flops, bytes, self.dev.memory_stats().in_use);
             } else {
                 call.kernel.executable.launch(&bufs, &vars, dims)?;
             }
-            tape::launched(&call.kernel, &call.args, buffers, bindings, recorded);
+            tape::launched(call, buffers, bindings, recorded);
         }
         Ok(total)
     }
@@ -115,14 +114,9 @@ impl Total {
 }
 
 /// One line for people.
-pub(crate) fn report(name: &str, time: Duration, flops: u64, bytes: u64, in_use: usize) {
+pub(crate) fn report((name, origin): (&str, &str), time: Duration, flops: u64, bytes: u64, in_use: usize) {
     let s = time.as_secs_f64().max(1e-9);
-    eprintln!(
-        "{:40} {:10.1} us {:8.1} GFLOP/s {:8.1} GB/s {:8.1} MB in use",
-        name,
-        s * 1e6,
-        flops as f64 / s / 1e9,
-        bytes as f64 / s / 1e9,
-        in_use as f64 / 1e6
-    );
+    let (gflops, gbps, mb) = (flops as f64 / s / 1e9, bytes as f64 / s / 1e9, in_use as f64 / 1e6);
+    let of = if origin.is_empty() { String::new() } else { format!("  {origin}") };
+    eprintln!("{:40} {:10.1} us {gflops:8.1} GFLOP/s {gbps:8.1} GB/s {mb:8.1} MB in use{of}", name, s * 1e6);
 }

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::kernel::compiled::Compiled;
 use crate::memory::bindings::Bindings;
 use crate::memory::buffer::{Buffer, Versions, next_id};
+use crate::plan::schedule::Call;
 use frit_runtime::Memory;
 use frit_schedule::{BufRef, Temp};
 use frit_uop::UOp;
@@ -32,6 +33,7 @@ pub struct Tape {
 
 pub(crate) struct Recorded {
     pub kernel: Arc<Compiled>,
+    pub origin: Arc<str>,
     pub args: Vec<usize>,
     pub bindings: Bindings,
 }
@@ -125,23 +127,18 @@ pub(crate) fn refuse(why: &str) {
 }
 
 /// Write down one launch.
-pub(crate) fn launched(
-    kernel: &Arc<Compiled>,
-    args: &[BufRef],
-    buffers: &[UOp],
-    bindings: &Bindings,
-    temps: usize,
-) {
+pub(crate) fn launched(call: &Call, buffers: &[UOp], bindings: &Bindings, temps: usize) {
     TAPE.with_borrow_mut(|tape| {
         let Some(tape) = tape else { return };
-        let args = args.iter().map(|a| match a {
+        let args = call.args.iter().map(|a| match a {
             BufRef::Temp(i) => Some(temps + *i as usize),
             BufRef::Param(i) => buffers.get(*i as usize).and_then(Buffer::of).map(|b| tape.buffer(b)),
         });
         let args: Option<Vec<usize>> = args.collect();
         match args {
             Some(args) => {
-                tape.launches.push(Recorded { kernel: kernel.clone(), args, bindings: bindings.clone() })
+                let (kernel, origin) = (call.kernel.clone(), call.origin.clone());
+                tape.launches.push(Recorded { kernel, origin, args, bindings: bindings.clone() })
             }
             None => tape.refused = Some("a kernel argument is not a buffer of its graph".into()),
         }

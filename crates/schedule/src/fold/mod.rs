@@ -85,7 +85,7 @@ fn masked(n: &UOp, mut gate: Vec<UOp>, v: &UOp) -> Option<UOp> {
 fn linear(x: &UOp, r: &UOp) -> Option<(bool, UOp)> {
     let mut x = x;
     while x.op == Op::Cast {
-        let inner = &x.src[0];
+        let inner = x.input();
         let exact = match x.dtype {
             DType::F64 => 1i128 << 53,
             DType::F32 => 1 << 24,
@@ -122,14 +122,14 @@ fn linear(x: &UOp, r: &UOp) -> Option<(bool, UOp)> {
                 // arithmetic of other types may wrap where that of indices does not
                 _ if t.dtype != DType::Index => match t.op {
                     Op::Add if fits(&t) => stack.extend(t.src.iter().map(|s| (s.clone(), neg))),
-                    Op::Sub if fits(&t) => stack.extend([(t.src[0].clone(), neg), (t.src[1].clone(), !neg)]),
-                    Op::Cast if fits_cast(&t) => stack.push((t.src[0].clone(), neg)),
+                    Op::Sub if fits(&t) => stack.extend([(t.lhs().clone(), neg), (t.rhs().clone(), !neg)]),
+                    Op::Cast if fits_cast(&t) => stack.push((t.input().clone(), neg)),
                     _ => return None,
                 },
                 Op::Add => stack.extend(t.src.iter().map(|s| (s.clone(), neg))),
-                Op::Sub => stack.extend([(t.src[0].clone(), neg), (t.src[1].clone(), !neg)]),
-                Op::Mul if t.src[1].as_int() == Some(-1) => stack.push((t.src[0].clone(), !neg)),
-                Op::Neg => stack.push((t.src[0].clone(), !neg)),
+                Op::Sub => stack.extend([(t.lhs().clone(), neg), (t.rhs().clone(), !neg)]),
+                Op::Mul if t.rhs().as_int() == Some(-1) => stack.push((t.lhs().clone(), !neg)),
+                Op::Neg => stack.push((t.input().clone(), !neg)),
                 _ => return None,
             }
         }
@@ -138,20 +138,20 @@ fn linear(x: &UOp, r: &UOp) -> Option<(bool, UOp)> {
 }
 /// Whether the bounds say that the operation did not wrap.
 fn fits(t: &UOp) -> bool {
-    let (a, b) = (t.src[0].bounds, t.src[1].bounds);
+    let (a, b) = (t.lhs().bounds, t.rhs().bounds);
     let Some((lo, hi)) = t.dtype.int_range() else { return false };
     let (l, h) = if t.op == Op::Add { (a.0 + b.0, a.1 + b.1) } else { (a.0 - b.1, a.1 - b.0) };
     l >= lo && h <= hi
 }
 fn fits_cast(t: &UOp) -> bool {
-    t.src[0].dtype.is_int()
-        && t.dtype.int_range().is_some_and(|(lo, hi)| t.src[0].bounds.0 >= lo && t.src[0].bounds.1 <= hi)
+    t.input().dtype.is_int()
+        && t.dtype.int_range().is_some_and(|(lo, hi)| t.input().bounds.0 >= lo && t.input().bounds.1 <= hi)
 }
 
 /// The one iteration that a mask `r == y` lets through.
 fn selected(gate: &[UOp], v: &UOp, r: &UOp) -> Option<UOp> {
     for (k, c) in gate.iter().enumerate().filter(|(_, c)| c.op == Op::Eq) {
-        for (a, y) in [(&c.src[0], &c.src[1]), (&c.src[1], &c.src[0])] {
+        for (a, y) in [(c.lhs(), c.rhs()), (c.rhs(), c.lhs())] {
             if depends(y, r) || !depends(a, r) {
                 continue;
             }
@@ -164,7 +164,7 @@ fn selected(gate: &[UOp], v: &UOp, r: &UOp) -> Option<UOp> {
             } else {
                 index::add(&whole, &minus(&offset))
             };
-            let inside = at.lt(&UOp::index(0)).un(Alu::Not).and_(&at.lt(&r.src[0]));
+            let inside = at.lt(&UOp::index(0)).un(Alu::Not).and_(&at.lt(r.extent()));
             let mut put = Put { r, at: &at, gate: &inside, done: FxHashMap::default() };
             let mut all = Some(inside.clone());
             if y.dtype.is_float() {
@@ -189,12 +189,12 @@ fn counted(gate: &[UOp], v: &UOp, r: &UOp) -> Option<UOp> {
     if !v.dtype.is_int() || depends(v, r) {
         return None;
     }
-    let (c, inverted) = if c.op == Op::Not { (&c.src[0], true) } else { (c, false) };
-    if c.op != Op::Lt || !c.src[0].dtype.is_int() {
+    let (c, inverted) = if c.op == Op::Not { (c.input(), true) } else { (c, false) };
+    if c.op != Op::Lt || !c.lhs().dtype.is_int() {
         return None;
     }
-    let n = &r.src[0];
-    let (a, b) = (&c.src[0], &c.src[1]);
+    let n = r.extent();
+    let (a, b) = (c.lhs(), c.rhs());
     let minus = |x: &UOp| index::mul(x, &UOp::index(-1));
     let clamped = |x: UOp| x.bin(Alu::Max, &UOp::index(0)).bin(Alu::Min, n);
     // below counts the iterations with sign*r + offset < y; above those with y < sign*r + offset
@@ -253,13 +253,13 @@ impl Put<'_> {
             let src: SmallVec<[UOp; 4]> = n.src.iter().map(|s| self.done[s].clone()).collect();
             let mut new = n.with_src(src);
             if n.op == Op::Index && depends(&n, self.r) {
-                let at = &new.src[1];
-                let gated = if at.op == Op::Where && at.src[2].op == Op::Invalid {
-                    self.gate.and_(&at.src[0]).select(&at.src[1], &at.src[2])
+                let at = new.index();
+                let gated = if at.op == Op::Where && at.if_false().op == Op::Invalid {
+                    self.gate.and_(at.condition()).select(at.if_true(), at.if_false())
                 } else {
                     self.gate.select(at, &UOp::invalid())
                 };
-                new = new.src[0].at(&gated);
+                new = new.buffer().at(&gated);
             }
             self.done.insert(n, new);
         }

@@ -4,29 +4,31 @@ use super::record;
 use super::request::{Cut, Link, Placement, Recipe, Request, Rows, position};
 use crate::index;
 use crate::kernels;
+use frit_abi::record::origins;
 use frit_abi::{Alu, Scalar};
 use frit_uop::symbolic::compare::conjuncts;
 use frit_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// Values by node and request.
-type Values = Vec<Vec<UOp>>;
+type Values = Vec<SmallVec<[UOp; 2]>>;
 
-/// A `Sink` of every stage and store, each over values of one element.
-pub fn build(cut: &Cut) -> UOp {
+/// A `Sink` of every stage and store, each over values of one element; and the names of where drafts store, for people.
+pub fn build(cut: &Cut) -> (UOp, Vec<String>) {
     let draft_of: FxHashMap<u32, u32> = cut.stores.iter().copied().collect();
     let mut b = Build {
         cut,
-        values: cut.list.nodes.iter().map(|_| vec![]).collect(),
+        values: cut.list.nodes.iter().map(|_| SmallVec::new()).collect(),
         memory: FxHashMap::default(),
         effects: vec![None; cut.drafts.len()],
         list: vec![],
         from_data: FxHashMap::default(),
-        places: vec![String::new(); if record::is_on() { cut.drafts.len() } else { 0 }],
+        places: vec![String::new(); if record::is_on() || origins() { cut.drafts.len() } else { 0 }],
     };
     for (i, n) in cut.list.nodes.iter().enumerate() {
         match (&cut.placements[i], n.op) {
-            (Placement::Inline(recipes), _) => {
+            (Placement::Inline { recipes, .. }, _) => {
                 b.values[i] = recipes.iter().map(|r| combine(n, r, &b.values)).collect();
             }
             (Placement::Staged { draft, recipe }, _) => {
@@ -60,7 +62,7 @@ pub fn build(cut: &Cut) -> UOp {
         }
     }
     record::placements(cut, &b.places);
-    UOp::sink(b.list)
+    (UOp::sink(b.list), b.places)
 }
 
 struct Build<'c> {
@@ -74,7 +76,7 @@ struct Build<'c> {
     list: Vec<UOp>,
     /// Values of the variables that stand for indices from data.
     from_data: FxHashMap<UOp, UOp>,
-    /// Where each draft stores, for a recording.
+    /// Where each draft stores, where someone wants to know.
     places: Vec<String>,
 }
 
@@ -190,9 +192,7 @@ fn combine(n: &UOp, r: &Recipe, values: &Values) -> UOp {
             Some(range) => UOp::new(Op::Scan, n.dtype, [of(0), range.clone()], Arg::Alu(*op)),
             None => of(0),
         },
-        (o, _) if o.is_elementwise() => {
-            UOp::new(o, n.dtype, (0..r.links.len()).map(of).collect::<Vec<_>>(), n.arg.clone())
-        }
+        (o, _) if o.is_elementwise() => UOp::new(o, n.dtype, (0..r.links.len()).map(of), n.arg.clone()),
         _ => match &r.gate {
             Some(g) => zero_outside(g, of(0)),
             None => of(0),
@@ -207,9 +207,9 @@ fn zero_outside(gate: &UOp, v: UOp) -> UOp {
         return v;
     }
     if v.op == Op::Load && v.arg == Arg::None {
-        let at = &v.src[0].src[1];
-        if at.op == Op::Where && at.src[2].op == Op::Invalid {
-            let held = conjuncts(&at.src[0]);
+        let at = v.index();
+        if at.op == Op::Where && at.if_false().op == Op::Invalid {
+            let held = conjuncts(at.condition());
             if conjuncts(gate).iter().all(|c| held.contains(c)) {
                 return v;
             }

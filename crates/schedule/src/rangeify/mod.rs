@@ -19,6 +19,8 @@ use crate::plan::Plan;
 /// Leaves no movement op and no axis behind: values that live in memory are `Stage`s, all others are inside kernels.
 pub fn rangeify(plan: &mut Plan) -> Result<(), Error> {
     let cut = walk::walk(plan.list(), plan.target)?;
-    plan.set_sink(build::build(&cut));
+    let (sink, places) = build::build(&cut);
+    plan.origins = record::origins(&cut, &places);
+    plan.set_sink(sink);
     Ok(())
 }

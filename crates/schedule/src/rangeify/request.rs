@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// The tensor graph and what was decided about it.
 pub struct Cut {
     pub list: Rc<Numbered>,
-    /// For each node the elements that are wanted of it.
+    /// For each node the elements that are wanted of it, unless it is inlined: then its recipes stand for them.
     pub requests: Vec<Vec<Request>>,
     pub placements: Vec<Placement>,
     pub drafts: Vec<Draft>,
@@ -26,8 +26,8 @@ pub struct Cut {
 pub enum Placement {
     /// No one asks for it, or it is memory already.
     Unused,
-    /// One recipe for each request.
-    Inline(Vec<Recipe>),
+    /// One recipe for each request, and the kernels that they are of.
+    Inline { recipes: Vec<Recipe>, kernels: SmallVec<[u32; 4]> },
     /// Stored by a draft; every request is a load.
     Staged { draft: u32, recipe: Recipe },
     /// A draft stores the base, then rows are written over it.
@@ -180,7 +180,7 @@ impl Request {
         let place = frit_uop::symbolic::simplify(flat);
         let stays = |r: &UOp| r.range_arg().is_some_and(|a| place.ranges.contains(&a.id));
         let gone = from.into_iter().filter(|r| !stays(r));
-        gone.fold(None, |gate, r| index::both(gate, UOp::index(0).lt(&r.src[0])))
+        gone.fold(None, |gate, r| index::both(gate, UOp::index(0).lt(r.extent())))
     }
     /// The element at flat index `flat` of memory, under the request's gate and check; `may_be_empty` are the ranges that
     /// may be.

@@ -99,12 +99,11 @@ impl<'a> Walk<'a> {
             let k = self.cut.requests[i][0].kernel;
             self.cut.drafts[k as usize].keep_to_chain();
         }
-        let mut recipes = Vec::with_capacity(self.cut.requests[i].len());
-        for k in 0..self.cut.requests[i].len() {
-            let r = self.cut.requests[i][k].clone();
-            recipes.push(self.ask_sources(i, &n, &r)?);
-        }
-        self.cut.placements[i] = Placement::Inline(recipes);
+        // answered: the memory is for the next requests, while it is near
+        let asked = std::mem::take(&mut self.cut.requests[i]);
+        let recipes = asked.iter().map(|r| self.ask_sources(i, &n, r)).collect::<Result<_, _>>()?;
+        let kernels = asked.iter().map(|r| r.kernel).collect();
+        self.cut.placements[i] = Placement::Inline { recipes, kernels };
         Ok(())
     }
 
@@ -119,7 +118,7 @@ impl<'a> Walk<'a> {
 
     /// A tensor-level store: iterate the target's view and push the ranges through it to the memory.
     fn store(&mut self, i: usize, n: &UOp) -> Result<(), Error> {
-        let (view, value) = (&n.src[0], &n.src[1]);
+        let (view, value) = (n.target(), n.value());
         let Some(dims) = view.try_shape().filter(|_| value.try_shape().is_some()) else {
             return Err(Error::malformed(n, "no shape"));
         };
@@ -194,7 +193,7 @@ impl<'a> Walk<'a> {
             self.cut.drafts[k as usize].ordered = (r.op == Op::Range).then(|| r.clone());
         }
         self.cut.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
-        self.cut.drafts[k as usize].sums_product |= n.op == Op::ReduceAxis && cost::is_contraction(&n.src[0]);
+        self.cut.drafts[k as usize].sums_product |= n.op == Op::ReduceAxis && cost::is_contraction(n.input());
         if self.chains.is_end(i) {
             self.cut.drafts[k as usize].keep_to_chain();
         }
@@ -230,7 +229,7 @@ impl<'a> Walk<'a> {
     fn rows(&mut self, i: usize, n: &UOp) -> Result<Option<Rows>, Error> {
         let Arg::Scatter(mode, site) = &n.arg else { return Err(Error::malformed(n, "not a scatter")) };
         let dims = n.shape().to_vec();
-        let count = n.src[1].shape().first().cloned().unwrap_or_else(|| UOp::index(1));
+        let count = n.rows().shape().first().cloned().unwrap_or_else(|| UOp::index(1));
         if count.bounds.1 <= 0 {
             return Ok(None);
         }
@@ -344,7 +343,7 @@ impl<'a> Walk<'a> {
         let (mut evaluations, mut space) = (0u64, 0u64);
         for r in asked {
             let extents: Vec<UOp> =
-                self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.src[0].clone()).collect();
+                self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.extent().clone()).collect();
             evaluations = evaluations.saturating_add(self.evaluations(r, &extents, elements));
             space = space.saturating_add(max_numel(&extents));
         }
@@ -356,12 +355,22 @@ impl<'a> Walk<'a> {
         let in_reduce = asked.iter().any(|r| r.in_reduce);
         let prefers = match c.ops {
             0 => false,
-            1..=2 => asked.len() > 16 && c.reads,
-            3..=7 => times >= 16 && (in_reduce || asked.len() > 4),
-            8..=47 => times > 2,
+            ops if ops <= AS_A_LOAD => asked.len() > MANY_READERS && c.reads,
+            ops if ops <= FEW_OPS => times >= MANY_TIMES && (in_reduce || asked.len() > SOME_READERS),
+            ops if ops <= MANY_OPS => times > 2,
             _ => times >= 2,
         };
         prefers.then_some("its elements would be computed again and again, which costs more than memory")
+    }
+
+    /// For how many steps of the sums around it a request stays where it is, since its indices are quotients: a sum is walked
+    /// digit by digit.
+    fn held(&self, r: &Request) -> u64 {
+        let ranges = &self.cut.drafts[r.kernel as usize].ranges;
+        let is_outer = |id: &u32| ranges.iter().any(|x| x.range_arg().is_some_and(|a| a.id == *id));
+        let steps = |id: u32| r.idx.iter().map(|i| index::held(i, id)).min().unwrap_or(1);
+        let inner = r.ranges().iter().copied().filter(|id| !is_outer(id)).map(steps).collect::<Vec<u64>>();
+        inner.into_iter().fold(1, u64::saturating_mul)
     }
 
     /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
@@ -372,7 +381,7 @@ impl<'a> Walk<'a> {
         let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
         let depths: Option<Vec<usize>> = r.ranges().iter().map(depth_of).collect();
         let uses = r.repeat.saturating_mul(elements);
-        let Some(moving) = depths else { return uses };
+        let Some(moving) = depths else { return uses / self.held(r).clamp(1, r.repeat.max(1)) };
         let depth = moving.iter().max().map_or(0, |d| d + 1);
         let mut side_by_side = 1;
         for (_, e) in extents[..depth].iter().enumerate().filter(|(d, _)| !moving.contains(d)) {
@@ -402,10 +411,10 @@ impl<'a> Walk<'a> {
         // does it depend on exactly the outer ranges, one element for each iteration?
         let used = r.ranges();
         let outer = d.ranges.iter().take(used.len()).filter_map(|r| r.range_arg()).map(|a| a.id);
-        let extents: Vec<UOp> = d.ranges.iter().map(|r| r.src[0].clone()).collect();
+        let extents: Vec<UOp> = d.ranges.iter().map(|r| r.extent().clone()).collect();
         let (depth, all) = (used.len(), extents.len());
         let scoped = outer.eq(used) && same_size(&numel(&extents[..depth]), &numel(n.shape()));
-        let product = n.op == Op::ReduceAxis && cost::is_contraction(&n.src[0]);
+        let product = n.op == Op::ReduceAxis && cost::is_contraction(n.input());
         let why_not = if product && (d.has_full_reduce || d.scope.is_some() || scoped && depth < all)
             || d.sums_product && n.op == Op::ReduceAxis
         {
@@ -553,17 +562,17 @@ impl<'a> Walk<'a> {
 
     /// The index of the first dim of `x` is a value: until that is built, a variable stands for it.
     fn gather(&mut self, i: usize, n: &UOp, r: &Request) -> Result<Link, Error> {
-        let (x, table) = (&n.src[0], self.cut.list.src(i)[0]);
+        let (x, table) = (n.input(), self.cut.list.src(i)[0]);
         let (Arg::Site(site), Some(rows)) = (&n.arg, x.shape().first()) else {
             return Err(Error::malformed(n, "no site or no rows"));
         };
-        let rank = n.src[1].shape().len();
+        let rank = n.rows().shape().len();
         let at = self.ask(self.cut.list.src(i)[1], r.at(r.idx[..rank].iter().cloned().collect()))?;
         let row = match &at {
             Link::Value(v) => v.cast(DType::Index),
             Link::Request(..) => {
                 self.cut.drafts[r.kernel as usize].gathers = true;
-                self.placeholder_index(at.clone(), n.src[1].dtype)
+                self.placeholder_index(at.clone(), n.rows().dtype)
             }
         };
         let row = r.gate.as_ref().map_or(row.clone(), |g| g.select(&row, &UOp::index(0)));
@@ -591,6 +600,23 @@ impl<'a> Walk<'a> {
         v
     }
 }
+
+// A value is computed again or stored and loaded, by what its elements cost. The limits were fitted by hand.
+
+/// Operations of an element that cost no more than loading it: such a value is computed wherever it is wanted, unless
+/// [`MANY_READERS`] would each load what it is made of.
+const AS_A_LOAD: u32 = 2;
+/// Operations of an element that are stored only where each is computed [`MANY_TIMES`], and that inside a reduce or for more
+/// than [`SOME_READERS`].
+const FEW_OPS: u32 = 7;
+/// Operations that are done twice rather than stored; above it even once more is too often.
+const MANY_OPS: u32 = 47;
+/// See [`AS_A_LOAD`].
+const MANY_READERS: usize = 16;
+/// See [`FEW_OPS`].
+const SOME_READERS: usize = 4;
+/// See [`FEW_OPS`].
+const MANY_TIMES: u64 = 16;
 
 /// Kernels with fewer elements than this run on one thread anyway.
 const SMALL: u64 = 16384;

@@ -40,6 +40,8 @@ pub struct Tracer {
     devices: Vec<String>,
     /// Calls that are open, by thread: when they began, and where.
     open: FxHashMap<u64, Vec<(u64, String)>>,
+    /// The parts of the program that the next launch belongs to, by thread.
+    origins: FxHashMap<u64, String>,
     flows: u64,
 }
 
@@ -58,8 +60,8 @@ struct Slice<'a> {
 impl Tracer {
     /// With nothing written.
     pub fn new(form: Form) -> Tracer {
-        let (named, open) = (FxHashMap::default(), FxHashMap::default());
-        Tracer { form, named, devices: vec![], open, flows: 0 }
+        let (named, open, origins) = Default::default();
+        Tracer { form, named, devices: vec![], open, origins, flows: 0 }
     }
     /// What stands before everything else.
     pub fn head(&mut self, out: &mut Vec<u8>) {
@@ -114,6 +116,7 @@ impl Tracer {
                     self.slice(&slice, out);
                 }
             }
+            "origin" => _ = self.origins.insert(r.thread, text(int(0)).to_string()),
             "launch" => {
                 self.flows += 1;
                 let device = (DEVICES, self.device(text(int(4)), out));
@@ -121,7 +124,10 @@ impl Tracer {
                 let (start, end) = ((Some(self.flows), None), (None, Some(self.flows)));
                 let launch = Slice { detail: name, flow: start, ..Slice::of(host, r, "launch", "launch") };
                 self.slice(&launch, out);
-                let work = format!("{} operations, {} bytes", int(7), int(8));
+                let mut work = format!("{} operations, {} bytes", int(7), int(8));
+                if let Some(origin) = self.origins.remove(&r.thread) {
+                    work = format!("{origin}: {work}");
+                }
                 let (at, ns) = (int(5), int(6));
                 let kernel =
                     Slice { track: device, at, ns, name, category: "kernel", detail: &work, flow: end };
