@@ -27,7 +27,8 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn plus(&self, o: &Sum, sign: i64) -> Option<Sum> {
+    /// The sum and `sign` times another.
+    pub fn plus(&self, o: &Sum, sign: i64) -> Option<Sum> {
         let mut out = self.clone();
         out.constant = out.constant.checked_add(o.constant.checked_mul(sign)?)?;
         for (n, c) in &o.terms {
@@ -39,6 +40,10 @@ impl Sum {
         }
         out.terms.retain(|t| t.1 != 0);
         Some(out)
+    }
+    /// Whether it is this number.
+    pub fn is_number(&self, c: i64) -> bool {
+        self.terms.is_empty() && self.constant == c
     }
     fn times(&self, k: i64) -> Option<Sum> {
         let mut out = self.clone();
@@ -82,7 +87,7 @@ fn is_exact(n: &UOp) -> bool {
 
 impl Select<'_> {
     /// An index as a sum.
-    fn sum(&mut self, n: &UOp) -> Rc<Sum> {
+    pub fn sum(&mut self, n: &UOp) -> Rc<Sum> {
         if let Some(s) = self.sums.get(n) {
             return s.clone();
         }

@@ -15,6 +15,7 @@ mod types;
 mod uses;
 mod values;
 mod vector;
+mod word;
 
 use super::Job;
 use super::program::{Class, Def, Inst, Kind, Opd, Program, Reg, Size};

@@ -59,7 +59,9 @@ impl Select<'_> {
             Op::Where => self.select_scalar(n)?,
             o => {
                 let Some(alu) = o.alu() else { return Err(self.unsupported(n)) };
-                if is_real(d) {
+                if let Some(word) = self.word_of_bytes(n)? {
+                    word
+                } else if is_real(d) {
                     self.float_scalar(n, alu, d, step, want.as_ref().map(|w| w.parts[0]))?
                 } else {
                     let a = self.scalar_operand(&n.src[0])?;
