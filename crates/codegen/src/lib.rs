@@ -30,6 +30,7 @@ use frit_abi::target::DTypeSet;
 use frit_uop::rewrite::take_error;
 use frit_uop::spec::Spec;
 use frit_uop::{Linear, UOp};
+use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
 const KERNEL: Holds = Holds::Graph(Spec::Kernel);
@@ -60,6 +61,7 @@ pub const PASSES: &[Pass] = {
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
+        row("digits",      Graph(prepare::digits::digits),               KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
         row("choose",      Graph(choose::choose),                        KERNEL,           ALL),
@@ -133,9 +135,9 @@ pub fn lower_and_watch(
     watch: Watch,
 ) -> Result<Lowered, Error> {
     let mut lowered = Lowered { programs: vec![], workspace: 0, opts: vec![] };
-    let one_thread = Target { threads: 1, ..target.clone() };
+    let one_thread = OnceCell::new();
     let mut ctx = Ctx::new(ast, target, opts);
-    ctx.one_thread = &one_thread;
+    ctx.one_thread = Some(&one_thread);
     for (i, (program, ctx)) in run(PASSES, ast, ctx, check, watch)?.into_iter().enumerate() {
         let Program::List(linear) = program else {
             return Err(Error::Kernel("no pass made a list of it".into()));

@@ -7,6 +7,7 @@ use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::spec::{self, Spec};
 use frit_uop::{Arg, Linear, Op, Step, UOp, text};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// How the opts of a kernel are found.
@@ -37,8 +38,9 @@ pub struct Ctx<'a> {
     pub(crate) workspace: Option<UOp>,
     /// The blocks that programs of this kernel run for, one after the other, to be one in the end.
     pub(crate) blocks: Option<Arc<Blocks>>,
-    /// The same machine as a program of a block sees it: one thread.
-    pub(crate) one_thread: &'a Target,
+    /// Room for the same machine as a program of a block sees it, which is one thread; made for the few kernels that are cut
+    /// so.
+    pub(crate) one_thread: Option<&'a OnceCell<Target>>,
     next_define: u32,
 }
 
@@ -70,7 +72,6 @@ impl<'a> Ctx<'a> {
         let (flops, bytes) = cost::count(&order);
         let (params, vars) = (of(Op::Param), of(Op::Variable));
         let (applied, plan, workspace, blocks, next_define) = (vec![], None, None, None, 0);
-        let one_thread = target;
         Ctx {
             target,
             opts,
@@ -82,7 +83,7 @@ impl<'a> Ctx<'a> {
             bytes,
             workspace,
             blocks,
-            one_thread,
+            one_thread: None,
             next_define,
         }
     }
@@ -90,9 +91,11 @@ impl<'a> Ctx<'a> {
     /// heuristic's for programs of a block.
     pub(crate) fn cut(self, programs: &[UOp]) -> Vec<Ctx<'a>> {
         if self.blocks.is_some() {
+            let alone = || Target { threads: 1, ..self.target.clone() };
+            let target = self.one_thread.map_or(self.target, |t| t.get_or_init(alone));
             let of_block = |sink: &UOp| {
                 let (params, vars, blocks) = (self.params.clone(), self.vars.clone(), self.blocks.clone());
-                Ctx { params, vars, blocks, ..Ctx::new(sink, self.one_thread, Opts::Heuristic) }
+                Ctx { params, vars, blocks, ..Ctx::new(sink, target, Opts::Heuristic) }
             };
             return programs.iter().map(of_block).collect();
         }

@@ -28,6 +28,13 @@ fn cast(x: Tensor, dtype: DType) -> Result<Tensor> {
     Ok(x)
 }
 
+/// A vector times weights in blocks.
+fn quantised(kind: gguf::Kind, rows: usize, columns: usize) -> Result<Vec<Tensor>> {
+    let bytes = columns / kind.block_len() * kind.block_bytes();
+    let raw = cast(below(100, &[rows, bytes])?, DType::U8)?;
+    Ok(vec![kind.dequantize(&raw).matmul(&randn(&[columns])?)])
+}
+
 /// The gradient of the sum of an output to its inputs, and the output.
 fn gradient(inputs: &[&Tensor], f: impl FnOnce() -> Tensor) -> Result<Vec<Tensor>> {
     let y = f();
@@ -135,6 +142,14 @@ fn products() -> Vec<(&'static str, Build)> {
             let (a, b) = (cast(randn(&[512, 512])?, DType::BF16)?, cast(randn(&[512, 512])?, DType::BF16)?);
             Ok(vec![a.matmul(&b)])
         }),
+        ("matmul_int8", || {
+            let (a, b) =
+                (cast(below(100, &[256, 512])?, DType::I8)?, cast(below(100, &[512, 384])?, DType::I8)?);
+            Ok(vec![a.cast(DType::I32).matmul(&b.cast(DType::I32))])
+        }),
+        ("gemv_q4_1", || quantised(gguf::Kind::Q4_1, 1536, 576)),
+        ("gemv_q8_0", || quantised(gguf::Kind::Q8_0, 1536, 576)),
+        ("gemv_q4_k", || quantised(gguf::Kind::Q4_K, 1024, 2048)),
         ("gemv", || Ok(vec![randn(&[4096, 4096])?.matmul(&randn(&[4096])?)])),
         ("batched", || Ok(vec![randn(&[16, 64, 96])?.matmul(&randn(&[16, 96, 64])?).relu()])),
         ("matmul_gradient", || {

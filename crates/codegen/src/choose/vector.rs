@@ -4,6 +4,7 @@ use super::chooser::{Access, Chooser};
 use super::transpose::is_gated_by;
 use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
+use crate::plan::axes::divide;
 use crate::plan::opt::Opt;
 use crate::plan::{Axis, Plan};
 use frit_uop::{AxisKind, Op};
@@ -222,7 +223,8 @@ impl<'a> Chooser<'_, 'a> {
         let mut best: Option<Fit> = None;
         let mut lanes = most;
         while lanes >= 2 {
-            let whole = self.plan.axes[axis].size().is_some_and(|n| n % lanes == 0);
+            // a multiple of the lanes whatever its size is
+            let whole = divide(&self.plan.axes[axis].extent, lanes).is_some();
             let pad = !whole;
             let vectors = extent.div_ceil(lanes) as f64
                 * if pad { self.plan.target.costs.masked_vector.get() } else { 1.0 };

@@ -13,15 +13,15 @@ pub fn coefficient(idx: &UOp, id: u32) -> Option<i64> {
     }
     match idx.op {
         Op::Range => Some((idx.range_arg()?.id == id) as i64),
-        Op::Add => coefficient(&idx.src[0], id)?.checked_add(coefficient(&idx.src[1], id)?),
-        Op::Sub => coefficient(&idx.src[0], id)?.checked_sub(coefficient(&idx.src[1], id)?),
-        Op::Neg => coefficient(&idx.src[0], id)?.checked_neg(),
-        Op::Mul => match (idx.src[0].as_int(), idx.src[1].as_int()) {
-            (_, Some(c)) => coefficient(&idx.src[0], id)?.checked_mul(c),
-            (Some(c), _) => coefficient(&idx.src[1], id)?.checked_mul(c),
+        Op::Add => coefficient(idx.lhs(), id)?.checked_add(coefficient(idx.rhs(), id)?),
+        Op::Sub => coefficient(idx.lhs(), id)?.checked_sub(coefficient(idx.rhs(), id)?),
+        Op::Neg => coefficient(idx.input(), id)?.checked_neg(),
+        Op::Mul => match (idx.lhs().as_int(), idx.rhs().as_int()) {
+            (_, Some(c)) => coefficient(idx.lhs(), id)?.checked_mul(c),
+            (Some(c), _) => coefficient(idx.rhs(), id)?.checked_mul(c),
             _ => None,
         },
-        Op::Where if idx.src[2].op == Op::Invalid => coefficient(&idx.src[1], id),
+        Op::Where if idx.if_false().op == Op::Invalid => coefficient(idx.if_true(), id),
         _ => None,
     }
 }
@@ -30,10 +30,10 @@ pub fn coefficient(idx: &UOp, id: u32) -> Option<i64> {
 pub fn factor(idx: &UOp) -> i64 {
     match idx.op {
         Op::Const => idx.as_int().unwrap_or(1).saturating_abs(),
-        Op::Add | Op::Sub => gcd(factor(&idx.src[0]), factor(&idx.src[1])),
-        Op::Mul => factor(&idx.src[0]).saturating_mul(factor(&idx.src[1])),
-        Op::Neg | Op::Cast => factor(&idx.src[0]),
-        Op::Where => gcd(factor(&idx.src[1]), factor(&idx.src[2])),
+        Op::Add | Op::Sub => gcd(factor(idx.lhs()), factor(idx.rhs())),
+        Op::Mul => factor(idx.lhs()).saturating_mul(factor(idx.rhs())),
+        Op::Neg | Op::Cast => factor(idx.input()),
+        Op::Where => gcd(factor(idx.if_true()), factor(idx.if_false())),
         Op::Invalid => 0,
         _ => 1,
     }
@@ -60,8 +60,8 @@ pub fn is_zero_outside(x: &UOp, id: u32) -> bool {
         Op::Load => x.buffer_and_index().is_some_and(|(_, idx)| idx.ranges.contains(&id)) && x.src.len() == 1,
         // both, since zero times infinity is not zero
         Op::Mul | Op::Add | Op::Sub => x.src.iter().all(|s| is_zero_outside(s, id)),
-        Op::Cast | Op::Neg => is_zero_outside(&x.src[0], id),
-        Op::Where if is_zero(&x.src[2]) => is_zero_outside(&x.src[1], id),
+        Op::Cast | Op::Neg => is_zero_outside(x.input(), id),
+        Op::Where if is_zero(x.if_false()) => is_zero_outside(x.if_true(), id),
         _ => false,
     }
 }

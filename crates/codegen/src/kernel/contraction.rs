@@ -30,8 +30,8 @@ impl Product {
 
 /// The load that a factor is, seen through conversions that keep every value.
 fn behind_casts(mut n: &UOp) -> Option<&UOp> {
-    while n.op == Op::Cast && keeps_values(n.src[0].dtype, n.dtype) {
-        n = &n.src[0];
+    while n.op == Op::Cast && keeps_values(n.input().dtype, n.dtype) {
+        n = n.input();
     }
     (n.op == Op::Load && n.buffer_and_index().is_some()).then_some(n)
 }

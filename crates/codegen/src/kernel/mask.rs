@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 pub fn end_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>) -> Option<UOp> {
     let moves = |n: &UOp| along.range_arg().is_some_and(|a| n.ranges.contains(&a.id));
     let nodes = reduces.first()?.body().toposort();
-    nodes.iter().filter(|n| n.op == Op::Where && moves(&n.src[0])).find_map(|mask| {
+    nodes.iter().filter(|n| n.op == Op::Where && moves(n.condition())).find_map(|mask| {
         let is_hidden = |n: &UOp| n.as_scalar().is_some_and(|v| v.as_f64() == f64::NEG_INFINITY);
         let hides = [true, false].into_iter().find(|h| is_hidden(&mask.src[if *h { 1 } else { 2 }]))?;
         let vanishes = |n: &UOp| match n.arg {
@@ -22,7 +22,7 @@ pub fn end_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>) -> Option<UOp> {
             Arg::Alu(Alu::Add) => limit(n.body(), mask) == Some(0.0),
             _ => false,
         };
-        reduces.iter().all(vanishes).then(|| end(&mask.src[0], hides, along, row)).flatten()
+        reduces.iter().all(vanishes).then(|| end(mask.condition(), hides, along, row)).flatten()
     })
 }
 
@@ -50,7 +50,7 @@ fn limit(n: &UOp, mask: &UOp) -> Option<f64> {
 fn end(gate: &UOp, hides: bool, along: &UOp, row: Option<&UOp>) -> Option<UOp> {
     let of = |g: &UOp, hides: bool| end(g, hides, along, row);
     match (gate.op, hides) {
-        (Op::Not, _) => of(&gate.src[0], !hides),
+        (Op::Not, _) => of(gate.input(), !hides),
         (Op::And, false) | (Op::Or, true) => gate.src.iter().find_map(|g| of(g, hides)),
         (Op::Lt, _) => {
             // it shows where this is 0 or more
@@ -80,9 +80,9 @@ fn index(n: &UOp) -> Option<UOp> {
     match n.op {
         _ if n.dtype == DType::Index => Some(n.clone()),
         Op::Const => Some(UOp::index(n.as_int()?)),
-        Op::Cast if n.src[0].dtype == DType::Index => {
+        Op::Cast if n.input().dtype == DType::Index => {
             let (low, high) = n.dtype.int_range()?;
-            let inner = &n.src[0];
+            let inner = n.input();
             (inner.bounds.0 >= low && inner.bounds.1 <= high).then(|| inner.clone())
         }
         _ => None,

@@ -402,7 +402,7 @@ impl<'a> Plan<'a> {
 }
 
 /// The extent divided by `n`, if that is exact for every value.
-pub(super) fn divide(extent: &UOp, n: usize) -> Option<UOp> {
+pub fn divide(extent: &UOp, n: usize) -> Option<UOp> {
     let n = i64::try_from(n).ok().filter(|n| *n > 0)?;
     match (extent.as_int(), extent.op) {
         (Some(e), _) => (e > 0 && e % n == 0).then(|| UOp::index(e / n)),

@@ -6,3 +6,4 @@ pub mod materialise;
 pub mod carry;
 pub mod residues;
 pub mod split_reduce;
+pub mod digits;

@@ -33,21 +33,19 @@ const BLOCKS_A_THREAD: i64 = 4;
 
 /// The pass: the kernel, or those that a block of its rows walks through.
 pub fn tile_and_fuse(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
-    let rows = match ctx.opts {
-        Opts::Heuristic => Chain::of(sink).map(|c| c.rows_of_block(ctx.target)),
+    let chosen = match ctx.opts {
+        Opts::Heuristic => Chain::of(sink).map(|c| (c.rows_of_block(ctx.target), c)),
         Opts::List([opt @ Opt::TileAndFuse { rows }, rest @ ..]) => {
             ctx.opts = Opts::List(rest);
-            let fits = |c: &Chain| *rows > 0 && *rows as i64 <= c.count_rows() && ctx.target.grid.is_none();
-            if !Chain::of(sink).is_some_and(|c| fits(&c)) || !rest.is_empty() {
-                let why = "it is for chains of sums of products with so many rows, and the only one".into();
-                return Err(Error::Opt { opt: opt.to_string(), why });
-            }
-            Some(*rows as i64)
+            let rows = *rows as i64;
+            let chain = Chain::of(sink).filter(|c| rest.is_empty() && (1..=c.count_rows()).contains(&rows));
+            let why = "it is for chains of sums of products with so many rows, and the only one";
+            let error = || Error::Opt { opt: opt.to_string(), why: why.into() };
+            Some((rows, chain.ok_or_else(error)?))
         }
         Opts::List(_) => None,
     };
-    let chain = rows.filter(|_| ctx.target.grid.is_none()).and_then(|rows| Some((rows, Chain::of(sink)?)));
-    let Some((rows, chain)) = chain else { return Ok(vec![sink.clone()]) };
+    let Some((rows, chain)) = chosen else { return Ok(vec![sink.clone()]) };
     let (count, first_local) = (chain.count_blocks(rows), ctx.params.len() as u32);
     let (kernels, locals) = chain.of_block(rows).kernels(first_local);
     ctx.params.extend(locals);

@@ -70,6 +70,26 @@ fn transposed(n: i64, k: i64, step: i64, sign: i64) -> UOp {
     UOp::sink([buf(0, 3 * n, F).at(&(&o * n + &i)).store(&v).end([o, i])])
 }
 
+/// A product with weights in blocks of 32: two bytes of a scale, two of an offset, and 16 bytes of two fields each. Both
+/// numbers stay small enough to be exact.
+fn quantised(rows: i64, blocks: i64) -> UOp {
+    let (o, k) = (global(rows, 0), red(32 * blocks, 1));
+    let block = (&o * blocks + k.floordiv(&UOp::index(32))) * 20;
+    let bytes = buf(2, rows * blocks * 20, DType::U8);
+    let word = |at: i64| {
+        let byte = |i: i64| bytes.at(&(&block + (at + i))).load().cast(DType::U16);
+        let word = byte(0).bin(Alu::Or, &byte(1).bin(Alu::Shl, &UOp::int(8, DType::U16)));
+        word.bin(Alu::And, &UOp::int(0x301, DType::U16)).cast(F)
+    };
+    let field = k.floordiv(&UOp::index(16)).modulo(&UOp::index(2)).cast(DType::I32);
+    let q = bytes.at(&(&block + k.modulo(&UOp::index(16)) + 4)).load().cast(DType::I32);
+    let q = q.bin(Alu::Shr, &(field * &UOp::int(4, DType::I32))).bin(Alu::And, &UOp::int(15, DType::I32));
+    let w = &word(0) * &q.cast(F) + &word(2);
+    let x = buf(1, 32 * blocks, F).at(&k).load();
+    let v = (&x * &w).reduce(Alu::Add, [k]);
+    UOp::sink([buf(0, rows, F).at(&o).store(&v).end([o])])
+}
+
 pub fn softmax(rows: i64, n: i64) -> UOp {
     let (g, r, q) = (global(rows, 0), red(n, 1), range(n, 2, AxisKind::Loop));
     let x = |i: &UOp| buf(1, rows * n, F).at(&(&g * n + i)).load();
@@ -323,6 +343,19 @@ pub fn cases() -> Vec<Case> {
         let sink = UOp::sink([buf(0, 128, F).at(&(&i * 8 + &j)).store(&x).end([i, j])]);
         all.push(Case { name: "symbolic matmul", sink, vars: vec![("t", n)], exact: true });
     }
+    // rows of so many whole vectors, known at launch
+    for blocks in [1, 3] {
+        let n = UOp::variable("t", 1, 4) * 32;
+        let (g, r, q) =
+            (global(5, 0), UOp::range(&n, 1, AxisKind::Reduce), UOp::range(&n, 2, AxisKind::Loop));
+        let x = |i: &UOp| buf(1, 5 * 128, F).at(&(&g * &n + i)).load();
+        let most = x(&r).reduce(Alu::Max, [r.clone()]);
+        let v = x(&q) - &most + &x(&r).reduce(Alu::Add, [r.clone()]);
+        let sink = UOp::sink([buf(0, 5 * 128, F).at(&(&g * &n + &q)).store(&v).end([g.clone(), q])]);
+        all.push(Case { name: "symbolic rows", sink, vars: vec![("t", blocks)], exact: true });
+    }
+    all.push(Case { name: "quantised product", sink: quantised(12, 3), vars: vec![], exact: true });
+    all.push(Case { name: "quantised product of a row", sink: quantised(1, 3), vars: vec![], exact: true });
     all.push(Case { name: "softmax", sink: softmax(6, 24), vars: vec![], exact: false });
     // rows that are kept, once with an edge
     all.push(Case { name: "softmax of longer rows", sink: softmax(4, 80), vars: vec![], exact: false });

@@ -1,11 +1,11 @@
 //! What lowered kernels look like: loops, loads, vectors, errors.
 
-use crate::kernels::{cases, conv, matmul, softmax};
+use crate::kernels::{cases, conv, matmul, range, softmax};
 use crate::run::lower;
 use frit_abi::Target;
 use frit_abi::target::Isa;
 use frit_codegen::{Error, Layout, Opt, Opts};
-use frit_uop::{Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
 
 fn case(name: &str) -> UOp {
     cases().into_iter().find(|c| c.name == name).unwrap().sink
@@ -231,4 +231,15 @@ fn a_linear_program_is_a_listing_that_parses_back() {
     for bad in ["kernel x\nnonsense", "}", "for %0 {", "prefetch 3", "let %1 = Const:int32 {3}"] {
         assert!(Linear::parse(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn rows_of_whole_vectors_of_any_number_have_vectors() {
+    let n = UOp::variable("t", 1, 16) * 32;
+    let (g, r) = (range(64, 0, AxisKind::Global), UOp::range(&n, 1, AxisKind::Reduce));
+    let x = UOp::param(1, 64 * 512, DType::F32).at(&(&g * &n + &r)).load().un(Alu::Exp);
+    let sink = UOp::sink([UOp::param(0, 64, DType::F32).at(&g).store(&x.reduce(Alu::Add, [r])).end([g])]);
+    let target = Target::native(Isa::Avx512, 1, [32 << 10, 1 << 20, 32 << 20]);
+    let lowered = frit_codegen::lower(&sink, &target, Opts::Heuristic).unwrap();
+    assert!(lowered.opts.contains(&split(1, 16, AxisKind::Vector)), "{:?}", lowered.opts);
 }

@@ -86,6 +86,20 @@ fn elementwise_into_a_sum_is_one_kernel() {
 }
 
 #[test]
+fn a_vector_times_weights_in_blocks_is_one_kernel() {
+    use nn::gguf::Kind;
+    for kind in [Kind::Q4_0, Kind::Q4_1, Kind::Q8_0] {
+        let (rows, columns) = (64, 256);
+        let bytes = columns / kind.block_len() * kind.block_bytes();
+        let p = plan("INTERP", || {
+            let raw = Tensor::from_vec(vec![0x11u8; rows * bytes], [rows, bytes]);
+            vec![kind.dequantize(&raw).matmul(&input(&[columns]))]
+        });
+        assert_eq!((p.kernels, p.writes), (1, rows as u64), "{kind}: {p:?}");
+    }
+}
+
+#[test]
 fn softmax_reads_x_three_times_and_writes_once() {
     for device in SHAPES {
         let (rows, columns) = (64, 256);
