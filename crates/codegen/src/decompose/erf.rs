@@ -136,7 +136,7 @@ fn erfc(x: &UOp) -> Option<UOp> {
     let (t, Pair(high, low)) = exp_pair(f, &square.un(Alu::Neg));
     let low = fma(&high, &lost.un(Alu::Neg), &low);
     let k = f.c(f.pick(2.0, 3.0));
-    let inverse = one.bin(Alu::Fdiv, &(&inside + &k));
+    let inverse = f.reciprocal(&(&inside + &k));
     let q = (&inside - &k) * &inverse;
     let p = f.poly(&q, f.pick(&ERFC_F32[..], &ERFC_F64[..])) * k * inverse;
     let far = scale(f, &fma(&high, &p, &(low * &p)), &t);
