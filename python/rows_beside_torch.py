@@ -63,9 +63,18 @@ def gather(n: int) -> Callable[[], Callable[[], object]]:
 
 
 def product(n: int) -> Callable[[], Callable[[], object]]:
+    return pair((n, n), (n, n), torch.float32)
+
+
+def pair(
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    dtype: torch.dtype = torch.bfloat16,
+    f: Callable[[torch.Tensor, torch.Tensor], object] = torch.matmul,
+) -> Callable[[], Callable[[], object]]:
     def setup() -> Callable[[], object]:
-        a, b = randn(n, n), randn(n, n)
-        return lambda: a @ b
+        a, b = randn(*first, dtype=dtype), randn(*second, dtype=dtype)
+        return lambda: f(a, b)
 
     return setup
 
@@ -113,6 +122,17 @@ ROWS: dict[str, Callable[[], Callable[[], object]]] = {
     "sum_columns_8192": unary(lambda x: x.sum(0), 8192, 8192),
     "gemm_f32_1024": product(1024),
     "gemm_f32_4096": product(4096),
+    **{f"gemm_bf16_{n}": pair((n, n), (n, n)) for n in (1024, 4096, 8192, 1000, 4095)},
+    "gemm_fp16_4096": pair((4096, 4096), (4096, 4096), torch.float16),
+    **{
+        f"gemm_bf16_{m}x{k}x{n}": pair((m, k), (k, n))
+        for m, k, n in ((64, 4096, 4096), (300, 4096, 11008), (8192, 64, 8192))
+    },
+    "gemm_bf16_4096_tn": pair((4096, 4096), (4096, 4096), f=lambda a, b: a.t() @ b),
+    "gemm_bf16_4096_nt": pair((4096, 4096), (4096, 4096), f=lambda a, b: a @ b.t()),
+    "gemm_bf16_4096_tt": pair((4096, 4096), (4096, 4096), f=lambda a, b: a.t() @ b.t()),
+    "bmm_bf16_64x128": pair((64, 128, 128), (64, 128, 128)),
+    "gemm_bias_gelu_4096": pair((4096, 4096), (4096, 4096), f=lambda a, b: F.gelu(F.linear(a, b.t(), b[0]))),
     "mnist_train_bs512": mnist,
 }
 

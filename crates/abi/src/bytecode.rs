@@ -92,6 +92,33 @@ pub enum Instr {
         /// The value.
         value: Reg,
     },
+    /// Matrices of 8 rows of 16 bytes of a local array, spread over the lanes of a warp, which come together: lane l says where
+    /// row l mod 8 of matrix l / 8 begins, and gets of each the word l mod 4 of row l / 4; transposed, of each the elements of
+    /// column l / 4 in rows 2 (l mod 4) and the next.
+    LoadMatrix {
+        /// Where the words go.
+        dst: Reg,
+        /// Where this lane's row begins.
+        from: Place,
+        /// How many matrices.
+        matrices: u8,
+        /// Columns and not rows.
+        transposed: bool,
+    },
+    /// Elements of a buffer are on their way to a local array, zeros where the gate of the source is false. Until a `Wait` says
+    /// that they are there, nobody touches them.
+    CopyAsync {
+        /// Where they go.
+        to: Place,
+        /// Where they come from.
+        from: Place,
+        /// How many elements.
+        lanes: u32,
+    },
+    /// The lane's copies since the last one are a group.
+    Commit,
+    /// Of the lane's groups all but the last so many are there.
+    Wait(u32),
     /// One operation of a matrix unit: the destination is C plus A times B, which are each as their homes say, a packed
     /// column of B being one register lane. The lanes of a warp come together for a unit that a warp runs.
     Matrix {
@@ -235,6 +262,13 @@ impl fmt::Display for Show<'_> {
             }
             Instr::Store { to, value } => write!(f, "store {to} = {value}{}{}", gate(to), site(to)),
             Instr::Matrix { unit, dst, src } => write!(f, "{} = {} {}", typed(dst), unit.name, list(src)),
+            Instr::LoadMatrix { dst, from, matrices, transposed } => {
+                let by = if *transposed { " by columns" } else { "" };
+                write!(f, "{} = {matrices} matrices {from}{by}", typed(dst))
+            }
+            Instr::CopyAsync { to, from, lanes } => write!(f, "copy {to} = {lanes} {from}{}", gate(from)),
+            Instr::Commit => f.write_str("commit"),
+            Instr::Wait(n) => write!(f, "wait for all but {n}"),
             Instr::Loop(r, n) => write!(f, "for {} < {n}", typed(r)),
             Instr::Thread(r, n) => write!(f, "for thread {} < {n}", typed(r)),
             Instr::End => f.write_str("end"),

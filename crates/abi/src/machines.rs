@@ -1,7 +1,7 @@
 //! Machines by name, whether or not they are here: what `NULL:NAME` poses as, and `INTERP:NAME` where it can.
 //!
 //! Their numbers are fixed, so what is compiled for them is the same everywhere and can be compared between commits.
-//! NVIDIA's GPUs are written PTX for, without their matrix units yet; the others have no writer of their own, so their kernels
+//! NVIDIA's GPUs are written PTX for; the others have no writer of their own, so their kernels
 //! are bytecode.
 
 use crate::matrix::{AMX_BF16, AMX_INT8};
@@ -41,8 +41,7 @@ fn amx() -> Target {
     Target { name: target.name.clone() + "-amx", matrix: [&[AMX_BF16], &AMX_INT8[..]].concat(), ..target }
 }
 
-/// What tells NVIDIA's GPUs apart. All have 65,536 registers of 32 bits a multiprocessor, at most 255 of them a lane, and
-/// give a block all but 1 KiB of a multiprocessor's shared memory.
+/// What tells NVIDIA's GPUs apart. All give a block all but 1 KiB of a multiprocessor's shared memory.
 struct Cuda {
     isa: Isa,
     multiprocessors: u32,
@@ -71,9 +70,8 @@ fn cuda(name: &str, m: Cuda) -> Target {
         count: m.multiprocessors,
         lanes: m.lanes,
         blocks: m.blocks,
-        registers: 1 << 16,
-        lane_registers: 255,
         local_bytes: m.shared << 10,
+        ..Processors::NVIDIA
     };
     let grid = Grid {
         max_global: [i32::MAX as u32, 65_535, 65_535],
@@ -111,6 +109,7 @@ fn webgpu() -> Target {
             registers: 1 << 15,
             lane_registers: 128,
             local_bytes: 32 << 10,
+            ..Processors::NVIDIA
         },
     };
     Target {
@@ -120,6 +119,7 @@ fn webgpu() -> Target {
         storage: DTypeSet::of(&[Bool, I32, U32, F32]),
         arithmetic: DTypeSet::of(&[Bool, I32, U32, F32]),
         matrix: vec![],
+        async_copies: false,
         ..Target::interp_gpu()
     }
 }

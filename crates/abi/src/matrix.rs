@@ -88,8 +88,10 @@ pub struct MatrixUnit {
     pub runner: Runner,
     /// What comes before.
     pub setup: Setup,
-    /// Tile registers there are, or registers of a lane.
+    /// Tile registers there are, or registers of a lane that accumulators may take.
     pub registers: usize,
+    /// Multiply-adds that a core or multiprocessor does in a cycle with it.
+    pub rate: usize,
     /// Numbers below the normal range count as they are; else as zero, in operands and in results.
     pub keeps_subnormals: bool,
 }
@@ -152,6 +154,7 @@ const fn amx(name: &'static str, operands: [DType; 2], accumulator: DType, pack:
         runner: Runner::Core,
         setup: Setup::Tiles,
         registers: 8,
+        rate: 16 * 16 * pack,
         keeps_subnormals: accumulator.is_int(),
     }
 }
@@ -190,7 +193,8 @@ const fn mma_sync(name: &'static str, d: DType) -> MatrixUnit {
         ],
         runner: Runner::Warp(32),
         setup: Setup::None,
-        registers: 64,
+        registers: 128,
+        rate: 1024,
         keeps_subnormals: true,
     }
 }

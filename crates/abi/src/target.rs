@@ -44,6 +44,8 @@ pub struct Target {
     pub isa: Isa,
     /// Its matrix units.
     pub matrix: Vec<MatrixUnit>,
+    /// Copies from global to local memory can run in the background.
+    pub async_copies: bool,
     /// What things cost there.
     pub costs: &'static Costs,
 }
@@ -127,6 +129,27 @@ pub struct Processors {
     pub lane_registers: u32,
     /// Bytes of local memory that the blocks on one share.
     pub local_bytes: usize,
+    /// Parts of one that issue instructions, each for warps of its own.
+    pub schedulers: u32,
+    /// Bytes that one moves in a cycle from and to its local memory, and from the second cache.
+    pub local_bandwidth: u32,
+    /// See [`Processors::local_bandwidth`].
+    pub far_bandwidth: u32,
+}
+
+impl Processors {
+    /// What NVIDIA's multiprocessors have in common since compute capability 8.0; the last is what copies were seen to reach.
+    pub const NVIDIA: Processors = Processors {
+        count: 1,
+        lanes: 2048,
+        blocks: 32,
+        registers: 1 << 16,
+        lane_registers: 255,
+        local_bytes: 100 << 10,
+        schedulers: 4,
+        local_bandwidth: 128,
+        far_bandwidth: 40,
+    };
 }
 
 /// A set of element types.
@@ -212,6 +235,7 @@ impl Target {
             int_ops: BASIC_INT,
             isa,
             matrix: vec![],
+            async_copies: false,
             costs: Costs::of_vectors(vector_bytes),
         }
     }
@@ -238,6 +262,7 @@ impl Target {
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,
             matrix: [&AMX_INT8[..], &[AMX_BF16]].concat(),
+            async_copies: false,
             costs: Costs::of_vectors(16),
         }
     }
@@ -261,11 +286,12 @@ impl Target {
                     lanes: 512,
                     blocks: 16,
                     registers: 1 << 15,
-                    lane_registers: 255,
                     local_bytes: 32 << 10,
+                    ..Processors::NVIDIA
                 },
             }),
             matrix: MMA_SYNC.to_vec(),
+            async_copies: true,
             float_ops: BASIC_FLOAT,
             int_ops: BASIC_INT,
             arithmetic: DTypeSet::of(&{
@@ -293,7 +319,6 @@ impl Target {
             float_ops: BASIC_FLOAT.or(AluSet::of(&[Alu::Recip])),
             small_float_ops: BASIC_HALF,
             isa,
-            matrix: vec![],
             ..Target::interp_gpu()
         }
     }

@@ -3,6 +3,7 @@
 //! An empty value is the same as none.
 
 use crate::Error;
+use frit_abi::MatrixUnit;
 use frit_abi::sync::OnceLock;
 use frit_abi::target::Isa;
 use std::ffi::{OsStr, OsString};
@@ -125,11 +126,22 @@ pub enum Units {
     All,
 }
 
-/// `FRIT_MATRIX`, as far as `FRIT_ISA` leaves any.
+impl Units {
+    /// Of some units those that are asked for.
+    pub fn of(self, mut all: Vec<MatrixUnit>) -> Vec<MatrixUnit> {
+        all.retain(|u| self == Units::All || self == Units::Exact && u.keeps_subnormals);
+        all
+    }
+}
+
+/// `FRIT_MATRIX`.
 pub fn units() -> Result<Units, Error> {
+    parse_units(read(&MATRIX).as_deref())
+}
+/// The same for a CPU, as far as `FRIT_ISA` leaves any.
+pub fn cpu_units() -> Result<Units, Error> {
     let masked = read(&ISA).is_some_and(|v| v != "amx");
-    let asked = parse_units(read(&MATRIX).as_deref())?;
-    Ok(if masked { Units::Off } else { asked })
+    units().map(|asked| if masked { Units::Off } else { asked })
 }
 
 fn parse_units(value: Option<&OsStr>) -> Result<Units, Error> {

@@ -172,7 +172,7 @@ pub enum Arg {
         /// How many of them take turns, so that one is filled while another is read.
         buffers: u8,
     },
-    /// `Index`: how many consecutive elements.
+    /// `Index`: how many consecutive elements. `Wait`: how many groups.
     Lanes(u32),
     /// `Index`: rows of consecutive elements.
     Tile {
@@ -182,6 +182,13 @@ pub enum Arg {
         lanes: u32,
         /// From the start of a row to that of the next.
         stride: i64,
+    },
+    /// `LoadMatrix`.
+    Fragment {
+        /// How many matrices.
+        matrices: u8,
+        /// Lanes get parts of columns and not of rows.
+        transposed: bool,
     },
     /// `Lane`, `LoopOut`: which one.
     Lane(u32),
@@ -225,6 +232,7 @@ impl Arg {
             Arg::Tile { .. } => 19,
             Arg::Exclusive(_) => 20,
             Arg::Fold(_) => 21,
+            Arg::Fragment { .. } => 22,
         }
     }
     /// The op named by a combining arg, if it has one.
@@ -269,6 +277,9 @@ impl PartialEq for Arg {
             (Arg::Tile { rows: a, lanes: i, stride: x }, Arg::Tile { rows: b, lanes: j, stride: y }) => {
                 a == b && i == j && x == y
             }
+            (Arg::Fragment { matrices: a, transposed: x }, Arg::Fragment { matrices: b, transposed: y }) => {
+                a == b && x == y
+            }
             _ => false,
         }
     }
@@ -297,6 +308,7 @@ impl Hash for Arg {
             Arg::Loop(l) => l.hash(h),
             Arg::LoopIn { level, slot } => (level, slot).hash(h),
             Arg::Tile { rows, lanes, stride } => (rows, lanes, stride).hash(h),
+            Arg::Fragment { matrices, transposed } => (matrices, transposed).hash(h),
         }
     }
 }
@@ -325,6 +337,9 @@ impl std::fmt::Debug for Arg {
             Arg::Loop(l) => write!(f, "{} carries, level {} {}", l.carries, l.level, l.name),
             Arg::LoopIn { level, slot } => write!(f, "level {level} #{slot}"),
             Arg::Tile { rows, lanes, stride } => write!(f, "{rows}x{lanes} by {stride}"),
+            Arg::Fragment { matrices, transposed } => {
+                write!(f, "x{matrices}{}", if *transposed { " transposed" } else { "" })
+            }
         }
     }
 }

@@ -96,6 +96,14 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
             _ => broadcast(src.get(1..)?)?,
         },
         Op::Load => of(0)?.clone(),
+        // a word of each matrix
+        Op::LoadMatrix => match arg {
+            Arg::Fragment { matrices, .. } => {
+                let word = 4 / src.first()?.dtype.size().clamp(1, 4);
+                smallvec![UOp::index((*matrices as usize * word) as i64)]
+            }
+            _ => return None,
+        },
         Op::Stage => src.get(1..)?.iter().map(|r| r.src.first().cloned()).collect::<Option<Shape>>()?,
         Op::Stack => {
             let mut s: Shape = smallvec![UOp::index(src.len() as i64)];
@@ -108,7 +116,9 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
             Arg::Axes(from) => smallvec![UOp::index(from.len() as i64)],
             _ => return None,
         },
-        Op::Store | Op::End | Op::Sink | Op::Barrier | Op::Loop => return None,
+        Op::Store | Op::End | Op::Sink | Op::Barrier | Op::CopyAsync | Op::Commit | Op::Wait | Op::Loop => {
+            return None;
+        }
         _ => broadcast(src)?,
     })
 }

@@ -44,9 +44,13 @@
 //! | `End` | x, ranges… | | x is done and the ranges are closed |
 //! | `Sink` | anything… | | the root |
 //! | `Barrier` | deps… | | all lanes of a block have come here |
+//! | `CopyAsync` | target, source [, gate] | | what is at the source's address is on its way to the target's in local memory; zeros where the gate is false. Until a `Wait` says that it is there, nobody may touch the target |
+//! | `Commit` | copies… | | the copies of this lane since the last one are a group |
+//! | `Wait` | deps… | `Lanes(n)` | of this lane's groups all but the last n are there, for this lane |
 //! | *memory* | | | |
 //! | `Index` | buf, idx | `Lanes(w)`, `Tile` or `None` | an address; with `Lanes(w)` of w consecutive elements, shape `(w,)`; with `Tile` of rows of elements, shape `(rows * lanes,)` |
 //! | `Load` | address [, alt, gate] | `None`/`Site` | the element(s) there; alt where the gate is false. With a site, a miss sets the status word |
+//! | `LoadMatrix` | address | `Fragment` | matrices of 8 rows of 16 bytes in local memory, spread over a warp as matrix units want them: lane l says where row l mod 8 of matrix l / 8 begins, and gets of each the word l mod 4 of row l / 4, or if transposed the two elements of column l / 4 in rows 2 (l mod 4) and the next |
 //! | *kernel* | | | |
 //! | `Reduce` | x, ranges… | `Alu` | x combined over the ranges, in any order; once expanded there may be several x, taken in turn |
 //! | `Reduce` | x…, ranges… | `Fold` | one of several values that are carried together over the ranges ([`fold`](crate::fold)) |
@@ -89,8 +93,8 @@ frit_abi::elementwise!(ops [
     Const Invalid Variable Bind Buffer Param Define Range Special
     Iota Reshape Permute Expand Pad Shrink Flip ReduceAxis ScanAxis Gather Scatter Contiguous Detach Leaf Copy
     Loop LoopIn LoopOut
-    Store After End Sink Barrier
-    Index Load
+    Store After End Sink Barrier CopyAsync Commit Wait
+    Index Load LoadMatrix
     Reduce Scan Stage
     Stack Lane Shuffle LaneShuffle Matrix
     Cast Bitcast

@@ -98,6 +98,10 @@ const TABLE: &[Row] = {
         row(&[Index],                S | K | E | P, |n| matches!(&n.src[..], [of, at @ ..] if is_memory(of) && !at.is_empty() && at.iter().all(is_index))),
         row(&[Load],                 S | K | E | P, |n| matches!(&n.src[..], [at] if is_target(at)) && keeps_dtype(n)),
         row(&[Load],                 S | K | E | P, |n| matches!(&n.src[..], [at, alt, gate] if is_target(at) && alt.dtype == n.dtype && is_bool(gate)) && keeps_dtype(n)),
+        row(&[LoadMatrix],               K | E | P, |n| matches!((&n.src[..], &n.arg), ([at], Arg::Fragment { matrices: 1 | 2 | 4, .. }) if is_target(at)) && keeps_dtype(n) && has_shape(n)),
+        row(&[CopyAsync],                P,         |n| matches!(&n.src[..], [to, from, gate @ ..] if is_gate(gate) && to.dtype == from.dtype && is_target(to) && is_target(from))),
+        row(&[Commit],                   P,         |n| n.src.iter().all(|c| c.op == CopyAsync)),
+        row(&[Wait],                     P,         |n| matches!(n.arg, Arg::Lanes(_))),
         // kernel level
         row(&[Reduce],               S | K | E,     |n| n.src.len() >= 2 && keeps_dtype(n) && matches!(n.arg, Arg::Alu(_))),
         row(&[Reduce],                   K | E,     |n| n.src.len() >= 2 && matches!(n.arg, Arg::Fold(f) if n.bodies().get(f.value as usize).is_some_and(|x| x.dtype == n.dtype) && n.bodies().len() < n.src.len()) && has_shape(n)),
@@ -232,6 +236,7 @@ mod tests {
             Arg::Lanes(u32::MAX),
             Arg::Lane(u32::MAX),
             Arg::Tile { rows: u32::MAX, lanes: u32::MAX, stride: i64::MIN },
+            Arg::Fragment { matrices: u8::MAX, transposed: true },
             Arg::Site(1),
             Arg::Scatter(crate::ScatterMode::Set, 1),
             Arg::Loop(crate::LoopArg { carries: u32::MAX, level: u32::MAX, name: "".into() }),

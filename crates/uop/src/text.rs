@@ -116,6 +116,9 @@ pub(crate) fn print_arg(arg: &Arg, dtype: DType) -> String {
         Arg::Loop(l) => format!("{} {} {}", l.carries, l.level, l.name).trim_end().into(),
         Arg::LoopIn { level, slot } => format!("{level} {slot}"),
         Arg::Tile { rows, lanes, stride } => format!("{rows} {lanes} {stride}"),
+        Arg::Fragment { matrices, transposed } => {
+            format!("{matrices}{}", if *transposed { " transposed" } else { "" })
+        }
     }
 }
 
@@ -258,7 +261,11 @@ fn parse_arg(op: Op, dtype: DType, text: &str) -> Result<Arg, String> {
             Arg::Tile { rows: parse_num(w[0])?, lanes: parse_num(w[1])?, stride: parse_num(w[2])? }
         }
         Op::Index => Arg::Lanes(parse_num(word(0)?)?),
-        Op::LaneShuffle => Arg::Lanes(parse_num(word(0)?)?),
+        Op::LaneShuffle | Op::Wait => Arg::Lanes(parse_num(word(0)?)?),
+        Op::LoadMatrix => {
+            let transposed = w.get(1).is_some_and(|w| *w == "transposed");
+            Arg::Fragment { matrices: parse_num(word(0)?)?, transposed }
+        }
         Op::Lane | Op::LoopOut => Arg::Lane(parse_num(word(0)?)?),
         Op::Gather | Op::Load | Op::Store => Arg::Site(parse_num(word(0)?)?),
         Op::Scatter => {

@@ -13,7 +13,7 @@ fn random(dims: &[usize], dtype: DType) -> Result<Tensor> {
 
 /// The list.
 pub fn benches() -> Vec<Bench> {
-    use DType::{BF16, F32};
+    use DType::{BF16, F16, F32};
     type Op = fn(&Tensor) -> Tensor;
     // name, dims, type, bytes that an element costs, what
     let rows: [(&str, [usize; 2], DType, f64, Op); 11] = [
@@ -54,5 +54,30 @@ pub fn benches() -> Vec<Bench> {
         moving(8.0 * 16384.0 * 768.0, (table, idx), |(table, idx)| table.embedding(&idx))
     }));
     v.push(Bench::new("gemm_f32_4096", || gemm(4096, 4096, 4096, F32)));
+    for (n, dtype) in [(4096, BF16), (8192, BF16), (4096, F16), (1000, BF16), (4095, BF16)] {
+        let name = format!("gemm_{}_{n}", if dtype == F16 { "fp16" } else { "bf16" });
+        v.push(Bench::new(name, move || gemm(n, n, n, dtype)));
+    }
+    for (m, k, n) in [(64, 4096, 4096), (300, 4096, 11008), (8192, 64, 8192)] {
+        v.push(Bench::new(format!("gemm_bf16_{m}x{k}x{n}"), move || gemm(m, k, n, BF16)));
+    }
+    type Of2 = fn(&Tensor, &Tensor) -> Tensor;
+    let products: [(&str, [&[usize]; 2], f64, Of2); 5] = [
+        ("gemm_bf16_4096_tn", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| a.t().matmul(b)),
+        ("gemm_bf16_4096_nt", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| a.matmul(&b.t())),
+        ("gemm_bf16_4096_tt", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| a.t().matmul(&b.t())),
+        ("bmm_bf16_64x128", [&[64, 128, 128]; 2], 64.0 * 128f64.powi(3), |a, b| a.matmul(b)),
+        ("gemm_bias_gelu_4096", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| {
+            (a.matmul(b) + b.select(0, 0)).gelu()
+        }),
+    ];
+    for (name, dims, products, f) in products {
+        v.push(Bench::new(name, move || {
+            let pair = (random(dims[0], BF16)?, random(dims[1], BF16)?);
+            let line = captured(pair, move |(a, b)| Ok(f(&a, &b)))?;
+            let gflops = 2.0 * products / line.ms / 1e6;
+            Ok(line.with("gflops", gflops))
+        }));
+    }
     v
 }

@@ -11,11 +11,12 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{coefficient, substitute_open};
+use crate::kernel::access::{coefficient, factor, substitute_open};
 use crate::kernel::ranges::{self, Replacement};
 use crate::pass::Ctx;
 use crate::plan::axes::{Chosen, Plan};
-use frit_abi::matrix::{Dim, Home, Rows};
+use frit_abi::matrix::{Bit, Dim, Home, Rows};
+use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -103,6 +104,50 @@ impl Lowering<'_> {
         at
     }
 
+    /// What a lane holds of an operand that is staged, loaded by all lanes of the warp together, where matrices of 8 rows of 16
+    /// bytes lie in the stage as they make up the operand.
+    fn fragment(&self, operand: usize, load: &UOp, lane: &UOp) -> Option<UOp> {
+        let Home::Lanes { registers, lanes } = self.chosen.unit.homes[operand] else { return None };
+        let stage = load.src.first().filter(|at| at.op == Op::Index && at.src[0].op == Op::Stage)?;
+        let word = (4 / load.dtype.size().max(1)).checked_ilog2()? as usize;
+        let [Bit(along, _), ..] = *registers else { return None };
+        let Bit(across, _) = *lanes.get(2)?;
+        let is_run = |bits: &[Bit], d: Dim, from: usize| {
+            bits.iter().enumerate().all(|(i, b)| *b == Bit(d, (from + i) as u8))
+        };
+        let which = registers.get(word..)?;
+        let (row, columns) = (1i64 << (word + 2), 8);
+        if !is_run(&registers[..word], along, 0)
+            || !is_run(&lanes[..2], along, word)
+            || !is_run(&lanes[2..], across, 0)
+            || lanes.len() != 5
+            || which.len() > 2
+        {
+            return None;
+        }
+        let last = stage.src.last().filter(|_| stage.src.len() > 2)?;
+        let lies = |d: Dim| coefficient(last, id(self.part(d))) == Some(1);
+        let transposed = !lies(along);
+        if transposed && !(lies(across) && word == 1) {
+            return None;
+        }
+        // where this lane's row begins: which one of a matrix, and which matrix
+        let bits = |from: i64, n: i64| lane.floordiv(&UOp::index(from)).modulo(&UOp::index(n));
+        let mut at: Map = [along, across].map(|d| (id(self.part(d)), UOp::index(0))).into_iter().collect();
+        let mut add = |d: Dim, x: UOp| {
+            let old = at[&id(self.part(d))].clone();
+            at.insert(id(self.part(d)), old.fold_add(&x));
+        };
+        add(if transposed { along } else { across }, bits(1, columns));
+        for (i, Bit(d, to)) in which.iter().enumerate() {
+            add(*d, bits(columns << i, 2).fold_mul(&UOp::index(1 << to)));
+        }
+        let begin = substitute_open(stage, &at);
+        let is_aligned = begin.src.last().is_some_and(|x| factor(&simplify(x)) % row == 0);
+        let arg = Arg::Fragment { matrices: 1 << which.len(), transposed };
+        is_aligned.then(|| UOp::new(Op::LoadMatrix, load.dtype, [begin], arg))
+    }
+
     fn in_lanes(&mut self, sink: &UOp, reduce: &UOp, loads: [&UOp; 2]) -> UOp {
         let unit = self.chosen.unit;
         let lane = self.chosen.warp.map_or_else(|| UOp::index(0), |w| self.last[&w].clone());
@@ -110,8 +155,9 @@ impl Lowering<'_> {
             let at = |d: Dim| (id(this.part(d)), this.of_lane(operand, d, register, &lane));
             frit_abi::MatrixUnit::coordinates(operand).into_iter().map(at).collect()
         };
-        let [a, b] = [0, 1]
-            .map(|o| UOp::stack((0..unit.held(o)).map(|r| substitute_open(loads[o], &places(self, o, r)))));
+        let each =
+            |o: usize| UOp::stack((0..unit.held(o)).map(|r| substitute_open(loads[o], &places(self, o, r))));
+        let [a, b] = [0, 1].map(|o| self.fragment(o, loads[o], &lane).unwrap_or_else(|| each(o)));
         let sum = self.operation(reduce, &a, &b);
         // each lane goes on with the results it holds
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();

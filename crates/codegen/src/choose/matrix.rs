@@ -8,108 +8,43 @@
 //! for panels of n (threads) { pack B;  for blocks of m { pack A;  for blocks of n in the panel { for k { 2 x 2 } } } }
 //! ```
 
+use super::warps;
+use super::ways::{Applied, Ways};
 use crate::kernel::access::coefficient;
 use crate::kernel::contraction::Product;
 use crate::plan::axes::Chosen;
 use crate::plan::opt::{Layout, Opt};
 use crate::plan::{Axis, Plan};
-use frit_abi::MatrixUnit;
 use frit_abi::matrix::{Dim, Home};
-use frit_uop::{AxisKind, Op, Space, UOp};
-
-/// More than this many times the work it was is too much padding.
-const MOST_PADDING: usize = 4;
-/// What is packed must be used by so many rows.
-const LEAST_ROWS: usize = 8;
+use frit_uop::{AxisKind, Op, Space};
 
 /// Choose opts that use a matrix unit, apply them and say which; nothing where no unit is worth it.
 pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
-    if plan.target.matrix.is_empty() {
-        return None;
-    }
-    let product = Product::of(&plan.ast).ok()?;
-    let mut found: Option<(usize, Ways)> = None;
-    for unit in plan.target.matrix.clone() {
-        let Some(ways) = Ways::of(plan, &product, unit) else { continue };
-        if found.as_ref().is_none_or(|(size, _)| ways.work() > *size) {
-            found = Some((ways.work(), ways));
-        }
-    }
+    let ways = ways(plan)?;
     let mut trial = plan.clone();
-    let applied = found?.1.apply(&mut trial)?;
+    let applied = ways.apply(&mut trial)?;
     *plan = trial;
     Some(applied)
 }
 
-/// A unit and the axes it would take.
-struct Ways {
-    unit: MatrixUnit,
-    /// Origins of m, n and k.
-    origins: [u32; 3],
-    /// Their extents.
-    sizes: [usize; 3],
-    /// Accumulators kept along m and n.
-    kept: [usize; 2],
+/// The unit that does most in an operation, of those that the kernel may be given to.
+fn ways(plan: &Plan) -> Option<Ways> {
+    if plan.target.matrix.is_empty() {
+        return None;
+    }
+    let product = Product::of(&plan.ast).ok()?;
+    let all = plan.target.matrix.iter().filter_map(|unit| Ways::of(plan, &product, *unit));
+    // the first of equals
+    all.reduce(|best, other| if other.work() > best.work() { other } else { best })
+}
+
+/// Opts of a grid that look good besides the chosen ones, the best looking first.
+pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
+    let Some(ways) = ways(plan) else { return vec![] };
+    warps::alternatives(&ways, plan, ways.batches(plan), most)
 }
 
 impl Ways {
-    fn of(plan: &Plan, product: &Product, unit: MatrixUnit) -> Option<Ways> {
-        if !unit.accumulates(product.reduce.dtype) {
-            return None;
-        }
-        let moves = |l: &UOp, a: &Axis| l.index().ranges.contains(&a.origin);
-        let [x, y] = &product.loads;
-        let alone = |l: &UOp, o: &UOp| {
-            let of_one =
-                plan.axes.iter().filter(|a| a.kind == AxisKind::Global && moves(l, a) && !moves(o, a));
-            of_one.cloned().collect::<Vec<Axis>>()
-        };
-        let longest =
-            |axes: Vec<Axis>| axes.into_iter().filter(|a| a.size().is_some()).max_by_key(|a| a.size());
-        // columns are what is contiguous in the result
-        let is_column = |a: &Axis| {
-            let order = plan.ast.toposort();
-            let stores = order.iter().filter(|n| n.op == Op::Store).filter_map(|n| n.buffer_and_index());
-            stores.filter(|(_, idx)| coefficient(idx, a.origin) == Some(1)).count() > 0
-        };
-        let (of_x, of_y) = (longest(alone(x, y))?, longest(alone(y, x))?);
-        let (m, n, a, b) = if is_column(&of_x) { (of_y, of_x, y, x) } else { (of_x, of_y, x, y) };
-        let summed = plan.axes.iter().filter(|k| k.kind == AxisKind::Reduce && moves(x, k) && moves(y, k));
-        let k = longest(summed.cloned().collect())?;
-        if [a.dtype, b.dtype] != unit.operands {
-            return None;
-        }
-        // elements that are packed one by one, each under a gate, cost more than the unit saves
-        let near = |l: &UOp, across: &Axis| {
-            let idx = l.index();
-            coefficient(idx, k.origin) == Some(1)
-                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
-        };
-        if !near(a, &m) || !near(b, &n) {
-            return None;
-        }
-        let axes = [m, n, k];
-        let sizes = [axes[0].size()?, axes[1].size()?, axes[2].size()?];
-        let padded: Vec<usize> = sizes.iter().zip(unit.size).map(|(s, u)| s.next_multiple_of(u)).collect();
-        let volume = |s: &[usize]| s.iter().product::<usize>();
-        if volume(&padded) > MOST_PADDING * volume(&sizes)
-            || sizes[0] < LEAST_ROWS
-            || sizes[2] < unit.size[2] / 4
-        {
-            return None;
-        }
-        let blocks = [padded[0] / unit.size[0], padded[1] / unit.size[1]];
-        let kept = match blocks {
-            [1, n] => [1, n.min(4)],
-            [m, 1] => [m.min(4), 1],
-            _ => [2, 2],
-        };
-        Some(Ways { unit, origins: axes.map(|a| a.origin), sizes, kept })
-    }
-
-    fn work(&self) -> usize {
-        self.unit.size.iter().product()
-    }
     /// What an axis is rounded up to a multiple of.
     fn multiple(&self, d: usize) -> usize {
         self.unit.size[d] * self.kept.get(d).copied().unwrap_or(1)
@@ -117,18 +52,18 @@ impl Ways {
 
     fn apply(&self, plan: &mut Plan) -> Option<Vec<Opt>> {
         let mut done = Applied { plan, opts: vec![] };
+        if done.plan.target.grid.is_some() {
+            let batches = self.batches(done.plan);
+            warps::apply(self, &mut done, batches)?;
+            return Some(done.opts);
+        }
         for (d, origin) in self.origins.iter().enumerate() {
             if !self.sizes[d].is_multiple_of(self.multiple(d)) {
                 let axis = done.find(*origin, None)?;
                 done.take(Opt::Pad { axis, n: self.multiple(d) })?;
             }
         }
-        let axes = [
-            done.find(self.origins[0], None)?,
-            done.find(self.origins[1], None)?,
-            done.find(self.origins[2], None)?,
-        ];
-        done.take(Opt::Matrix { unit: self.unit.name.into(), axes })?;
+        self.take_unit(&mut done)?;
         for d in 0..2 {
             if self.kept[d] > 1 {
                 let axis = done.find(self.origins[d], Some(AxisKind::Global))?;
@@ -136,9 +71,7 @@ impl Ways {
                 done.take(Opt::Split { axis, n, kind, inner: true })?;
             }
         }
-        if done.plan.target.grid.is_none() {
-            self.order(&mut done)?;
-        }
+        self.order(&mut done)?;
         Some(done.opts)
     }
 
@@ -157,9 +90,7 @@ impl Ways {
             columns.is_multiple_of(q) && columns / q >= panels && q * bytes <= cache / 2
         };
         let panel = |panels: usize| (1..=columns).rev().find(|q| fits(*q, panels));
-        let batches =
-            done.plan.axes.iter().filter(|a| a.kind == AxisKind::Global && a.origin != m && a.origin != n);
-        let batches: usize = batches.filter_map(|a| a.size()).product();
+        let batches = self.batches(done.plan);
         // as few panels as keep all threads busy to the end; fewer where rows are packed anew for each of them
         let chosen = done.plan.matrix.clone()?;
         let slow = coefficient(done.plan.operands[chosen.operands[0]].index(), self.origins[2]) != Some(1);
@@ -239,21 +170,4 @@ fn is_direct(plan: &Plan, chosen: &Chosen) -> bool {
         && coefficient(idx, k) == Some(1)
         && coefficient(idx, m).is_some()
         && !idx.ranges.iter().any(is_padded)
-}
-
-struct Applied<'p, 'a> {
-    plan: &'p mut Plan<'a>,
-    opts: Vec<Opt>,
-}
-
-impl Applied<'_, '_> {
-    fn take(&mut self, opt: Opt) -> Option<()> {
-        self.plan.apply(&opt).ok()?;
-        self.opts.push(opt);
-        Some(())
-    }
-    fn find(&self, origin: u32, kind: Option<AxisKind>) -> Option<usize> {
-        let is = |a: &Axis| a.origin == origin && kind.is_none_or(|k| k == a.kind);
-        self.plan.axes.iter().position(is)
-    }
 }

@@ -9,6 +9,8 @@ mod transpose;
 mod block;
 mod grid;
 mod contraction;
+mod ways;
+mod warps;
 mod matrix;
 pub mod random;
 
@@ -68,5 +70,8 @@ fn cpu(mut c: Chooser) -> Vec<Opt> {
 /// Lists of opts besides the heuristic's that look good for a kernel, the best looking first: places for a search to
 /// start from.
 pub fn alternatives(plan: &Plan, most: usize) -> Vec<Vec<Opt>> {
-    if plan.target.grid.is_some() { vec![] } else { contraction::alternatives(plan, most) }
+    match plan.target.grid {
+        Some(_) => matrix::alternatives(plan, most),
+        None => contraction::alternatives(plan, most),
+    }
 }

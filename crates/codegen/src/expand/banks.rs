@@ -68,8 +68,8 @@ fn meetings(lanes: &[Vec<i64>], wide: i64, strides: &[i64], bytes: i64, banks: B
 }
 
 /// Strides of a tile: the dense ones, or where accesses then take fewer rounds, with another dimension contiguous, or one
-/// dimension's rows a few words longer.
-pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], banks: Banks) -> Vec<i64> {
+/// dimension's rows a few words longer. Where more than one element must lie together whole, that is along the last dimension.
+pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, banks: Banks) -> Vec<i64> {
     let word = (banks.word / bytes).max(1);
     let padded = |near: usize, dim: usize, pad: i64| {
         let (mut strides, mut size) = (vec![1; extents.len()], extents.get(near).copied().unwrap_or(1));
@@ -91,7 +91,14 @@ pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], banks: Banks) -
     };
     let dense: i64 = extents.iter().product();
     let is_small = |(_, size): &(Vec<i64>, i64)| *size <= dense + dense / MOST_ADDED as i64;
-    let best = all.filter(is_small).map(|s| (cost(&s), s.0)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+    let is_whole = |(strides, _): &(Vec<i64>, i64)| {
+        let [others @ .., last] = &strides[..] else { return true };
+        whole == 1 || *last == 1 && others.iter().all(|s| s % whole == 0)
+    };
+    let best = all
+        .filter(|s| is_small(s) && is_whole(s))
+        .map(|s| (cost(&s), s.0))
+        .reduce(|a, b| if b.0 < a.0 { b } else { a });
     best.map_or_else(Vec::new, |(_, strides)| strides)
 }
 
@@ -138,7 +145,7 @@ mod tests {
         let accesses = [access([1, 1], 32, |l| vec![0, l]), access([1, 1], 32, |l| vec![l, 0])];
         for (bytes, pitch) in [(4, 33), (2, 34), (8, 33)] {
             assert_eq!(accesses[1].cost(&[32, 1], bytes, BANKS), 32.0 * if bytes == 2 { 17.0 } else { 33.0 });
-            let s = strides(&[32, 32], bytes, &accesses, BANKS);
+            let s = strides(&[32, 32], bytes, &accesses, 1, BANKS);
             assert_eq!(s, [pitch, 1]);
             // a warp's double words are two words each
             assert!(accesses[1].cost(&s, bytes, BANKS) <= 32.0 * (1.0 + (bytes as f64 / 4.0).max(1.0)));
@@ -147,14 +154,14 @@ mod tests {
     #[test]
     fn a_tile_without_conflicts_stays_dense() {
         let accesses = [access([1, 1], 32, |l| vec![0, l]), access([1, 1], 32, |_| vec![3, 5])];
-        assert_eq!(strides(&[32, 32], 4, &accesses, BANKS), [32, 1]);
+        assert_eq!(strides(&[32, 32], 4, &accesses, 1, BANKS), [32, 1]);
     }
     #[test]
     fn what_a_lane_reads_at_once_lies_together() {
         // filled along rows, and each lane reads four rows of a column often
         let accesses =
             [access([1, 4], 4, |l| vec![l / 4, l % 4 * 4]), access([4, 1], 128, |l| vec![l * 4, 0])];
-        let s = strides(&[128, 16], 4, &accesses, BANKS);
+        let s = strides(&[128, 16], 4, &accesses, 1, BANKS);
         assert_eq!((s[0], s[1] % 4), (1, 0));
         assert_eq!(accesses[1].cost(&s, 4, BANKS), 32.0 + 128.0);
     }

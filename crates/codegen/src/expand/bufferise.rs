@@ -153,10 +153,19 @@ fn accesses(stage: &UOp, extents: &[i64], order: &[UOp], target: &Target, grid: 
     };
     let read = readers.iter().map(|n| Access {
         lanes: banks::lanes(&n.src[1..], &ids, grid.warp),
-        wide: n.src[1..].iter().map(|i| neighbours(i, most)).collect(),
+        wide: match is_matrix(n, order) {
+            // a row of a matrix lies along the last dimension
+            true => (1..=extents.len()).map(|d| if d == extents.len() { most } else { 1 }).collect(),
+            false => n.src[1..].iter().map(|i| neighbours(i, most)).collect(),
+        },
         count: n.open_ranges().iter().filter_map(|r| r.extent().as_int()).product(),
     });
     std::iter::once(filled).chain(read).collect()
+}
+
+/// Whether an address is that of a row of a matrix that a warp loads.
+fn is_matrix(address: &UOp, order: &[UOp]) -> bool {
+    order.iter().any(|n| n.op == Op::LoadMatrix && n.src[0] == *address)
 }
 
 /// How many neighbours an index has as copies in a lane: of results, since those of a sum would have to wait in registers.
@@ -205,7 +214,9 @@ impl Tile {
         let strides = match &ctx.target.grid {
             Some(grid) => {
                 let accesses = accesses(n, &extents, order, ctx.target, grid);
-                banks::strides(&extents, n.dtype.size() as i64, &accesses, Banks::of(grid))
+                let is_row = |i: &UOp| i.op == Op::Index && i.src[0] == *n && is_matrix(i, order);
+                let whole = if order.iter().any(is_row) { access_elements(n, ctx.target) } else { 1 };
+                banks::strides(&extents, n.dtype.size() as i64, &accesses, whole, Banks::of(grid))
             }
             None => banks::dense(&extents),
         };
@@ -242,17 +253,20 @@ impl Tile {
         self.memory.after([place.store(&self.value).end(self.fill)])
     }
 
-    /// Neighbours that a lane copies at once: as many as an access moves, where rows of memory have whole ones and all lanes
-    /// are busy.
+    /// Neighbours that a lane copies at once: as many as an access moves, or a part of that, so that rows of memory have whole
+    /// ones and all lanes are busy.
     fn wide(&self, lanes: i64) -> i64 {
-        let wide = self.at_once;
         let (Some(last), Some((_, idx))) = (self.fill.last(), self.value.buffer_and_index()) else {
             return 1;
         };
         let id = last.range_arg().map_or(0, |a| a.id);
-        let fits = self.extents.last().is_some_and(|n| n % wide == 0);
-        let busy = self.extents.iter().product::<i64>() % (lanes * wide) == 0;
-        if fits && busy && coefficient(idx, id) == Some(1) { wide } else { 1 }
+        let fits = |w: &i64| self.extents.last().is_some_and(|n| n % w == 0);
+        let is_busy = |w: &i64| self.extents.iter().product::<i64>() % (lanes * w) == 0;
+        let parts = std::iter::successors(Some(self.at_once), |w| (*w > 1).then_some(w / 2));
+        match coefficient(idx, id) {
+            Some(1) => parts.into_iter().find(|w| fits(w) && is_busy(w)).unwrap_or(1),
+            _ => 1,
+        }
     }
 
     /// Filled by all lanes of a block: the neighbours `(step * lanes + lane) * wide + part`, as long as there are any.

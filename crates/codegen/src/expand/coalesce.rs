@@ -70,7 +70,7 @@ fn join_stores(sink: &UOp, bytes: usize) -> UOp {
     let mut map: FxHashMap<UOp, Option<UOp>> = FxHashMap::default();
     for run in runs(stores, bytes) {
         let start = run.rest.fold_add(&UOp::index(run.offset));
-        let value = UOp::stack(run.accesses.iter().map(|s| s.src[1].clone()));
+        let value = side_by_side(run.accesses.iter().map(|s| s.value()));
         let mut src: SmallVec<[UOp; 4]> =
             smallvec![run.buf.at_lanes(&start, run.accesses.len() as u32), value];
         src.extend(run.accesses[0].gate().cloned());
@@ -85,6 +85,19 @@ fn join_stores(sink: &UOp, bytes: usize) -> UOp {
     sink.with_src(
         sink.src.iter().filter_map(|s| map.get(s).cloned().unwrap_or_else(|| Some(s.clone()))).collect(),
     )
+}
+
+/// A vector of values; that whose lanes they are, where they are all of one.
+fn side_by_side<'n>(values: impl Iterator<Item = &'n UOp> + Clone) -> UOp {
+    let whole = values.clone().next().filter(|x| x.op == Op::Lane).map(|x| x.input());
+    let is_lane =
+        |(i, x): (usize, &UOp)| x.op == Op::Lane && x.arg == Arg::Lane(i as u32) && Some(x.input()) == whole;
+    match whole {
+        Some(v) if v.lanes() == values.clone().count() && values.clone().enumerate().all(is_lane) => {
+            v.clone()
+        }
+        _ => UOp::stack(values.cloned()),
+    }
 }
 
 /// Aligned runs of accesses to consecutive places.

@@ -47,7 +47,7 @@ pub fn verify(linear: &Linear, target: &Target) -> Result<(), String> {
                 }
                 check_types(n, target).or_else(|why| fail(n, why))?;
                 match n.op {
-                    Op::Store | Op::Barrier => _ = effects.insert(n.clone()),
+                    op if is_effect(op) => _ = effects.insert(n.clone()),
                     _ => {
                         scope.insert(n.clone());
                         if let Some((_, inside)) = open.last_mut() {
@@ -64,6 +64,11 @@ pub fn verify(linear: &Linear, target: &Target) -> Result<(), String> {
     }
 }
 
+/// Whether a step has no value, and others come after it.
+fn is_effect(op: Op) -> bool {
+    matches!(op, Op::Store | Op::Barrier | Op::CopyAsync | Op::Commit | Op::Wait)
+}
+
 /// Whether a source can be used here; else what is missing.
 fn available(n: &UOp, scope: &FxHashSet<UOp>, effects: &FxHashSet<UOp>) -> Result<(), UOp> {
     let mut stack = vec![n];
@@ -71,7 +76,7 @@ fn available(n: &UOp, scope: &FxHashSet<UOp>, effects: &FxHashSet<UOp>) -> Resul
         match n.op {
             Op::Const | Op::Param | Op::Define | Op::Variable => {}
             Op::Special | Op::After | Op::End | Op::Sink | Op::Index => stack.extend(n.src.iter()),
-            Op::Store | Op::Barrier if effects.contains(n) => {}
+            op if is_effect(op) && effects.contains(n) => {}
             // a range among deps only says where; once its loop is closed it may still be named
             Op::Range if scope.contains(n) || effects.contains(n) => {}
             _ if scope.contains(n) => {}
@@ -108,7 +113,10 @@ fn check_types(n: &UOp, target: &Target) -> Result<(), &'static str> {
             Op::Store if n.src[1].lanes() != n.src[0].lanes() => {
                 Err("stores another number of lanes than it has room for")
             }
-            Op::Store | Op::Barrier => Ok(()),
+            Op::CopyAsync if n.src[1].lanes() != n.src[0].lanes() => {
+                Err("copies another number of lanes than it has room for")
+            }
+            op if is_effect(op) => Ok(()),
             _ => Err("has operands of different shapes"),
         };
     };

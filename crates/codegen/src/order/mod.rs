@@ -12,5 +12,6 @@ use frit_uop::Op;
 fn is_step(op: Op) -> bool {
     use Op::*;
     op.is_elementwise()
-        || matches!(op, Load | Store | Stack | Lane | Shuffle | LaneShuffle | Matrix | Barrier)
+        || matches!(op, Load | LoadMatrix | Store | Stack | Lane | Shuffle | LaneShuffle | Matrix | Barrier)
+        || matches!(op, CopyAsync | Commit | Wait)
 }

@@ -6,12 +6,15 @@
 use super::axes::{Axis, Dim, Plan, Tile};
 use super::opt::Layout;
 use crate::kernel::access::{coefficient, slot};
+use frit_abi::matrix::Home;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 /// A tile may grow by one part in so many, so that lanes of a grid meet in fewer banks.
 pub const MOST_ADDED: usize = 4;
+/// Buffers that take turns, at most.
+const MOST_BUFFERS: u8 = 8;
 
 impl Plan<'_> {
     pub(super) fn stage(
@@ -52,6 +55,8 @@ impl Plan<'_> {
         // together, and a vector stays one
         let idx = load.index();
         let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
+        // lanes take theirs from anywhere, a tile register lies as it wants
+        let part = part.filter(|(m, o)| !matches!(m.unit.homes[*o], Home::Lanes { .. }));
         // lanes fill a tile in the order of memory
         let step = |a: &Axis| self.stride(idx, a).map_or(i64::MAX, i64::abs);
         let order =
@@ -84,8 +89,8 @@ impl Plan<'_> {
         if bytes > limit {
             return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
         }
-        if buffers != 1 && !self.takes_turns(load, at, buffers) {
-            return Err("only what a loop of known length fills on a grid has two buffers".into());
+        if buffers > MOST_BUFFERS || buffers != 1 && !self.takes_turns(load, at, buffers) {
+            return Err("only what a loop of known length fills on a grid has several buffers".into());
         }
         self.tiles.push(new);
         Ok(())
@@ -96,7 +101,7 @@ impl Plan<'_> {
         let around = self.axes[..at.min(self.axes.len())].iter();
         let moves = |a: &&Axis| load.ranges.contains(&a.origin) && a.kind == AxisKind::Reduce;
         let is_long = |a: &Axis| a.size().is_some_and(|n| n >= buffers as usize);
-        buffers == 2 && self.target.grid.is_some() && around.rev().find(moves).is_some_and(is_long)
+        self.target.grid.is_some() && around.rev().find(moves).is_some_and(is_long)
     }
 
     /// Elements of all copies that are made.

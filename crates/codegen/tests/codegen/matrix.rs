@@ -297,3 +297,58 @@ fn a_unit_that_flushes_reads_subnormals_as_zeros_and_plain_kernels_do_not() {
         assert!(run(&[]).iter().all(|x| *x == 8.0));
     }
 }
+
+/// Opts of a block of 2 x 2 warps with 2 columns of accumulators each and so many rows, both factors in tiles of as many
+/// operations as `depth` says.
+fn block_of_warps(
+    sink: &UOp,
+    target: &Target,
+    unit: &str,
+    rows: usize,
+    depth: usize,
+    buffers: u8,
+) -> Vec<Opt> {
+    let mut opts = vec![matrix(unit, [0, 1, 2])];
+    let split = |opts: &mut Vec<Opt>, origin: usize, n, kind| {
+        let planned = plan(sink, target, opts).unwrap();
+        let is_left = |k: AxisKind| matches!(k, AxisKind::Global | AxisKind::Reduce);
+        let of = planned.axes.iter().position(|a| a.origin == origin as u32 && is_left(a.kind)).unwrap();
+        if n > 1 {
+            opts.push(Opt::Split { axis: of, n, kind, inner: true });
+        }
+        of
+    };
+    for (origin, copies) in [(0, rows), (1, 2)] {
+        split(&mut opts, origin, copies, AxisKind::Upcast);
+        split(&mut opts, origin, 2, AxisKind::Local);
+    }
+    let at = 1 + split(&mut opts, 2, depth, AxisKind::Reduce);
+    // the bias is a load too
+    let loads = plan(sink, target, &opts).unwrap().operands;
+    for operand in (0..loads.len()).filter(|i| loads[*i].dtype.size() == 2) {
+        opts.push(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers });
+    }
+    opts
+}
+
+#[test]
+fn a_block_of_warps_shares_tiles_that_are_copied_ahead() {
+    let gpu = Target::interp_gpu();
+    for (second, types) in
+        [(Second::Rows, DType::BF16), (Second::Columns, DType::BF16), (Second::Rows, DType::F16)]
+    {
+        let unit = if types == DType::F16 { "mma-f16" } else { "mma-bf16" };
+        let c = case("block", product(128, 64, 160, [types; 2], second));
+        for (rows, depth, buffers) in [(2, 2, 1), (2, 2, 2), (1, 2, 3), (1, 1, 4)] {
+            let opts = block_of_warps(&c.sink, &gpu, unit, rows, depth, buffers);
+            check(&c, &gpu, &opts);
+            let linear = lower(&c.sink, &gpu, Opts::List(&opts)).unwrap();
+            let count =
+                |op: Op| linear.steps.iter().filter(|s| matches!(s, Step::Do(n) if n.op == op)).count();
+            // fragments are used by all operations of their row or column
+            assert_eq!((count(Op::LoadMatrix), count(Op::Matrix)), (rows + 2, rows * 2), "{linear}");
+            assert_eq!(count(Op::CopyAsync) > 0, buffers > 1, "{linear}");
+            assert_eq!(count(Op::Barrier), if buffers > 1 { 2 } else { 3 }, "{linear}");
+        }
+    }
+}

@@ -35,6 +35,9 @@ pub fn is_known(form: &str) -> bool {
         || access(form).is_some()
         || shuffle(form).is_some()
         || matches!(form, "ld.param.b32" | "ld.param.b64" | "bra" | "bar.sync" | "ret")
+        || COPIES.contains(&form)
+        || fragments(form).is_some()
+        || is_brain(form).is_some()
 }
 
 #[derive(Default)]
@@ -230,6 +233,14 @@ impl Entry {
                 n => Err(t.error(format!("barrier {n}: only 0 is known"))),
             },
             "ret" => Ok((Step::Exit, none)),
+            "cp.async.commit_group" => Ok((Step::Commit, none)),
+            "cp.async.wait_group" => match u32::try_from(t.number()?) {
+                Ok(n) => Ok((Step::Wait(n), none)),
+                Err(_) => Err(t.error("a wait for fewer than no groups")),
+            },
+            "cp.async.ca.shared.global" | "cp.async.cg.shared.global" => self.copy_async(t, name),
+            _ if name.starts_with("ldmatrix.") => self.load_matrix(t, name),
+            _ if name.starts_with("mma.") => self.matrix(t, name),
             _ => Err(t.error(format!("unknown instruction '{name}'"))),
         }
     }
@@ -292,13 +303,7 @@ impl Entry {
             self.moved(t, &mut a, true)?;
             t.expect(",")?;
         }
-        t.expect("[")?;
-        rows.from[0] = self.names.reg(t, if a.is_shared { Class::Word } else { Class::Long })?;
-        if t.take("+") {
-            let offset = t.number()?;
-            a.offset = i32::try_from(offset).map_err(|_| t.error(format!("an offset of {offset}")))?.into();
-        }
-        t.expect("]")?;
+        (rows.from[0], a.offset) = self.address(t, if a.is_shared { Class::Word } else { Class::Long })?;
         if !is_load {
             t.expect(",")?;
             self.moved(t, &mut a, false)?;
@@ -322,6 +327,70 @@ impl Entry {
             t.expect(if i + 1 < a.count { "," } else { "}" })?;
         }
         Ok(())
+    }
+    /// `{%r0, %r1, ..}`, of 32 bits each.
+    fn words<const N: usize>(&mut self, t: &mut Tokens, count: usize) -> Result<[u32; N], Error> {
+        let mut rows = [0; N];
+        t.expect("{")?;
+        for (i, row) in rows[..count].iter_mut().enumerate() {
+            *row = self.names.reg(t, Class::Word)?;
+            t.expect(if i + 1 < count { "," } else { "}" })?;
+        }
+        Ok(rows)
+    }
+    /// `[%r0+16]`: the row of the address, and what is added to it.
+    fn address(&mut self, t: &mut Tokens, class: Class) -> Result<(u32, i64), Error> {
+        t.expect("[")?;
+        let (row, mut offset) = (self.names.reg(t, class)?, 0);
+        if t.take("+") {
+            let n = t.number()?;
+            offset = i32::try_from(n).map_err(|_| t.error(format!("an offset of {n}")))?.into();
+        }
+        t.expect("]")?;
+        Ok((row, offset))
+    }
+    /// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r0, %r1, %r2, %r3}, [%r4]`
+    fn load_matrix(&mut self, t: &mut Tokens, name: &str) -> Result<(Step, Rows), Error> {
+        let (count, is_transposed) =
+            fragments(name).ok_or_else(|| t.error(format!("unknown instruction '{name}'")))?;
+        let regs = self.words(t, count)?;
+        t.expect(",")?;
+        let (row, offset) = self.address(t, Class::Word)?;
+        let rows = Rows { from: [row, 0, 0, 0], ..Rows::default() };
+        Ok((Step::LoadMatrix(Fragments { count, is_transposed, regs, offset }), rows))
+    }
+    /// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {d..}, {a..}, {b..}, {c..}`
+    fn matrix(&mut self, t: &mut Tokens, name: &str) -> Result<(Step, Rows), Error> {
+        let is_brain = is_brain(name).ok_or_else(|| t.error(format!("unknown instruction '{name}'")))?;
+        let d = self.words(t, 4)?;
+        t.expect(",")?;
+        let a = self.words(t, 4)?;
+        t.expect(",")?;
+        let b = self.words(t, 2)?;
+        t.expect(",")?;
+        let c = self.words(t, 4)?;
+        Ok((Step::Matrix(Box::new(Matrix { is_brain, d, a, b, c })), Rows::default()))
+    }
+    /// `cp.async.cg.shared.global [%r0], [%d0], 16, %r1`
+    fn copy_async(&mut self, t: &mut Tokens, name: &str) -> Result<(Step, Rows), Error> {
+        let (to, offset) = self.address(t, Class::Word)?;
+        t.expect(",")?;
+        let (from, from_offset) = self.address(t, Class::Long)?;
+        t.expect(",")?;
+        let bytes = t.number()?;
+        let is_whole = name.contains(".cg.");
+        if !matches!((is_whole, bytes), (true, 16) | (false, 4 | 8 | 16)) {
+            return Err(t.error(format!("{name} of {bytes} bytes")));
+        }
+        let mut rows = Rows { from: [from, to, 0, 0], ..Rows::default() };
+        let is_partial = t.take(",");
+        if is_partial {
+            rows.from[2] = self.names.operand(t, Kind::Bits(32), false)?;
+        }
+        let count = bytes as usize / 4;
+        let regs = std::array::from_fn(|_| self.names.scratch(Class::Word));
+        let from = Access { is_shared: false, unit: Unit::B32, count, regs, offset: from_offset };
+        Ok((Step::CopyAsync(Copy { from, offset, is_partial }), rows))
     }
     /// `shfl.sync.bfly.b32 %r1, %r0, 16, 31, -1`
     fn shuffle(&mut self, t: &mut Tokens, mode: Shuffle) -> Result<(Step, Rows), Error> {
@@ -358,6 +427,34 @@ fn access(name: &str) -> Option<(Access, bool)> {
     let is_known = count == 1 || matches!((unit, count), (Unit::B32, _) | (Unit::B64, 2));
     let access = Access { is_shared, unit, count, regs: [0; 4], offset: 0 };
     (is_known && parts.next().is_none()).then_some((access, is_load))
+}
+
+/// What copies in the background.
+const COPIES: [&str; 4] = [
+    "cp.async.ca.shared.global",
+    "cp.async.cg.shared.global",
+    "cp.async.commit_group",
+    "cp.async.wait_group",
+];
+
+/// How many matrices are loaded, and whether by columns.
+fn fragments(name: &str) -> Option<(usize, bool)> {
+    match name.strip_prefix("ldmatrix.sync.aligned.m8n8.")?.strip_suffix(".shared.b16")? {
+        "x2" => Some((2, false)),
+        "x4" => Some((4, false)),
+        "x2.trans" => Some((2, true)),
+        "x4.trans" => Some((4, true)),
+        _ => None,
+    }
+}
+
+/// Whether an operation of a matrix unit is on bfloat16.
+fn is_brain(name: &str) -> Option<bool> {
+    match name.strip_prefix("mma.sync.aligned.m16n8k16.row.col.")? {
+        "f32.f16.f16.f32" => Some(false),
+        "f32.bf16.bf16.f32" => Some(true),
+        _ => None,
+    }
 }
 
 fn shuffle(name: &str) -> Option<Shuffle> {

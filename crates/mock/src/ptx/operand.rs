@@ -25,6 +25,10 @@ impl Names {
         self.counts[class as usize] += 1;
         self.counts[class as usize] - 1
     }
+    /// A row that no name stands for.
+    pub fn scratch(&mut self, class: Class) -> u32 {
+        self.row(class)
+    }
     /// `.b32 %r<7>;`
     pub fn declare(&mut self, t: &mut Tokens) -> Result<(), Error> {
         let class = match t.word()? {

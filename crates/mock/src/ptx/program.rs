@@ -109,12 +109,61 @@ pub enum Step {
     Store(Access),
     /// A value of another lane.
     Shuffle(Shuffle),
+    /// Matrices from shared memory, spread over a warp.
+    LoadMatrix(Fragments),
+    /// An operation of a matrix unit.
+    Matrix(Box<Matrix>),
+    /// A copy to shared memory that arrives later.
+    CopyAsync(Copy),
+    /// The lane's copies since the last one are a group.
+    Commit,
+    /// All groups but the last so many are there.
+    Wait(u32),
     /// To another instruction.
     Branch(u32),
     /// All lanes of the block meet.
     Barrier,
     /// The lane is done.
     Exit,
+}
+
+/// Matrices that a warp loads: the address of the lane's row is the first operand.
+#[derive(Clone, Copy, Debug)]
+pub struct Fragments {
+    /// How many.
+    pub count: usize,
+    /// Columns and not rows.
+    pub is_transposed: bool,
+    /// Rows of the words.
+    pub regs: [u32; 4],
+    /// Added to the address.
+    pub offset: i64,
+}
+
+/// The registers of an operation of m16n8k16.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Matrix {
+    /// Whether factors are bfloat16 and not float16.
+    pub is_brain: bool,
+    /// The result.
+    pub d: [u32; 4],
+    /// Rows by k.
+    pub a: [u32; 4],
+    /// K by columns.
+    pub b: [u32; 2],
+    /// What is added to.
+    pub c: [u32; 4],
+}
+
+/// A copy: its source's address is the first operand, its target's the second, the bytes that are read the third.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy {
+    /// What is read, into rows of no other use.
+    pub from: Access,
+    /// Added to the target's address.
+    pub offset: i64,
+    /// Whether the third operand counts.
+    pub is_partial: bool,
 }
 
 /// The low and the high half of a register.

@@ -1,12 +1,13 @@
 //! Loads and stores of a warp.
 
+use super::copies::Copies;
 use super::launch::Launch;
 use super::regs::{Class, LANES, Regs, lanes};
 use super::shared::{Shared, Wrong};
 use super::{Fault, code};
 use crate::memory::{Region, Touched};
 use crate::ptx::operand::SHARED_BASE;
-use crate::ptx::program::{Access, Inst, Unit};
+use crate::ptx::program::{Access, Copy, Fragments, Inst, Unit};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,6 +23,8 @@ pub struct Memory<'a> {
     sites: Vec<u32>,
     /// The block that runs, by its number among all of this and earlier launches, and its barriers so far.
     now: u64,
+    /// The copies that are under way, by lane of the block.
+    copies: Vec<Copies>,
 }
 
 /// Bits of a lane in what is kept of who touched memory.
@@ -58,11 +61,14 @@ impl<'a> Memory<'a> {
     /// Of a launch's blocks.
     pub fn new(launch: &'a Launch, shared_bytes: usize) -> Memory<'a> {
         let sites = vec![0; launch.program.code.len()];
-        Memory { shared: Shared::new(shared_bytes, launch.pieces[1]), launch, regions: vec![], sites, now: 0 }
+        let copies = (0..launch.block.iter().product()).map(|_| Copies::default()).collect();
+        let shared = Shared::new(shared_bytes, launch.pieces[1]);
+        Memory { shared, launch, regions: vec![], sites, now: 0, copies }
     }
     /// Another block begins.
     pub fn begin(&mut self, block: u32) {
         self.shared.begin();
+        self.copies.iter_mut().for_each(Copies::clear);
         self.now = u64::from(self.launch.first + 1 + block) << BLOCK;
     }
     /// All lanes of the block have met.
@@ -233,6 +239,91 @@ impl<'a> Memory<'a> {
             None => format!("a race: several blocks {did} byte {at} of the buffer"),
         }
     }
+    /// Matrices of 8 rows of 16 bytes, each row at the address that a lane has.
+    pub fn load_matrix(
+        &mut self,
+        regs: &mut Regs,
+        f: &Fragments,
+        row: u32,
+        first: u32,
+    ) -> Result<(), LaneFault> {
+        for m in 0..f.count {
+            let mut words = [[0u32; 4]; 8];
+            for (r, to) in words.iter_mut().enumerate() {
+                let lane = m * 8 + r;
+                let at = self.shared_place(lane, regs.w[row as usize][lane], f.offset, 16)?;
+                for (i, word) in to.iter_mut().enumerate() {
+                    let got = self.shared.get(first + lane as u32, at + i * 4, 4);
+                    *word = got.map_err(|wrong| self.shared_fault(lane, at, 16, wrong))? as u32;
+                }
+            }
+            let half = |r: usize, c: usize| words[r][c / 2] >> (16 * (c % 2)) & 0xffff;
+            let part = |lane: usize| match f.is_transposed {
+                false => words[lane / 4][lane % 4],
+                true => half(lane % 4 * 2, lane / 4) | half(lane % 4 * 2 + 1, lane / 4) << 16,
+            };
+            regs.w[f.regs[m] as usize] = std::array::from_fn(part);
+        }
+        Ok(())
+    }
+    /// Copies begin: what is read now arrives when a lane waits for it.
+    pub fn copy_async(
+        &mut self,
+        regs: &mut Regs,
+        at: usize,
+        c: &Copy,
+        mask: u32,
+        first: u32,
+    ) -> Result<(), LaneFault> {
+        let [_, to, size, _] = self.launch.program.code[at].rows.from;
+        let bytes = c.from.bytes();
+        let read = |l: usize| if c.is_partial { regs.w[size as usize][l] as usize } else { bytes };
+        if let Some(lane) = lanes(mask).find(|l| !matches!(read(*l), n if n == 0 || n == bytes)) {
+            let message = format!("{} of {bytes} bytes are copied", read(lane));
+            return Err(lane_fault(lane, code::LAUNCH_FAILED, message));
+        }
+        let reads = lanes(mask).fold(0, |set, l| set | u32::from(read(l) != 0) << l);
+        let targets = regs.w[to as usize];
+        c.from.regs.iter().for_each(|r| regs.w[*r as usize] = [0; LANES]);
+        if reads != 0 {
+            self.access(regs, at, &c.from, Way::Load, reads, first)?;
+        }
+        for lane in lanes(mask) {
+            let (place, number) =
+                (self.shared_place(lane, targets[lane], c.offset, bytes)?, first + lane as u32);
+            let claimed = self.shared.claim(number, place, bytes);
+            claimed.map_err(|wrong| self.shared_fault(lane, place, bytes, wrong))?;
+            let words = c.from.regs.map(|r| regs.w[r as usize][lane]);
+            self.copies[number as usize].start(place, bytes, words);
+        }
+        Ok(())
+    }
+    /// What lanes have begun to copy since the last time is a group.
+    pub fn commit(&mut self, mask: u32, first: u32) {
+        lanes(mask).for_each(|l| self.copies[first as usize + l].commit());
+    }
+    /// All groups of lanes but the last `left` arrive.
+    pub fn wait(&mut self, left: usize, mask: u32, first: u32) -> Result<(), LaneFault> {
+        for lane in lanes(mask) {
+            let number = first + lane as u32;
+            for (place, bytes, words) in self.copies[number as usize].arrived(left) {
+                for (i, word) in words[..bytes / 4].iter().enumerate() {
+                    let done = self.shared.arrive(number, place + i * 4, 4, (*word).into());
+                    done.map_err(|wrong| self.shared_fault(lane, place, bytes, wrong))?;
+                }
+            }
+        }
+        Ok(())
+    }
+    /// Where an address is in shared memory.
+    fn shared_place(&self, lane: usize, address: u32, offset: i64, bytes: usize) -> Result<usize, LaneFault> {
+        let address = i64::from(address) + offset;
+        if address as usize & (bytes - 1) != 0 {
+            let message = format!("an access of {bytes} bytes of shared memory at {address:#x}");
+            return Err(lane_fault(lane, code::MISALIGNED, message));
+        }
+        Ok(address.checked_sub(SHARED_BASE.into()).filter(|a| *a >= 0).unwrap_or(i64::MAX >> 1) as usize)
+    }
     fn access_shared(
         &mut self,
         regs: &mut Regs,
@@ -244,13 +335,7 @@ impl<'a> Memory<'a> {
     ) -> Result<(), LaneFault> {
         let (bytes, size) = (a.bytes(), a.unit.bytes());
         for lane in lanes(mask) {
-            let address = i64::from(regs.w[row][lane]) + a.offset;
-            if address as usize & (bytes - 1) != 0 {
-                let message = format!("an access of {bytes} bytes of shared memory at {address:#x}");
-                return Err(lane_fault(lane, code::MISALIGNED, message));
-            }
-            let at =
-                address.checked_sub(SHARED_BASE.into()).filter(|a| *a >= 0).unwrap_or(i64::MAX >> 1) as usize;
+            let at = self.shared_place(lane, regs.w[row][lane], a.offset, bytes)?;
             for (i, &row) in a.regs[..a.count].iter().enumerate() {
                 let (place, number) = (at + i * size, first + lane as u32);
                 let done = match way {
@@ -270,6 +355,7 @@ impl<'a> Memory<'a> {
         let message = match wrong {
             Wrong::Outside => format!("{place}, which has {}", self.shared.len()),
             Wrong::Unknown => format!("{place}, which were never written"),
+            Wrong::UnderWay => format!("{place}, which a copy is under way to"),
             Wrong::Written(by) => {
                 format!("a race: {place}, which lane {by} of the block wrote, with no barrier between")
             }

@@ -2,6 +2,7 @@
 
 use super::access::{LaneFault, Memory, Way};
 use super::launch::Launch;
+use super::matrix::matrix;
 use super::regs::lanes;
 use super::shuffle::shuffle;
 use super::warp::Warp;
@@ -79,6 +80,18 @@ fn first_of(mask: u32) -> usize {
     lanes(mask).next().unwrap_or(0)
 }
 
+/// What a whole warp does together.
+fn all_here(mask: u32, alive: u32) -> Result<(), LaneFault> {
+    match mask == !0 && alive == !0 {
+        true => Ok(()),
+        false => Err(wrong(
+            first_of(!mask),
+            code::LAUNCH_FAILED,
+            format!("lanes {mask:#x} perform what all lanes of a warp do together"),
+        )),
+    }
+}
+
 /// A warp until it waits at a barrier or is done; at a fault, `pc` is that of the instruction.
 fn run_warp(launch: &Launch, memory: &mut Memory, w: &mut Warp, count: &mut u64) -> Result<(), LaneFault> {
     let code = &launch.program.code[..];
@@ -121,6 +134,17 @@ fn run_warp(launch: &Launch, memory: &mut Memory, w: &mut Warp, count: &mut u64)
             Step::Join(parts) => w.join(inst.rows.to, *parts, mask),
             Step::Shuffle(mode) => shuffle(&mut w.regs, *mode, &inst.rows, mask, w.alive)
                 .map_err(|m| wrong(first_of(mask), code::LAUNCH_FAILED, m))?,
+            Step::LoadMatrix(f) => {
+                all_here(mask, w.alive)?;
+                memory.load_matrix(&mut w.regs, f, inst.rows.from[0], w.first)?;
+            }
+            Step::Matrix(m) => {
+                all_here(mask, w.alive)?;
+                matrix(&mut w.regs, m);
+            }
+            Step::CopyAsync(c) => memory.copy_async(&mut w.regs, w.pc as usize, c, mask, w.first)?,
+            Step::Commit => memory.commit(mask, w.first),
+            Step::Wait(left) => memory.wait(*left as usize, mask, w.first)?,
             Step::Barrier => {
                 if mask != w.alive {
                     let message = format!(

@@ -8,7 +8,9 @@
 
 mod access;
 mod block;
+mod copies;
 mod launch;
+mod matrix;
 pub mod regs;
 mod shared;
 mod shuffle;

@@ -16,6 +16,8 @@ pub struct Shared {
     writes: Vec<u32>,
     /// The last reads.
     reads: Vec<u32>,
+    /// The epoch in which the block began that has a copy to each piece under way.
+    claims: Vec<u32>,
     /// Barriers so far, and blocks.
     epoch: u32,
     /// The epoch in which this block began.
@@ -28,6 +30,8 @@ pub enum Wrong {
     Outside,
     /// A byte was not written.
     Unknown,
+    /// A copy to it is under way.
+    UnderWay,
     /// Another lane wrote it since the last barrier.
     Written(u32),
     /// Another lane has read it since the last barrier.
@@ -44,6 +48,7 @@ impl Shared {
             piece,
             writes: vec![0; pieces],
             reads: vec![0; pieces],
+            claims: vec![0; pieces],
             epoch: 1,
             start: 1,
         }
@@ -66,6 +71,7 @@ impl Shared {
         if self.epoch >= MOST / 2 {
             self.writes.fill(0);
             self.reads.fill(0);
+            self.claims.fill(0);
             self.epoch = 0;
         }
         self.epoch += 1;
@@ -84,6 +90,9 @@ impl Shared {
         }
         let mine = self.epoch << (LANE + 1) | lane;
         let pieces = self.pieces(at, end);
+        if self.claims[pieces.clone()].contains(&self.start) {
+            return Err(Wrong::UnderWay);
+        }
         for (w, r) in self.writes[pieces.clone()].iter().zip(&mut self.reads[pieces]) {
             let epoch = w >> LANE;
             if epoch < self.start {
@@ -102,16 +111,33 @@ impl Shared {
             _ => data.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)),
         })
     }
-    /// Aligned bytes that a lane writes.
+    /// A copy to aligned bytes begins: nobody touches them until they arrive.
+    pub fn claim(&mut self, lane: u32, at: usize, bytes: usize) -> Result<(), Wrong> {
+        let pieces = self.written(lane, at, bytes)?;
+        self.claims[pieces].fill(self.start);
+        Ok(())
+    }
+    /// Bytes of a copy are there, for the lane that waited.
+    pub fn arrive(&mut self, lane: u32, at: usize, bytes: usize, value: u64) -> Result<(), Wrong> {
+        let pieces = self.pieces(at, at + bytes);
+        self.claims[pieces.clone()].fill(0);
+        self.writes[pieces].fill(self.epoch << LANE | lane);
+        self.data[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        Ok(())
+    }
+    /// The pieces of aligned bytes, which a lane may write and has written now.
     #[inline]
-    pub fn set(&mut self, lane: u32, at: usize, bytes: usize, value: u64) -> Result<(), Wrong> {
+    fn written(&mut self, lane: u32, at: usize, bytes: usize) -> Result<std::ops::Range<usize>, Wrong> {
         let end = at + bytes;
         if end > self.data.len() {
             return Err(Wrong::Outside);
         }
         let mine = self.epoch << LANE | lane;
         let pieces = self.pieces(at, end);
-        for (w, r) in self.writes[pieces.clone()].iter_mut().zip(&self.reads[pieces]) {
+        if self.claims[pieces.clone()].contains(&self.start) {
+            return Err(Wrong::UnderWay);
+        }
+        for (w, r) in self.writes[pieces.clone()].iter_mut().zip(&self.reads[pieces.clone()]) {
             if *w >> LANE == self.epoch && *w != mine {
                 return Err(Wrong::Written(*w & (MANY - 1)));
             }
@@ -120,6 +146,13 @@ impl Shared {
             }
             *w = mine;
         }
+        Ok(pieces)
+    }
+    /// Aligned bytes that a lane writes.
+    #[inline]
+    pub fn set(&mut self, lane: u32, at: usize, bytes: usize, value: u64) -> Result<(), Wrong> {
+        self.written(lane, at, bytes)?;
+        let end = at + bytes;
         let value = value.to_le_bytes();
         match &mut self.data[at..end] {
             data if bytes == 4 => data.copy_from_slice(&value[..4]),

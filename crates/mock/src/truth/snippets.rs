@@ -75,12 +75,105 @@ const OTHERS: &[(&str, &[Kind], &str)] = &[
         mad.lo.s32 %r4, %r4, 4, %r2;
         ld.shared.b32 %r5, [%r4];
         st.global.b32 [%d5], %r5;"),
+    // copies of one word or more each, of which odd lanes read nothing
+    ("cp.async.ca.shared.global:8", &[Kind::Bits(64)], "
+        mov.b32 %r2, local;
+        mad.lo.s32 %r3, %r0, 8, %r2;
+        and.b32 %r4, %r0, 1;
+        setp.eq.s32 %p0, %r4, 0;
+        selp.b32 %r5, 8, 0, %p0;
+        cp.async.ca.shared.global [%r3], [%d4], 8, %r5;
+        cp.async.commit_group;
+        cp.async.wait_group 0;
+        ld.shared.b64 %d6, [%r3];
+        st.global.b64 [%d5], %d6;"),
+    ("cp.async.cg.shared.global", &[Kind::Bits(64); 2], "
+        mov.b32 %r2, local;
+        mad.lo.s32 %r3, %r0, 16, %r2;
+        cp.async.cg.shared.global [%r3], [%d4], 16;
+        cp.async.commit_group;
+        cp.async.wait_group 0;
+        bar.sync 0;
+        xor.b32 %r4, %r0, 1;
+        mad.lo.s32 %r4, %r4, 16, %r2;
+        ld.shared.b64 %d6, [%r4];
+        ld.shared.b64 %d7, [%r4+8];
+        st.global.b64 [%d5], %d6;
+        st.global.b64 [%d5+8], %d7;"),
+    // two groups, of which the first is waited for
+    ("cp.async.commit_group", &[Kind::Bits(64); 2], "
+        mov.b32 %r2, local;
+        mad.lo.s32 %r3, %r0, 16, %r2;
+        cp.async.ca.shared.global [%r3], [%d4], 8;
+        cp.async.commit_group;
+        cp.async.ca.shared.global [%r3+8], [%d4+8], 8;
+        cp.async.commit_group;
+        cp.async.wait_group 1;
+        ld.shared.b64 %d6, [%r3];
+        st.global.b64 [%d5], %d6;
+        cp.async.wait_group 0;
+        ld.shared.b64 %d7, [%r3+8];
+        st.global.b64 [%d5+8], %d7;"),
+    ("cp.async.wait_group", &[Kind::Bits(32)], "
+        mov.b32 %r2, local;
+        mad.lo.s32 %r3, %r0, 4, %r2;
+        cp.async.ca.shared.global [%r3], [%d4], 4;
+        cp.async.commit_group;
+        cp.async.wait_group 0;
+        ld.shared.b32 %r1, [%r3];
+        st.global.b32 [%d5], %r1;"),
 ];
 
 /// One for each form, or more where it has several shapes.
 pub fn all() -> Vec<Snippet> {
     let others = OTHERS.iter().map(|(name, kinds, body)| made(name, kinds.to_vec(), body));
-    forms::all().map(computes).chain(accesses()).chain(others).chain(shuffles()).collect()
+    forms::all().map(computes).chain(accesses()).chain(others).chain(shuffles()).chain(matrices()).collect()
+}
+
+/// Matrices of what a warp has in shared memory, a row for each lane, and their products: whole numbers, whose sums are exact
+/// in any order.
+fn matrices() -> Vec<Snippet> {
+    let mut all = vec![];
+    for shape in ["x2", "x4", "x2.trans", "x4.trans"] {
+        let count = if shape.starts_with("x2") { 2 } else { 4 };
+        let regs: Vec<String> = (4..4 + count).map(|i| format!("%r{i}")).collect();
+        let stores: Vec<String> =
+            regs.iter().enumerate().map(|(i, r)| format!("st.global.b32 [%d5+{}], {r};", i * 4)).collect();
+        let name = format!("ldmatrix.sync.aligned.m8n8.{shape}.shared.b16");
+        let body = format!(
+            "mov.b32 %r2, local;\n mad.lo.s32 %r3, %r0, 16, %r2;\n ld.global.b64 %d6, [%d4];\n ld.global.b64 %d7, [%d4+8];\n \
+             st.shared.b64 [%r3], %d6;\n st.shared.b64 [%r3+8], %d7;\n bar.sync 0;\n \
+             {name} {{{}}}, [%r3];\n {}",
+            regs.join(", "),
+            stores.join("\n ")
+        );
+        all.push(made(&name, vec![Kind::Bits(64); 2], &body));
+    }
+    for (t, convert) in [("f16", "cvt.rn.f16x2.f32"), ("bf16", "cvt.rn.bf16x2.f32")] {
+        // bytes of the operands, as whole numbers from -128 on
+        let mut body = String::new();
+        for i in 0..6 {
+            let bits = |from: usize, to: &str| {
+                format!("bfe.s32 %r14, %r15, {from}, 8;\n cvt.rn.f32.s32 {to}, %r14;\n ")
+            };
+            body += &format!(
+                "ld.global.b32 %r15, [%d4+{}];\n {}{}{convert} %r{}, %r13, %r12;\n ",
+                i * 4,
+                bits(0, "%r12"),
+                bits(8, "%r13"),
+                i + 1
+            );
+        }
+        body += "ld.global.b32 %r14, [%d4+24];\n bfe.s32 %r14, %r14, 0, 8;\n cvt.rn.f32.s32 %r8, %r14;\n ";
+        let name = format!("mma.sync.aligned.m16n8k16.row.col.f32.{t}.{t}.f32");
+        body += &format!(
+            "{name} {{%r9, %r10, %r11, %r12}}, {{%r1, %r2, %r3, %r4}}, {{%r5, %r6}}, {{%r8, %r8, %r8, %r8}};\n \
+             st.global.b32 [%d5], %r9;\n st.global.b32 [%d5+4], %r10;\n st.global.b32 [%d5+8], %r11;\n \
+             st.global.b32 [%d5+12], %r12;"
+        );
+        all.push(made(&name, vec![Kind::Bits(64); 4], &body));
+    }
+    all
 }
 
 /// Shuffles by a distance within a warp, and within 8 lanes.

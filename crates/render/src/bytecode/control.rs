@@ -49,6 +49,26 @@ impl Writer<'_> {
                 self.program.code.push(Instr::Store { to, value });
             }
             Op::Barrier => self.program.code.push(Instr::Barrier),
+            Op::LoadMatrix => {
+                let Arg::Fragment { matrices, transposed } = node.arg else {
+                    return Err(self.malformed(format!("{node:?} does not say how many matrices")));
+                };
+                let from = self.place(node)?;
+                let dst = self.define(node)?;
+                self.program.code.push(Instr::LoadMatrix { dst, from, matrices, transposed });
+            }
+            Op::CopyAsync => {
+                let (to, from) = (self.place(node)?, self.copied(node)?);
+                let lanes = node.src[0].lanes() as u32;
+                self.program.code.push(Instr::CopyAsync { to, from, lanes });
+            }
+            Op::Commit => self.program.code.push(Instr::Commit),
+            Op::Wait => {
+                let Arg::Lanes(n) = node.arg else {
+                    return Err(self.malformed(format!("{node:?} does not say for how many")));
+                };
+                self.program.code.push(Instr::Wait(n));
+            }
             // what waited for something is the thing itself
             Op::After => {
                 let value = self.source(node, 0)?;

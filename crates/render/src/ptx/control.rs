@@ -67,7 +67,8 @@ impl Lives {
                 Step::Open(r) => (&r.src, at),
                 Step::Do(n) => {
                     let is_effect =
-                        matches!(n.op, Op::Store | Op::Barrier | Op::Matrix) || matches!(n.arg, Arg::Site(_));
+                        matches!(n.op, Op::Store | Op::Barrier | Op::CopyAsync | Op::Commit | Op::Wait)
+                            || matches!(n.arg, Arg::Site(_));
                     let used = uses.get(n).copied();
                     if !is_effect && used.is_none() {
                         continue;
@@ -143,6 +144,7 @@ fn is_one_instruction(n: &UOp) -> bool {
     let is_simple = match n.op {
         Op::Add | Op::Sub | Op::Mul | Op::MulAcc => d.is_float() || d.size() >= 4,
         Op::Max | Op::Min => d != DType::F64 && (d.is_float() || d.size() >= 4),
+        Op::Matrix => return true,
         _ => false,
     };
     is_simple && n.lanes() == 1 && d != DType::Bool
@@ -156,9 +158,23 @@ impl Writer<'_> {
                 self.emit("bar.sync", &[Operand::Int(0)]);
                 Ok(())
             }
+            Op::CopyAsync => self.copy_async(n),
+            Op::Commit => {
+                self.emit("cp.async.commit_group", &[]);
+                Ok(())
+            }
+            Op::Wait => {
+                let Arg::Lanes(left) = n.arg else { return Err(self.unsupported(n)) };
+                self.emit("cp.async.wait_group", &[Operand::Int(left.into())]);
+                Ok(())
+            }
             Op::End | Op::Sink | Op::After => Ok(()),
-            Op::Matrix => Err(self.unsupported(n)),
             _ if !self.lives.wanted.contains(n) && !matches!(n.arg, Arg::Site(_)) => Ok(()),
+            Op::LoadMatrix => {
+                let v = self.load_matrix(n)?;
+                self.remember(n, v);
+                Ok(())
+            }
             Op::Load => {
                 let v = match register(n) {
                     Some(variable) => self.load_register(n, variable)?,
@@ -172,9 +188,9 @@ impl Writer<'_> {
     }
 
     /// The register variable that a value is computed into, if it is.
-    pub fn updated(&self, n: &UOp) -> Option<Operand> {
+    pub fn updated(&self, n: &UOp) -> Option<&[Operand]> {
         match self.values.get(self.lives.updates.get(n)?) {
-            Some(Val::Lanes(regs)) => regs.first().copied(),
+            Some(Val::Lanes(regs)) => Some(regs),
             _ => None,
         }
     }

@@ -25,6 +25,14 @@ pub const FORMS: &[(&str, &str)] = &[
     ("st.shared.u8 st.shared.s8 st.shared.u16 st.shared.s16",                        ""),
     ("st.shared.b16 st.shared.b32 st.shared.b64",                                    ""),
     ("st.shared.v2.b32 st.shared.v4.b32 st.shared.v2.b64",                           ""),
+    // copies from global to shared memory, by [d], [a], bytes and as a register how many of them are read (the others are zeros)
+    ("cp.async.ca.shared.global cp.async.cg.shared.global",  "what is at a goes to d in the background"),
+    ("cp.async.commit_group",                                "the lane's copies since the last one are a group"),
+    ("cp.async.wait_group",                                  "all of the lane's groups but the last a are there"),
+    // matrices; all lanes of the warp come here
+    ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 ldmatrix.sync.aligned.m8n8.x4.shared.b16", "8 rows of 16 bytes a matrix, row l mod 8 of matrix l / 8 at lane l's a: d0, .. = word l mod 4 of row l / 4 of each"),
+    ("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "halves 2 (l mod 4) and the next of column l / 4"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "d = a b + c: d, c of 4 registers, a of 4, b of 2"),
     // moves; mov.b32 also from %tid.x, %ctaid.x (y, z), from the name of shared memory, and from and to {low, high} of 16 bits
     ("mov.pred mov.b16 mov.b32 mov.b64",                     "d = a"),
     ("selp.b16 selp.b32 selp.b64",                           "d = a if the predicate c holds, else b"),

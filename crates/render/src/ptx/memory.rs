@@ -2,10 +2,11 @@
 
 use super::Writer;
 use super::control::{mov, parts};
-use super::types::{Class, Operand, Val, is_half, is_signed};
+use super::types::{self, Class, Operand, Val, is_half, is_signed};
 use crate::Error;
 use crate::walk::{Walk, miss_code, register};
 use frit_abi::DType;
+use frit_abi::matrix::Runner;
 use frit_uop::{Arg, Op, UOp};
 use smallvec::SmallVec;
 use std::fmt::Write;
@@ -43,6 +44,13 @@ impl Access {
         let (t, n, _) = self.units();
         if n == 1 { format!("{verb}.{space}.{t}") } else { format!("{verb}.{space}.v{n}.{t}") }
     }
+    /// Its address, as instructions take it.
+    fn place(&self) -> String {
+        match self.offset {
+            0 => format!("[{}]", self.base),
+            o => format!("[{}+{o}]", self.base),
+        }
+    }
     /// Whether a register that is moved is the value of one lane.
     fn is_whole(&self) -> bool {
         self.lanes == 1 || self.dtype.size() >= 4
@@ -51,7 +59,24 @@ impl Access {
 
 impl Writer<'_> {
     fn access(&mut self, n: &UOp, dtype: DType, lanes: usize) -> Result<Access, Error> {
-        let address = &n.src[0];
+        let gate = n.gate().map(|g| self.truth(g)).transpose()?;
+        if let Some(code) = miss_code(n) {
+            let Some(p) = gate else {
+                return Err(self.malformed(format!("{n:?} is checked but has no gate")));
+            };
+            let status = self.pointer("status");
+            _ = writeln!(self.body, "  @!{p} st.global.b32 [{status}], {code};");
+        }
+        self.access_at(n, &n.src[0], dtype, lanes, gate)
+    }
+    fn access_at(
+        &mut self,
+        n: &UOp,
+        address: &UOp,
+        dtype: DType,
+        lanes: usize,
+        gate: Option<Operand>,
+    ) -> Result<Access, Error> {
         if address.op != Op::Index || address.src.len() != 2 || matches!(address.arg, Arg::Tile { .. }) {
             return Err(self.malformed(format!("{address:?} is not an address in a buffer")));
         }
@@ -64,14 +89,6 @@ impl Writer<'_> {
         if bytes > self.target.vector_access_bytes.max(size) {
             let message = format!("an access of {bytes} bytes, {} allowed", self.target.vector_access_bytes);
             return Err(self.limit(message));
-        }
-        let gate = n.gate().map(|g| self.truth(g)).transpose()?;
-        if let Some(code) = miss_code(n) {
-            let Some(p) = gate else {
-                return Err(self.malformed(format!("{n:?} is checked but has no gate")));
-            };
-            let status = self.pointer("status");
-            _ = writeln!(self.body, "  @!{p} st.global.b32 [{status}], {code};");
         }
         let (rest, constant) = parts(idx);
         let mut offset = constant * size as i64;
@@ -164,16 +181,89 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// A copy in the background; where its gate does not hold nothing is read, and zeros are written.
+    pub fn copy_async(&mut self, n: &UOp) -> Result<(), Error> {
+        let (d, lanes) = (n.src[0].dtype, n.src[0].lanes());
+        let to = self.access_at(n, &n.src[0], d, lanes, None)?;
+        let from = self.access_at(n, &n.src[1], d, lanes, None)?;
+        if !to.is_local || from.is_local {
+            return Err(self.malformed(format!("{n:?} is not from global to local memory")));
+        }
+        let bytes = to.bytes();
+        let form = if bytes == 16 { "cp.async.cg.shared.global" } else { "cp.async.ca.shared.global" };
+        let read = match n.src.get(2) {
+            Some(gate) => {
+                let p = self.truth(gate)?;
+                let all = Operand::Int(bytes as i64);
+                format!(", {}", self.make(Class::Word, "selp.b32", &[all, Operand::Int(0), p]))
+            }
+            None => String::new(),
+        };
+        debug_assert!(super::forms::is_known(form), "{form} is not among the forms");
+        _ = writeln!(self.body, "  {form} {}, {}, {bytes}{read};", to.place(), from.place());
+        Ok(())
+    }
+
+    /// Matrices that the lanes of a warp load from rows in local memory.
+    pub fn load_matrix(&mut self, n: &UOp) -> Result<Val, Error> {
+        let Arg::Fragment { matrices, transposed } = n.arg else { return Err(self.unsupported(n)) };
+        let access = self.access_at(n, &n.src[0], n.dtype, 1, None)?;
+        if !access.is_local || !is_half(n.dtype) || !matches!(matrices, 2 | 4) {
+            return Err(self.unsupported(n));
+        }
+        let trans = if transposed { ".trans" } else { "" };
+        let form = format!("ldmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16");
+        debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
+        let regs: Operands = (0..matrices).map(|_| self.fresh(Class::Word)).collect();
+        _ = writeln!(
+            self.body,
+            "  {form} {{{}}}, {};",
+            listed(&regs).trim_matches(['{', '}']),
+            access.place()
+        );
+        Ok(Val::Pairs(regs))
+    }
+
+    /// An operation of a matrix unit, whose lanes hold operands as [`frit_abi::matrix`] says.
+    pub fn matrix(&mut self, n: &UOp, unit: &str) -> Result<Val, Error> {
+        let unit = self.target.unit(unit).filter(|u| matches!(u.runner, Runner::Warp(_)));
+        let Some(unit) = unit.copied() else { return Err(self.unsupported(n)) };
+        let [rows, columns, depth] = unit.size;
+        let [a, b] = unit.operands;
+        let (t, u, s) = (types::name(a), types::name(b), types::name(unit.accumulator));
+        let form = format!("mma.sync.aligned.m{rows}n{columns}k{depth}.row.col.{s}.{t}.{u}.{s}");
+        debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
+        let mut lists = vec![];
+        for (o, src) in n.src.iter().enumerate() {
+            let v = self.value(src)?;
+            let regs = if o < 2 {
+                self.pairs(&v, unit.held(o), src.dtype)
+            } else {
+                let mut regs = Operands::new();
+                for lane in 0..unit.held(2) {
+                    let x = self.lane(&v, lane, src.dtype).as_bits();
+                    regs.push(match x {
+                        Operand::Int(c) => self.uniform(Class::Word, "mov.b32", &c.to_string()),
+                        r => r,
+                    });
+                }
+                regs
+            };
+            lists.push(listed(&regs));
+        }
+        let to: Operands = match self.updated(n) {
+            Some(regs) => regs.into(),
+            None => (0..unit.held(2)).map(|_| self.fresh(Class::Word)).collect(),
+        };
+        _ = writeln!(self.body, "  {form} {}, {};", listed(&to), lists.join(", "));
+        Ok(Val::Lanes(to))
+    }
+
     /// The access itself.
     fn move_registers(&mut self, access: &Access, verb: &str, regs: &[Operand]) {
         let form = access.form(verb);
         debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
-        let place = match access.offset {
-            0 => format!("[{}]", access.base),
-            o => format!("[{}+{o}]", access.base),
-        };
-        let list: Vec<String> = regs.iter().map(|r| r.to_string()).collect();
-        let list = if regs.len() > 1 { format!("{{{}}}", list.join(", ")) } else { list.concat() };
+        let (place, list) = (access.place(), listed(regs));
         self.body.push_str("  ");
         if let Some(p) = access.gate {
             _ = write!(self.body, "@{p} ");
@@ -264,6 +354,12 @@ impl Writer<'_> {
         }
         word
     }
+}
+
+/// Registers as a vector's instructions take them.
+fn listed(regs: &[Operand]) -> String {
+    let list: Vec<String> = regs.iter().map(|r| r.to_string()).collect();
+    if regs.len() > 1 { format!("{{{}}}", list.join(", ")) } else { list.concat() }
 }
 
 fn count_of(access: &Access) -> usize {

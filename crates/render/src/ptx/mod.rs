@@ -43,6 +43,8 @@ const VERSION: &str = "8.1";
 const STATIC_LOCAL: usize = 48 << 10;
 /// Lanes that a multiprocessor should have room for: registers beyond are worth less than what hides their waiting.
 const RESIDENT: i64 = 512;
+/// Registers of a lane that it needs besides its variables.
+const BESIDE_VARIABLES: i64 = 64;
 /// The alignment of local memory, and of each array in it.
 const LOCAL_ALIGN: usize = 16;
 
@@ -199,6 +201,15 @@ impl<'a> Writer<'a> {
         to
     }
 
+    /// Registers of 32 bits that a lane's variables take.
+    fn variables(&self) -> i64 {
+        let words = |d: &UOp| match d.arg {
+            Arg::Define { space: Space::Reg, len, .. } => len * d.dtype.size().div_ceil(4),
+            _ => 0,
+        };
+        self.linear.defines.iter().map(words).sum::<usize>() as i64
+    }
+
     /// Lanes of a block, if they are known.
     fn block(&self) -> Option<[i64; 3]> {
         let extent = |dim: usize| {
@@ -231,8 +242,15 @@ impl<'a> Writer<'a> {
         out.push_str("  .param .u64 .ptr .global .align 4 status\n)\n");
         if let Some([x, y, z]) = self.block() {
             _ = writeln!(out, ".reqntid {x}, {y}, {z}");
-            let most = self.target.grid.as_ref().map_or(1, |g| g.processors.blocks as i64);
-            let blocks = (RESIDENT / (x * y * z).max(1)).clamp(1, most.max(1));
+            let lanes = (x * y * z).max(1);
+            let (most, registers) = self
+                .target
+                .grid
+                .as_ref()
+                .map_or((1, 0), |g| (g.processors.blocks as i64, g.processors.registers as i64));
+            // but variables, and what they are computed from, must find registers
+            let fits = registers / (lanes * (self.variables() + BESIDE_VARIABLES));
+            let blocks = (RESIDENT / lanes).min(fits).clamp(1, most.max(1));
             if blocks > 1 {
                 _ = writeln!(out, ".minnctapersm {blocks}");
             }

@@ -148,6 +148,7 @@ impl Writer<'_> {
                 let to = [x, Operand::Int(d as i64), Operand::Int(31), Operand::Int(-1)];
                 Val::scalar(self.make(Class::Word, "shfl.sync.bfly.b32", &to))
             }
+            (Op::Matrix, Arg::Name(unit)) => self.matrix(n, unit)?,
             (op, _) if op.is_elementwise() => self.elementwise(n)?,
             _ => return Err(self.unsupported(n)),
         };
@@ -194,7 +195,7 @@ impl Writer<'_> {
         let mut out = Operands::new();
         for k in 0..lanes {
             let x: Operands = src.iter().zip(&n.src).map(|(v, s)| self.lane(v, k, s.dtype)).collect();
-            self.into = self.updated(n);
+            self.into = self.updated(n).map(|regs| regs[0]);
             out.push(match (n.op, n.op.alu()) {
                 (Op::Cast, _) => self.cast(n, n.src[0].dtype, x[0])?,
                 (Op::Bitcast, _) => self.bitcast(n, n.src[0].dtype, x[0])?,

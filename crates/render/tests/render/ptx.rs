@@ -130,5 +130,6 @@ fn faults_of_the_program_are_errors() {
     assert!(matches!(written(open), Err(Error::Malformed { .. })));
     let unit =
         UOp::new(Op::Matrix, DType::F32, [load.clone(), load.clone(), load.clone()], Arg::Name("mma".into()));
-    assert!(matches!(written(run(&[&load, &unit])), Err(Error::Unsupported { .. })));
+    let store = p.at(&int(1)).store(&unit);
+    assert!(matches!(written(run(&[&load, &unit, &store])), Err(Error::Unsupported { .. })));
 }

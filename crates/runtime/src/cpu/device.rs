@@ -32,7 +32,7 @@ impl Config {
     /// What the environment asks for.
     pub fn from_env() -> Result<Config, Error> {
         let isa = env::isa(target::machine())?;
-        let (threads, units) = (env::threads()?, env::units()?);
+        let (threads, units) = (env::threads()?, env::cpu_units()?);
         Ok(Config { threads, isa, units, cc: env::cc(), cache: env::cache() })
     }
 }

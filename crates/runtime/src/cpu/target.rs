@@ -10,9 +10,8 @@ pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
     use DType::*;
     if isa != Isa::Portable {
         let mut target = Target::native(isa, threads, caches());
-        if isa == Isa::Avx512 && units != Units::Off {
-            target.matrix = matrix_units();
-            target.matrix.retain(|u| units == Units::All || u.keeps_subnormals);
+        if isa == Isa::Avx512 {
+            target.matrix = units.of(matrix_units());
         }
         if !target.matrix.is_empty() {
             target.name += "-amx";
@@ -39,6 +38,7 @@ pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
         int_ops: BASIC_INT,
         isa: Isa::Portable,
         matrix: vec![],
+        async_copies: false,
         costs: frit_abi::Costs::of_vectors(vector_bytes),
     }
 }

@@ -1,7 +1,7 @@
 //! What a GPU can do, asked of its driver.
 
 use super::context::Context;
-use crate::Error;
+use crate::{Error, env};
 use frit_abi::Target;
 use frit_abi::target::{Grid, Isa, Processors};
 use std::ffi::CStr;
@@ -34,8 +34,8 @@ pub fn of(context: &Context, model: &str) -> Result<Target, Error> {
         lanes: get(LANES_A_PROCESSOR)? as u32,
         blocks: get(BLOCKS_A_PROCESSOR)? as u32,
         registers: get(REGISTERS_A_PROCESSOR)? as u32,
-        lane_registers: 255,
         local_bytes: get(SHARED_A_PROCESSOR)?,
+        ..Processors::NVIDIA
     };
     let grid = Grid {
         max_global: three(MAX_GLOBAL)?,
@@ -49,7 +49,8 @@ pub fn of(context: &Context, model: &str) -> Result<Target, Error> {
     };
     let caches = [get(SHARED_A_PROCESSOR)? + (28 << 10), get(L2_BYTES)?, 0];
     let name = format!("{} ({}, {} processors)", model, isa.name(), grid.processors.count);
-    Ok(Target { name, caches, grid: Some(grid), ..Target::ptx(isa) })
+    let ptx = Target::ptx(isa);
+    Ok(Target { name, caches, grid: Some(grid), matrix: env::units()?.of(ptx.matrix.clone()), ..ptx })
 }
 
 /// The instructions it has. Code for sm_90a runs on that machine alone; older ones run on all that came later.

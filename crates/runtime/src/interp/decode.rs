@@ -97,6 +97,10 @@ pub enum Op {
         body: u32,
     },
     Barrier,
+    CopyAsync(Box<Copy>),
+    Commit,
+    Wait(u32),
+    LoadMatrix(Box<Fragments>),
     Matrix(Box<Matrix>),
     LaneShuffle {
         dst: u32,
@@ -127,6 +131,30 @@ pub struct Guard {
     pub a: Operand,
     pub b: Operand,
     pub lanes: u32,
+}
+
+/// A copy from a buffer to a local array.
+pub struct Copy {
+    pub to: u32,
+    pub to_idx: u32,
+    pub from: u32,
+    pub from_idx: u32,
+    /// Zeros go there where it is false.
+    pub gate: Option<Operand>,
+    pub lanes: u32,
+    /// Bytes of an element.
+    pub size: u32,
+}
+
+/// Matrices that a warp loads from a local array.
+pub struct Fragments {
+    pub dst: u32,
+    pub array: u32,
+    pub idx: u32,
+    pub matrices: u32,
+    pub transposed: bool,
+    /// Bytes of an element.
+    pub size: u32,
 }
 
 /// A load or store with everything it may have.
@@ -344,6 +372,37 @@ impl<'a> Decoder<'a> {
                 self.out.meets_in_warps = true;
                 self.push(Op::LaneShuffle { dst, src, bit: *bit });
             }
+            Instr::LoadMatrix { dst, from, matrices, transposed } => {
+                let (array, idx, kind) = self.local(from)?;
+                let size = kind.dtype.size() as u32;
+                let (dst, to) = self.write(*dst)?;
+                check(size <= 4 && (size == 2 || !transposed), "no matrix is made of such elements")?;
+                let is_fit = to.dtype == kind.dtype && to.lanes == u32::from(*matrices) * 4 / size;
+                check(is_fit && matches!(matrices, 1 | 2 | 4), "the words do not fit")?;
+                self.out.meets_in_warps = true;
+                let (matrices, transposed) = ((*matrices).into(), *transposed);
+                self.push(Op::LoadMatrix(Box::new(Fragments {
+                    dst,
+                    array,
+                    idx,
+                    matrices,
+                    transposed,
+                    size,
+                })));
+            }
+            Instr::CopyAsync { to, from, lanes } => {
+                let (array, to_idx, kind) = self.local(to)?;
+                let Memory::Buffer(buf) = from.memory else { return Err("it is not from a buffer".into()) };
+                check(buf < self.program.buffers, "there is no such buffer")?;
+                let from_idx = self.integer(from.idx.ok_or("there is no index")?)?;
+                let gate = from.gate.map(|g| self.operand(g, 1)).transpose()?;
+                let size = kind.dtype.size() as u32;
+                check(matches!(size * lanes, 4 | 8 | 16), "a copy is of 4, 8 or 16 bytes")?;
+                let copy = Copy { to: array, to_idx, from: buf, from_idx, gate, lanes: *lanes, size };
+                self.push(Op::CopyAsync(Box::new(copy)));
+            }
+            Instr::Commit => self.push(Op::Commit),
+            Instr::Wait(n) => self.push(Op::Wait(*n)),
             Instr::Barrier => {
                 self.out.has_barrier = true;
                 self.push(Op::Barrier);
@@ -441,6 +500,15 @@ impl<'a> Decoder<'a> {
         };
         self.push(op);
         Ok(())
+    }
+
+    /// A place in a local array: which, the slot of its index, what it is made of.
+    fn local(&self, place: &Place) -> Checked<(u32, u32, Kind)> {
+        let (Memory::Local(n), None, None) = (place.memory, place.gate, place.rows) else {
+            return Err("it is no plain place in a local array".into());
+        };
+        let kind = *self.program.locals.get(n as usize).ok_or("there is no such array")?;
+        Ok((n, self.integer(place.idx.ok_or("there is no index")?)?, kind))
     }
 
     /// A slot that holds 0: the index of a whole variable that has a gate.

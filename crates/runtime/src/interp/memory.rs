@@ -217,6 +217,8 @@ struct Slot {
     written: (u32, u32),
     /// The same for the last read.
     read: (u32, u32),
+    /// The block in which a copy to it is under way; 0 for never.
+    claimed: u32,
 }
 
 /// The local arrays of a block, or of a slice of the thread axis.
@@ -262,6 +264,9 @@ impl Locals {
     pub fn read(&mut self, array: u32, idx: i64, lane: u32) -> Result<u64, String> {
         let (era, stretch, shared) = (self.era, self.stretch, self.shared);
         let slot = self.slot(array, idx)?;
+        if slot.claimed == era {
+            return Err(format!("element {idx} of l{array} is read while a copy to it is under way"));
+        }
         if slot.era != era {
             return Err(format!("element {idx} of l{array} is read before it is written"));
         }
@@ -283,8 +288,31 @@ impl Locals {
     }
     /// Write an element.
     pub fn write(&mut self, array: u32, idx: i64, raw: u64, lane: u32) -> Result<(), String> {
+        let (era, stretch) = (self.era, self.stretch);
+        let slot = self.writable(array, idx, lane)?;
+        *slot = Slot { raw, era, written: (stretch, lane), ..*slot };
+        Ok(())
+    }
+    /// A copy to an element begins: nobody touches it until it arrives.
+    pub fn claim(&mut self, array: u32, idx: i64, lane: u32) -> Result<(), String> {
+        let era = self.era;
+        self.writable(array, idx, lane)?.claimed = era;
+        Ok(())
+    }
+    /// A copy to an element is there, for the lane that waited for it.
+    pub fn arrive(&mut self, array: u32, idx: i64, raw: u64, lane: u32) -> Result<(), String> {
+        let (era, stretch) = (self.era, self.stretch);
+        let slot = self.slot(array, idx)?;
+        *slot = Slot { raw, era, written: (stretch, lane), claimed: 0, ..*slot };
+        Ok(())
+    }
+    /// An element that a lane may write.
+    fn writable(&mut self, array: u32, idx: i64, lane: u32) -> Result<&mut Slot, String> {
         let (era, stretch, shared) = (self.era, self.stretch, self.shared);
         let slot = self.slot(array, idx)?;
+        if slot.claimed == era {
+            return Err(format!("element {idx} of l{array} is written while a copy to it is under way"));
+        }
         let conflict = |(when, other): (u32, u32)| shared && when == stretch && other != lane;
         if conflict(slot.written) {
             let other = slot.written.1;
@@ -295,8 +323,7 @@ impl Locals {
         if conflict(slot.read) {
             return Err(format!("element {idx} of l{array} was read by another lane since the last barrier"));
         }
-        *slot = Slot { raw, era, written: (stretch, lane), read: slot.read };
-        Ok(())
+        Ok(slot)
     }
 }
 

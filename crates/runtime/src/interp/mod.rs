@@ -13,6 +13,7 @@
 //! `FRIT_INTERP_SEED` chooses the random order.
 
 pub mod alu;
+mod copies;
 mod decode;
 pub mod device;
 mod matrix;

@@ -27,17 +27,10 @@ impl Random {
     }
     /// Every number below `n` once, in a scattered order that needs no memory.
     pub fn scattered(&mut self, n: u64) -> impl Iterator<Item = u64> + use<> {
-        let start = self.below(n);
-        let mut step = self.below(n).max(1);
-        while gcd(step, n) != 1 {
-            step = step % n + 1;
-        }
-        (0..n).map(move |i| ((i as u128 * step as u128 + start as u128) % n as u128) as u64)
+        // an odd step meets every number below a power of two
+        let (end, start, step) = (n.next_power_of_two(), self.bits(), self.bits() | 1);
+        (0..end).map(move |i| i.wrapping_mul(step).wrapping_add(start) % end).filter(move |i| *i < n)
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Running a decoded program: a lane advances to the next barrier; a block is its lanes in random order.
 
 use super::alu;
+use super::copies::{self, Copies};
 use super::decode::{Access, Decoded, Guard, Op, Operand};
 use super::memory::{Buffers, Locals};
 use super::random::Random;
@@ -49,6 +50,8 @@ struct Lane {
     ids: [[u32; 3]; 2],
     /// Its slice of the thread axis.
     slice: (i64, i64),
+    /// What it copies and has not waited for.
+    copies: Copies,
 }
 
 /// Why a lane stopped.
@@ -71,12 +74,14 @@ impl Lane {
             agent: 0,
             ids: [[0; 3]; 2],
             slice: (0, 1),
+            copies: Copies::default(),
         }
     }
     fn restart(&mut self) {
         self.pc = 0;
         self.agent = 0;
         self.written.fill(false);
+        self.copies.clear();
     }
     #[inline]
     fn get(&self, slot: u32) -> u64 {
@@ -175,7 +180,7 @@ impl Machine<'_> {
             let at = lanes[i].pc;
             let together = match &self.program.ops[at] {
                 Op::Matrix(matrix) => matrix.lanes(),
-                Op::LaneShuffle { .. } => WARP,
+                Op::LaneShuffle { .. } | Op::LoadMatrix(_) => WARP,
                 _ => break,
             };
             let first = i / together * together;
@@ -190,6 +195,16 @@ impl Machine<'_> {
                     let mut registers: Vec<&mut [u64]> =
                         lanes[warp.clone()].iter_mut().map(|l| &mut l.registers[..]).collect();
                     matrix.run(&mut registers);
+                }
+                Op::LoadMatrix(f) => {
+                    let row = |l: &Lane| (l.get(f.idx) as i64, l.local);
+                    let rows: Vec<(i64, u32)> = lanes[warp.clone()].iter().map(row).collect();
+                    let words = copies::fragments(f, &rows, &mut self.locals).map_err(|(n, m)| {
+                        Box::new(Fault { op: Some(at), message: lanes[first + n].locate(m) })
+                    })?;
+                    for (lane, words) in lanes[warp.clone()].iter_mut().zip(words) {
+                        words.iter().enumerate().for_each(|(i, w)| lane.set(f.dst + i as u32, *w));
+                    }
                 }
                 &Op::LaneShuffle { dst, src, bit } => {
                     let all: Vec<u64> = lanes[warp.clone()].iter().map(|l| l.get(src)).collect();
@@ -328,9 +343,22 @@ impl Machine<'_> {
                 Op::Load(access) => self.load(lane, access).map_err(|m| fault(pc, lane.locate(m)))?,
                 Op::Store(access) => self.store(lane, access).map_err(|m| fault(pc, lane.locate(m)))?,
                 Op::Matrix(matrix) if matrix.lanes() == 1 => matrix.run(&mut [&mut lane.registers]),
-                Op::Matrix(_) | Op::LaneShuffle { .. } => {
+                Op::Matrix(_) | Op::LaneShuffle { .. } | Op::LoadMatrix(_) => {
                     lane.pc = pc;
                     return Ok(Stop::Warp);
+                }
+                Op::CopyAsync(copy) => {
+                    let is_copied = copy.gate.is_none_or(|g| lane.lane(g, 0) != 0);
+                    let from = is_copied.then(|| lane.get(copy.from_idx) as i64);
+                    let (to, who) = (lane.get(copy.to_idx) as i64, (lane.local, lane.agent));
+                    lane.copies
+                        .start(copy, (to, from), who, &mut self.buffers, &mut self.locals)
+                        .map_err(|m| fault(pc, lane.locate(m)))?;
+                }
+                Op::Commit => lane.copies.commit(),
+                &Op::Wait(n) => {
+                    let done = lane.copies.wait(n as usize, lane.local, &mut self.locals);
+                    done.map_err(|m| fault(pc, lane.locate(m)))?;
                 }
                 Op::Barrier => {
                     lane.pc = pc + 1;

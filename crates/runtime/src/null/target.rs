@@ -15,7 +15,11 @@ pub fn names() -> Vec<&'static str> {
 /// The machine of a name.
 pub fn of(name: &str) -> Result<Target, Error> {
     if name == HERE {
-        return Ok(cpu::target::detect(env::threads()?, env::isa(cpu::target::machine())?, env::units()?));
+        return Ok(cpu::target::detect(
+            env::threads()?,
+            env::isa(cpu::target::machine())?,
+            env::cpu_units()?,
+        ));
     }
     machine(name).ok_or_else(|| Error::Device(format!("NULL knows no machine {name}")))
 }
