@@ -1,7 +1,7 @@
 """Writes the type stubs of the package beside its modules: python python/make_stubs.py [--check]
 
 Names, arguments and defaults come from the module as it is installed (the part in Rust) and from the sources (the part
-in Python). Types come from the tables here: of an argument by its name, else by its default; of a result by the name of
+in Python). Types come from annotations, or from the tables here: of an argument by its name, else by its default; of a result by the name of
 the function, else a tensor. ``--check`` writes nothing, and fails where a stub is not what would be written.
 """
 
@@ -297,6 +297,8 @@ def operators(indent):
 NEW = {
     "Tensor": "self, data: Any = ..., device: str | None = ..., dtype: DTypeLike = ..., requires_grad: bool | None = ...",
     "OnnxSession": "self, model: Any",
+    "LlmModel": "self, path: Any, *args: Any",
+    "LlmEmbedder": "self, path: Any",
     "Variable": "self, name: str, min_val: int, max_val: int, dtype: Any = ..., multiple_of: int = ...",
     "TinyJit": "self, fxn: Callable[..., Any] | None = ..., captured: Any = ..., prune: bool = ..., optimize: bool = ...",
 }
@@ -380,18 +382,20 @@ def python_function(owner, f, fallback, indent):
         if p.arg in ("self", "cls") and owner:
             pieces.append(p.arg)
         else:
-            pieces.append(f"{p.arg}: {argument(f.name, p.arg, d, owner)}" + (" = ..." if d is not None else ""))
+            t = ast.unparse(p.annotation) if p.annotation else argument(f.name, p.arg, d, owner)
+            pieces.append(f"{p.arg}: {t}" + (" = ..." if d is not None else ""))
     if a.vararg:
         pieces.append(f"*{a.vararg.arg}: Any")
     elif a.kwonlyargs:
         pieces.append("*")
     for p, d in zip(a.kwonlyargs, a.kw_defaults):
-        t = argument(f.name, p.arg, None if d is None else ast.unparse(d), owner)
+        t = ast.unparse(p.annotation) if p.annotation else argument(f.name, p.arg, None if d is None else ast.unparse(d), owner)
         pieces.append(f"{p.arg}: {t}" + (" = ..." if d is not None else ""))
     if a.kwarg:
         pieces.append(f"**{a.kwarg.arg}: Any")
     head = "".join(f"{indent}@{m}\n" for m in marks if m in ("property", "classmethod", "staticmethod") or ".setter" in m)
-    to = "None" if any(".setter" in m for m in marks) else result(owner, f.name, fallback)
+    to = ast.unparse(f.returns) if f.returns else result(owner, f.name, fallback)
+    to = "None" if any(".setter" in m for m in marks) else to
     return f"{head}{indent}def {f.name}({', '.join(pieces)}) -> {to}: ..."
 
 

@@ -13,7 +13,7 @@ from frit.function import function
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
 from frit.helpers import Context, GlobalCounters, getenv
 from frit.viz import Viz, span
-from frit import nn, onnx
+from frit import llm, nn, onnx
 
 __all__ = [
     "Context",
@@ -29,6 +29,7 @@ __all__ = [
     "dtypes",
     "function",
     "getenv",
+    "llm",
     "nn",
     "onnx",
     "span",

@@ -43,6 +43,7 @@ usage:
   frit profile -- COMMAND...   run a command and print where its time went: by phase, by kernel, by line
   frit chat MODEL [--help]     talk with a language model: a GGUF file, or a folder of Hugging Face
   frit llm [--help]            how fast a language model reads and writes, how well it predicts a text
+  frit finetune MODEL [--help] teach a language model texts: an adapter of it
   frit serve MODEL [--help]    a language model for OpenAI's clients, and a chat page
   frit show FILE [TENSOR]      the tensors of a state file, or the values of one
   frit --version
@@ -84,6 +85,11 @@ fn main() -> ExitCode {
         }
         ["chat", model, ref words @ ..] => llm::chat(model, words),
         ["llm", ref words @ ..] => llm::run(words),
+        ["finetune"] | ["finetune", "--help" | "-h", ..] => {
+            print!("{}", llm::FINETUNE_HELP);
+            Ok(())
+        }
+        ["finetune", model, ref words @ ..] => llm::finetune(model, words),
         #[cfg(feature = "serve")]
         ["serve"] | ["serve", "--help" | "-h", ..] => {
             print!("{}", serve::HELP);

@@ -48,6 +48,8 @@ pub struct Config {
     pub is_tied: bool,
     /// Every position sees every other: an encoder.
     pub is_bidirectional: bool,
+    /// How the vectors of an encoder become one.
+    pub pooling: Pooling,
 }
 
 /// A norm over the elements of a vector.
@@ -59,6 +61,16 @@ pub struct Norm {
     pub eps: f64,
     /// Added to the weights of a file.
     pub offset: f64,
+}
+
+/// How the vectors of all tokens of a text become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Pooling {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// The first token's.
+    First,
 }
 
 /// A function between products.
@@ -130,6 +142,7 @@ impl Config {
             experts: None,
             is_tied: keys.flag("tie_word_embeddings")?.unwrap_or(false),
             is_bidirectional: false,
+            pooling: Pooling::default(),
         })
     }
     /// The rotation of a layer.

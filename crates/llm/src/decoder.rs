@@ -1,9 +1,8 @@
 //! A decoder: tokens at positions to vectors, and vectors to logits. Where keys and values are kept is the caller's.
 
 use crate::config::Config;
-use crate::layers::{self, FeedForward, Mixture, Norm, maybe};
+use crate::layers::{self, FeedForward, Mixture, Norm, Product, maybe};
 use crate::weights::Weights;
-use frit_nn::Linear;
 use frit_tensor::{Error, Result, Tensor};
 
 /// What attention is over: it takes queries `(T, heads, head)` and the keys and values `(T, kv_heads, head)` of the same
@@ -20,10 +19,10 @@ enum Between {
 
 struct Layer {
     norm: Norm,
-    q: Linear,
-    k: Linear,
-    v: Linear,
-    out: Linear,
+    q: Product,
+    k: Product,
+    v: Product,
+    out: Product,
     norm_q: Option<Norm>,
     norm_k: Option<Norm>,
     after_attention: Option<Norm>,
@@ -41,7 +40,7 @@ pub struct Decoder {
     positions: Option<Tensor>,
     layers: Vec<Layer>,
     norm: Norm,
-    head: Linear,
+    head: Product,
 }
 
 impl Decoder {
@@ -59,7 +58,7 @@ impl Decoder {
         let head = match c.is_tied || !w.has("output.weight") {
             true => {
                 w.note("output.weight");
-                Linear { weight: embedding.clone(), bias: None }
+                Product::of(embedding.clone())
             }
             false => layers::linear(w, "output", c.width, tokens)?,
         };
@@ -153,7 +152,7 @@ impl Layer {
         attend: &mut dyn Attend,
     ) -> Result<Tensor> {
         let h = self.norm.forward(x);
-        let heads = |l: &Linear, n: usize| l.forward(&h).unflatten(-1, [n, c.head]);
+        let heads = |l: &Product, n: usize| l.forward(&h).unflatten(-1, [n, c.head]);
         let mut q = maybe(&self.norm_q, heads(&self.q, c.heads));
         let mut k = maybe(&self.norm_k, heads(&self.k, c.kv_heads));
         let v = heads(&self.v, c.kv_heads);

@@ -1,16 +1,17 @@
 //! An encoder: a text to a vector for each token, or to one for all of it.
 
-use crate::config::Config;
-use crate::layers::{self, FeedForward, Norm};
+use crate::config::{Config, Pooling};
+use crate::layers::{self, FeedForward, Norm, Product};
 use crate::weights::Weights;
-use frit_nn::Linear;
-use frit_tensor::{Error, Result, Tensor};
+use frit_tensor::{Error, Jit, Result, Tensor};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 struct Layer {
-    q: Linear,
-    k: Linear,
-    v: Linear,
-    out: Linear,
+    q: Product,
+    k: Product,
+    v: Product,
+    out: Product,
     norm_attention: Norm,
     between: FeedForward,
     norm: Norm,
@@ -67,31 +68,89 @@ impl Encoder {
     pub fn config(&self) -> &Config {
         &self.config
     }
+    fn check(&self, ids: &[u32]) -> Result<()> {
+        let (n, most, tokens) = (ids.len(), self.config.context, self.embedding.shape()[0].get());
+        match n == 0 || n > most || ids.iter().any(|i| *i as usize >= tokens) {
+            true => {
+                let message = format!("{n} tokens; there may be 1 to {most}, each below {tokens}");
+                Err(Error::new("encode", message))
+            }
+            false => Ok(()),
+        }
+    }
     /// A vector for each token of a text: `(T, width)`.
     #[track_caller]
     pub fn forward(&self, ids: &[u32]) -> Result<Tensor> {
         let _c = frit_tensor::call("encode");
-        let (c, n, tokens) = (&self.config, ids.len(), self.embedding.shape()[0].get());
-        if n == 0 || n > c.context || ids.iter().any(|i| *i as usize >= tokens) {
-            let message = format!("{n} tokens; there may be 1 to {}, each below {tokens}", c.context);
-            return Err(Error::new("encode", message));
-        }
+        self.check(ids)?;
+        let n = ids.len();
         let ids: Vec<i32> = ids.iter().map(|i| *i as i32).collect();
-        let x =
-            self.embedding.embedding(&Tensor::from_slice(&ids)) + self.positions.narrow(0, 0, n) + &self.kind;
+        Ok(self.vectors(&Tensor::from_slice(&ids), &Tensor::from_slice(&[n as i32])))
+    }
+    /// Tokens `(n)`, of which the first `count` are a text and the others fill it up: `(n, width)`.
+    fn vectors(&self, ids: &Tensor, count: &Tensor) -> Tensor {
+        let (c, n) = (&self.config, ids.shape()[0].get());
+        let x = self.embedding.embedding(ids) + self.positions.narrow(0, 0, n) + &self.kind;
         let mut x = self.norm.forward(&x);
-        let seen = Tensor::arange(n).ge(0).reshape([1, 1, n]).expand([1, n, n]);
+        let seen = Tensor::arange(n).int().lt(count).reshape([1, 1, n]).expand([1, n, n]);
         for l in &self.layers {
-            let heads = |p: &Linear| p.forward(&x).unflatten(-1, [c.heads, c.head]).unsqueeze(0);
+            let heads = |p: &Product| p.forward(&x).unflatten(-1, [c.heads, c.head]).unsqueeze(0);
             let y = layers::attend(c, &heads(&l.q), &heads(&l.k), &heads(&l.v), &seen).squeeze(0);
             x = l.norm_attention.forward(&(&x + l.out.forward(&y)));
             x = l.norm.forward(&(&x + l.between.forward(&x)));
         }
-        Ok(x)
+        x
     }
-    /// One vector of length 1 for a text: the mean of its tokens'.
+    /// One vector of length 1 for a text.
     #[track_caller]
     pub fn embed(&self, ids: &[u32]) -> Result<Tensor> {
-        Ok(self.forward(ids)?.mean(0).normalize(2.0, -1, 1e-12))
+        let _c = frit_tensor::call("encode");
+        let count = Tensor::from_slice(&[ids.len() as i32]);
+        Ok(self.pool(&self.forward(ids)?, &count))
+    }
+    fn pool(&self, x: &Tensor, count: &Tensor) -> Tensor {
+        let one = match self.config.pooling {
+            Pooling::First => x.select(0, 0),
+            Pooling::Mean => {
+                let within = Tensor::arange(&x.shape()[0]).int().lt(count).unsqueeze(-1);
+                within.where_(x, 0.0).sum(0) / count.float()
+            }
+        };
+        one.normalize(2.0, -1, 1e-12)
+    }
+}
+
+/// An encoder that embeds texts by captured programs, one for each of a few lengths.
+pub struct Embedder {
+    encoder: Arc<Encoder>,
+    programs: FxHashMap<usize, Jit<(Tensor, Tensor), Tensor>>,
+}
+
+impl Embedder {
+    /// Of an encoder.
+    pub fn new(encoder: Encoder) -> Embedder {
+        Embedder { encoder: Arc::new(encoder), programs: FxHashMap::default() }
+    }
+    /// What it runs.
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+    /// One vector of length 1 for a text.
+    #[track_caller]
+    pub fn embed(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
+        let _c = frit_tensor::call("encode");
+        self.encoder.check(ids)?;
+        let size = ids.len().next_power_of_two().max(16).min(self.encoder.config.context);
+        let mut padded: Vec<i32> = ids.iter().map(|i| *i as i32).collect();
+        padded.resize(size, 0);
+        let inputs = [padded, vec![ids.len() as i32]].map(|v| Tensor::from_slice(&v).realize());
+        let [tokens, count] = inputs;
+        let encoder = self.encoder.clone();
+        let program = self.programs.entry(size).or_insert_with(|| {
+            Jit::new(move |(ids, count): (Tensor, Tensor)| {
+                Ok(encoder.pool(&encoder.vectors(&ids, &count), &count))
+            })
+        });
+        program.call((tokens?, count?))?.to_vec()
     }
 }

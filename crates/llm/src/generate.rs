@@ -1,11 +1,13 @@
 //! A model with its tokeniser, for one answer at a time: what a chat, a script and Python need.
 
 use crate::chat::{self, Prompt, Text};
-use crate::engine::{Engine, Event, Reason, Request, Settings};
+use crate::engine::{Engine, Event, Id, Reason, Request, Settings};
 use crate::model::{Options, open};
 use crate::sample::Sampling;
 use crate::stops::Stops;
 use frit_tensor::{Error, Result};
+use frit_tokenize::Growing;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +16,19 @@ use std::time::{Duration, Instant};
 pub struct Llm {
     engine: Engine,
     text: Text,
+    /// What happened to answers while another was taken further.
+    events: BTreeMap<Id, VecDeque<Event>>,
+}
+
+/// An answer on its way.
+pub struct Running {
+    id: Id,
+    begun: Instant,
+    stream: Growing,
+    stops: Stops,
+    is_open: bool,
+    /// What came so far.
+    pub answer: Answer,
 }
 
 /// How an answer is made.
@@ -86,8 +101,10 @@ impl Llm {
     ) -> Result<Llm> {
         let model = Arc::new(open(&path, options)?);
         let text = chat::text_of(&path).map_err(of_text)?;
-        let draft = draft.map(|d| open(d, options).map(Arc::new)).transpose()?;
-        Ok(Llm { engine: Engine::with_draft(model, draft, settings)?, text })
+        // what the model learnt is not the draft's
+        let plain = Options { adapter: None, ..options.clone() };
+        let draft = draft.map(|d| open(d, &plain).map(Arc::new)).transpose()?;
+        Ok(Llm { engine: Engine::with_draft(model, draft, settings)?, text, events: BTreeMap::new() })
     }
     /// What runs it.
     pub fn engine(&mut self) -> &mut Engine {
@@ -125,8 +142,24 @@ impl Llm {
         ask: &Ask,
         told: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Answer> {
-        let (begin, prompt) = (Instant::now(), tokens.len());
-        let mut answer = Answer {
+        let mut running = self.begin(tokens, ask)?;
+        while let Some(piece) = self.go_on(&mut running)? {
+            if !told(&piece) {
+                self.cancel(&mut running);
+            }
+        }
+        Ok(running.answer)
+    }
+    /// Begins an answer, which [`Llm::go_on`] takes further. Several that are begun share their steps.
+    #[track_caller]
+    pub fn begin(&mut self, tokens: Vec<u32>, ask: &Ask) -> Result<Running> {
+        let (begun, prompt) = (Instant::now(), tokens.len());
+        let mut request = Request::new(tokens, ask.max_tokens);
+        request.sampling = ask.sampling.clone();
+        request.ends = self.text.ends.iter().copied().collect();
+        let id = self.engine.submit(request)?;
+        self.events.insert(id, VecDeque::new());
+        let answer = Answer {
             text: String::new(),
             tokens: vec![],
             reason: Reason::Length,
@@ -134,43 +167,64 @@ impl Llm {
             first: Duration::ZERO,
             rest: Duration::ZERO,
         };
-        let mut request = Request::new(tokens, ask.max_tokens);
-        request.sampling = ask.sampling.clone();
-        request.ends = self.text.ends.iter().copied().collect();
-        let id = self.engine.submit(request)?;
-        let (mut stream, mut stops) = (self.text.tokenizer.stream(), Stops::new(ask.stops.clone()));
-        let mut is_open = true;
-        while !self.engine.is_idle() {
-            for event in self.engine.step()? {
-                match event {
-                    Event::Token { id: of, token, .. } if of == id && is_open => {
-                        if answer.tokens.is_empty() {
-                            answer.first = begin.elapsed();
-                        }
-                        answer.tokens.push(token);
-                        let (piece, stopped) = stops.push(&stream.push(token));
-                        answer.text.push_str(&piece);
-                        let go_on = told(&piece);
-                        if stopped || !go_on {
-                            is_open = false;
-                            answer.reason = if stopped { Reason::End } else { Reason::Cancelled };
-                            self.engine.cancel(id);
-                        }
+        let (stream, stops) = (Growing::default(), Stops::new(ask.stops.clone()));
+        Ok(Running { id, begun, stream, stops, is_open: true, answer })
+    }
+    /// The next piece of an answer, which may be empty; none at its end.
+    #[track_caller]
+    pub fn go_on(&mut self, running: &mut Running) -> Result<Option<String>> {
+        let _c = frit_tensor::call("generate");
+        while running.is_open {
+            let Some(event) = self.events.get_mut(&running.id).and_then(VecDeque::pop_front) else {
+                for event in self.engine.step()? {
+                    let (Event::Token { id, .. } | Event::Done { id, .. }) = &event;
+                    // no one waits for those that were cancelled
+                    if let Some(events) = self.events.get_mut(id) {
+                        events.push_back(event);
                     }
-                    Event::Done { id: of, reason } if of == id && is_open => answer.reason = reason,
-                    _ => {}
+                }
+                continue;
+            };
+            match event {
+                Event::Token { token, .. } => {
+                    let answer = &mut running.answer;
+                    if answer.tokens.is_empty() {
+                        answer.first = running.begun.elapsed();
+                    }
+                    answer.tokens.push(token);
+                    let piece = running.stream.push(&self.text.tokenizer, token);
+                    let (piece, stopped) = running.stops.push(&piece);
+                    answer.text.push_str(&piece);
+                    if stopped {
+                        self.end(running, Reason::End);
+                        self.engine.cancel(running.id);
+                    }
+                    return Ok(Some(piece));
+                }
+                Event::Done { reason, .. } => {
+                    self.end(running, reason);
+                    if let Reason::Failed(why) = &running.answer.reason {
+                        return Err(Error::new("generate", why.clone()));
+                    }
+                    let rest = std::mem::take(&mut running.stops).finish();
+                    running.answer.text.push_str(&rest);
+                    return Ok(Some(rest));
                 }
             }
         }
-        if is_open {
-            let rest = stops.finish();
-            told(&rest);
-            answer.text.push_str(&rest);
+        Ok(None)
+    }
+    /// Ends an answer; nothing more comes.
+    pub fn cancel(&mut self, running: &mut Running) {
+        if running.is_open {
+            self.end(running, Reason::Cancelled);
+            self.engine.cancel(running.id);
         }
-        answer.rest = begin.elapsed().saturating_sub(answer.first);
-        match &answer.reason {
-            Reason::Failed(why) => Err(Error::new("generate", why.clone())),
-            _ => Ok(answer),
-        }
+    }
+    fn end(&mut self, running: &mut Running, reason: Reason) {
+        running.is_open = false;
+        running.answer.reason = reason;
+        running.answer.rest = running.begun.elapsed().saturating_sub(running.answer.first);
+        self.events.remove(&running.id);
     }
 }

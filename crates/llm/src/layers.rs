@@ -1,5 +1,6 @@
 //! The parts of a layer: norms, products, feed-forwards, attention.
 
+use crate::adapter::LowRank;
 use crate::config::{self, Activation, Config};
 use crate::weights::Weights;
 use frit_nn::Linear;
@@ -40,10 +41,38 @@ pub fn maybe(norm: &Option<Norm>, x: Tensor) -> Tensor {
     }
 }
 
-/// A product with a weight of `(outputs, inputs)`, and a bias where there is one.
-pub fn linear(w: &Weights, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
-    let weight = w.get(&format!("{name}.weight"), &[outputs, inputs])?;
-    Ok(Linear { weight, bias: w.get_if(&format!("{name}.bias"), &[outputs])? })
+/// A product with a weight of `(outputs, inputs)`, a bias where there is one, and what an adapter adds.
+pub struct Product {
+    linear: Linear,
+    added: Option<LowRank>,
+}
+
+impl Product {
+    /// With a weight alone.
+    pub fn of(weight: Tensor) -> Product {
+        Product { linear: Linear { weight, bias: None }, added: None }
+    }
+    /// Some rows of its weight.
+    fn rows(&self, begin: usize, count: usize) -> Product {
+        let rows = |t: &Tensor| t.narrow(0, begin, count);
+        let linear = Linear { weight: rows(&self.linear.weight), bias: self.linear.bias.as_ref().map(rows) };
+        Product { linear, added: self.added.as_ref().map(|a| a.rows(begin, count)) }
+    }
+    /// (.., inputs) -> (.., outputs)
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let y = self.linear.forward(x);
+        match &self.added {
+            Some(added) => y + added.forward(x),
+            None => y,
+        }
+    }
+}
+
+/// The product of a name.
+pub fn linear(w: &Weights, name: &str, inputs: usize, outputs: usize) -> Result<Product> {
+    let (weight, added) = w.product(name, inputs, outputs)?;
+    let bias = w.get_if(&format!("{name}.bias"), &[outputs])?;
+    Ok(Product { linear: Linear { weight, bias }, added })
 }
 
 /// Several products of one input: their weights by name, or the rows of one weight that has them one after the other.
@@ -53,8 +82,8 @@ pub fn linears<const N: usize>(
     fused: &str,
     inputs: usize,
     outputs: [usize; N],
-) -> Result<[Linear; N]> {
-    let all: Vec<Linear> = match w.has(&format!("{fused}.weight")) && !w.has(&format!("{}.weight", names[0]))
+) -> Result<[Product; N]> {
+    let all: Vec<Product> = match w.has(&format!("{fused}.weight")) && !w.has(&format!("{}.weight", names[0]))
     {
         false => {
             names.iter().zip(outputs).map(|(n, out)| linear(w, n, inputs, out)).collect::<Result<_>>()?
@@ -63,8 +92,7 @@ pub fn linears<const N: usize>(
             let whole = linear(w, fused, inputs, outputs.iter().sum())?;
             let mut begin = 0;
             let part = |out: usize| {
-                let rows = |t: &Tensor| t.narrow(0, begin, out);
-                let part = Linear { weight: rows(&whole.weight), bias: whole.bias.as_ref().map(rows) };
+                let part = whole.rows(begin, out);
                 begin += out;
                 part
             };
@@ -85,9 +113,9 @@ fn activate(kind: Activation, x: &Tensor) -> Tensor {
 
 /// Two products with something between them.
 pub struct FeedForward {
-    gate: Option<Linear>,
-    up: Linear,
-    down: Linear,
+    gate: Option<Product>,
+    up: Product,
+    down: Product,
     activation: Activation,
 }
 
@@ -128,14 +156,14 @@ impl FeedForward {
 
 /// Feed-forwards of which some are chosen for each token: only their weights are read.
 pub struct Mixture {
-    router: Linear,
+    router: Product,
     /// (experts, hidden, width)
     gate: Tensor,
     up: Tensor,
     /// (experts, width, hidden)
     down: Tensor,
     /// One that every token goes through, and how much of it each takes.
-    shared: Option<(FeedForward, Linear)>,
+    shared: Option<(FeedForward, Product)>,
     used: usize,
     is_normalised: bool,
     activation: Activation,
@@ -152,12 +180,13 @@ impl Mixture {
                 // GGUF has a vector there, a folder a matrix of one row
                 let gate = w.find(&format!("{at}.ffn_gate_inp_shexp.weight"))?.reshape([1, c.width]);
                 gate.check()?;
-                Some((forward, Linear { weight: gate, bias: None }))
+                Some((forward, Product::of(gate)))
             }
             false => None,
         };
         Ok(Mixture {
-            router: linear(w, &format!("{at}.ffn_gate_inp"), c.width, e.count)?,
+            // no adapter's: which experts are chosen is not trained
+            router: Product::of(w.get(&format!("{at}.ffn_gate_inp.weight"), &[e.count, c.width])?),
             gate: w.experts(&name("gate"), e.count, [e.hidden, c.width])?,
             up: w.experts(&name("up"), e.count, [e.hidden, c.width])?,
             down: w.experts(&name("down"), e.count, [c.width, e.hidden])?,

@@ -5,6 +5,7 @@
 //! blocks, cache  ->  step  ->  engine                   many requests, a step at a time
 //!                    sample
 //! messages       ->  chat                               prompts, tokens, tool calls
+//! texts          ->  tune  ->  adapter                  products get a little to add to what they compute
 //! ```
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@ pub mod chat;
 mod keys;
 pub mod rope;
 pub mod config;
+pub mod adapter;
 mod weights;
 mod layers;
 mod families;
@@ -26,9 +28,10 @@ pub mod sample;
 pub mod engine;
 pub mod stops;
 mod generate;
+pub mod tune;
 
 pub use config::Config;
 pub use decoder::Decoder;
-pub use encoder::Encoder;
-pub use generate::{Answer, Ask, Llm, Message};
-pub use model::{Options, open, open_encoder};
+pub use encoder::{Embedder, Encoder};
+pub use generate::{Answer, Ask, Llm, Message, Running};
+pub use model::{Options, is_encoder, open, open_encoder, open_to_tune};

@@ -1,6 +1,7 @@
 //! A model as it is opened: a GGUF file, or a folder of Hugging Face.
 
-use crate::config::Config;
+use crate::adapter::{Adapter, Adapting, Lora};
+use crate::config::{Config, Pooling};
 use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::families::{self, Family};
@@ -9,13 +10,19 @@ use crate::rope::Scaling;
 use crate::weights::Weights;
 use frit_nn::gguf::Gguf;
 use frit_tensor::{Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How a model is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Positions that are wanted at most; those the model was made for if not said.
     pub context: Option<usize>,
+    /// A folder with an adapter in PEFT's format.
+    pub adapter: Option<PathBuf>,
+    /// Weights take the adapter in, as float32 in memory, instead of standing beside it.
+    pub is_merged: bool,
+    /// Weights of products are made float32 in memory, once, instead of in every product.
+    pub is_unpacked: bool,
 }
 
 /// Opens the decoder in a GGUF file (the first, if there are several) or in a folder with `config.json` and safetensors.
@@ -23,63 +30,103 @@ pub struct Options {
 #[track_caller]
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Decoder> {
     let _c = frit_tensor::call("load");
-    read(path.as_ref(), options, families::FAMILIES, Decoder::read)
+    let adapting = options.adapter.as_ref().map(|folder| Adapting::read(folder, options.is_merged));
+    Ok(read(path.as_ref(), options, families::FAMILIES, adapting.transpose()?, Decoder::read)?.0)
+}
+
+/// Opens a decoder whose products have a new adapter, which is to be trained.
+#[track_caller]
+pub fn open_to_tune(path: impl AsRef<Path>, options: &Options, lora: &Lora) -> Result<(Decoder, Adapter)> {
+    let _c = frit_tensor::call("load");
+    let adapting = Some(Adapting::fresh(lora)?);
+    let (model, adapter) = read(path.as_ref(), options, families::FAMILIES, adapting, Decoder::read)?;
+    let adapter = adapter.ok_or_else(|| Error::new("load", "the model took no adapter"))?;
+    Ok((model, adapter))
 }
 
 /// Opens the encoder in such a file or folder.
 #[track_caller]
 pub fn open_encoder(path: impl AsRef<Path>) -> Result<Encoder> {
     let _c = frit_tensor::call("load");
-    read(path.as_ref(), &Options::default(), families::ENCODERS, Encoder::read)
+    Ok(read(path.as_ref(), &Options::default(), families::ENCODERS, None, Encoder::read)?.0)
+}
+
+/// Whether a file or folder has an encoder, which embeds texts and generates none.
+#[track_caller]
+pub fn is_encoder(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    let _c = frit_tensor::call("load");
+    let keys = match path.is_dir() {
+        true => Keys::of_json(&config_of(path)?)?,
+        false => Keys::of_gguf(&Gguf::open(path)?)?,
+    };
+    Ok(families::find(families::ENCODERS, keys.architecture()).is_ok())
 }
 
 /// What makes a model of weights and a configuration.
 type Make<T> = fn(&Weights, Config) -> Result<T>;
 
-fn read<T>(path: &Path, options: &Options, families: &[&'static Family], make: Make<T>) -> Result<T> {
+fn read<T>(
+    path: &Path,
+    options: &Options,
+    families: &[&'static Family],
+    adapting: Option<Adapting>,
+    make: Make<T>,
+) -> Result<(T, Option<Adapter>)> {
     let named = |e: Error| match e.message().contains(&*path.to_string_lossy()) {
         true => e,
         false => Error::new("load", format!("{}: {}", path.display(), e.message())),
     };
-    let read = || match path.is_dir() {
-        true => read_folder(path, options, families, make),
-        false => read_gguf(path, options, families, make),
+    let read = || {
+        let (keys, weights, config) = match path.is_dir() {
+            true => read_folder(path, options, families),
+            false => read_gguf(path, options, families),
+        }?;
+        finish(&keys, weights, config, options, adapting, make)
     };
     read().map_err(named)
 }
 
-fn read_gguf<T>(path: &Path, options: &Options, families: &[&'static Family], make: Make<T>) -> Result<T> {
+/// What a file says, before any weight is asked for.
+type Found = (Keys, Weights, Config);
+
+fn read_gguf(path: &Path, options: &Options, families: &[&'static Family]) -> Result<Found> {
     let file = Gguf::open(path)?;
     let keys = Keys::of_gguf(&file)?;
-    let mut config = (families::find(families, keys.architecture())?.config)(&keys, options.context)?;
-    let weights = Weights::of_gguf(file);
+    let family = families::find(families, keys.architecture())?;
+    let mut config = (family.config)(&keys, options.context)?;
+    let weights = Weights::of_gguf(file, family.names);
     read_factors(&weights, &keys, options, &mut config)?;
-    finish(&keys, &weights, config, options, make)
+    Ok((keys, weights, config))
 }
 
-fn read_folder<T>(
-    folder: &Path,
-    options: &Options,
-    families: &[&'static Family],
-    make: Make<T>,
-) -> Result<T> {
-    let path = folder.join("config.json");
-    let text = std::fs::read_to_string(&path);
-    let text = text.map_err(|e| Error::new("load", format!("{}: {e}", path.display())))?;
-    let keys = Keys::of_json(&text)?;
+fn read_folder(folder: &Path, options: &Options, families: &[&'static Family]) -> Result<Found> {
+    let keys = Keys::of_json(&config_of(folder)?)?;
     let family = families::find(families, keys.architecture())?;
-    let config = (family.config)(&keys, options.context)?;
-    let weights = Weights::of_folder(folder, family.names)?;
-    finish(&keys, &weights, config, options, make)
+    let mut config = (family.config)(&keys, options.context)?;
+    if let Ok(text) = std::fs::read_to_string(folder.join("1_Pooling/config.json")) {
+        let wrong = |e| Error::new("load", format!("1_Pooling/config.json: {e}"));
+        let said: serde_json::Value = serde_json::from_str(&text).map_err(wrong)?;
+        if said["pooling_mode_cls_token"] == true {
+            config.pooling = Pooling::First;
+        }
+    }
+    Ok((keys, Weights::of_folder(folder, family.names)?, config))
+}
+
+fn config_of(folder: &Path) -> Result<String> {
+    let path = folder.join("config.json");
+    std::fs::read_to_string(&path).map_err(|e| Error::new("load", format!("{}: {e}", path.display())))
 }
 
 fn finish<T>(
     keys: &Keys,
-    weights: &Weights,
+    mut weights: Weights,
     mut config: Config,
     options: &Options,
+    adapting: Option<Adapting>,
     make: Make<T>,
-) -> Result<T> {
+) -> Result<(T, Option<Adapter>)> {
     keys.finish()?;
     if let Some(n) = options.context {
         if n == 0 || (config.rope.is_none() && n > config.context) {
@@ -90,9 +137,15 @@ fn finish<T>(
             config.context = n;
         }
     }
-    let model = make(weights, config)?;
+    if let Some(adapting) = adapting {
+        weights.adapt(adapting, config.head, config.rope.as_ref().is_some_and(|r| r.interleaved));
+    }
+    if options.is_unpacked {
+        weights.unpack();
+    }
+    let model = make(&weights, config)?;
     weights.finish()?;
-    Ok(model)
+    Ok((model, weights.into_adapter()?))
 }
 
 /// GGUF has factors of frequencies as tensors.

@@ -2,6 +2,7 @@
 //!
 //! Tensors that someone asked for are remembered: one that is left at the end is an error that names it.
 
+use crate::adapter::{Adapter, Adapting, LowRank, Place};
 use frit_nn::gguf::Gguf;
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::{DType, Error, Result, Tensor};
@@ -26,22 +27,30 @@ pub struct Names {
 
 enum Source {
     Gguf(Gguf),
-    Folder(StateDict, Names),
+    Folder(StateDict),
 }
 
 /// The tensors of a model.
 pub struct Weights {
     source: Source,
+    names: Names,
     read: RefCell<BTreeSet<String>>,
+    adapting: Option<Adapting>,
+    /// Rows of queries and keys lie in pairs of heads of so many elements, and not in halves as in transformers.
+    pairs: Option<usize>,
+    is_unpacked: bool,
 }
 
 /// Tables of a GGUF file that nobody multiplies by.
 const UNUSED_GGUF: &[&str] = &["rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight"];
 
 impl Weights {
-    /// Those of a GGUF file.
-    pub fn of_gguf(file: Gguf) -> Weights {
-        Weights { source: Source::Gguf(file), read: RefCell::default() }
+    fn new(source: Source, names: Names) -> Weights {
+        Weights { source, names, read: RefCell::default(), adapting: None, pairs: None, is_unpacked: false }
+    }
+    /// Those of a GGUF file; `names` are what they would be called in a folder.
+    pub fn of_gguf(file: Gguf, names: Names) -> Weights {
+        Weights::new(Source::Gguf(file), names)
     }
     /// Those of a folder: one safetensors file, or several with an index.
     pub fn of_folder(folder: &Path, names: Names) -> Result<Weights> {
@@ -50,13 +59,47 @@ impl Weights {
             true => safetensors::load_sharded(index)?,
             false => safetensors::load(folder.join("model.safetensors"))?,
         };
-        Ok(Weights { source: Source::Folder(state, names), read: RefCell::default() })
+        Ok(Weights::new(Source::Folder(state), names))
+    }
+    /// Products get parts of an adapter, beside them or merged. In a GGUF file rows of queries and keys of models whose
+    /// rotations are of neighbours were reordered, head by head.
+    pub fn adapt(&mut self, adapting: Adapting, head: usize, is_interleaved: bool) {
+        self.pairs = (is_interleaved && matches!(self.source, Source::Gguf(_))).then_some(head);
+        self.adapting = Some(adapting);
+    }
+    /// Weights of products are made float32 in memory, once, instead of in every product.
+    pub fn unpack(&mut self) {
+        self.is_unpacked = true;
+    }
+    /// The adapter that products got, if there is one.
+    pub fn into_adapter(self) -> Result<Option<Adapter>> {
+        self.adapting.map(Adapting::finish).transpose()
+    }
+    /// The weight of a product and what an adapter adds to it.
+    pub fn product(&self, name: &str, inputs: usize, outputs: usize) -> Result<(Tensor, Option<LowRank>)> {
+        let weight = self.get(&format!("{name}.weight"), &[outputs, inputs])?;
+        let part = match (&self.adapting, self.names.module(name)) {
+            (Some(adapting), Some(module)) => {
+                let turns = name.ends_with(".attn_q") || name.ends_with(".attn_k");
+                let is_transposed = self.names.is_transposed(&format!("{name}.weight"));
+                let pairs = self.pairs.filter(|_| turns);
+                adapting.part(&Place { module, outputs, inputs, pairs, is_transposed })?
+            }
+            _ => None,
+        };
+        match part {
+            Some(p) if self.adapting.as_ref().is_some_and(Adapting::is_merged) => {
+                Ok(((weight + p.product()).contiguous().realize()?, None))
+            }
+            part if self.is_unpacked => Ok((weight.contiguous().realize()?, part)),
+            part => Ok((weight, part)),
+        }
     }
     /// Whether there is such a tensor.
     pub fn has(&self, name: &str) -> bool {
         match &self.source {
             Source::Gguf(file) => file.tensors().contains_key(name),
-            Source::Folder(state, names) => names.of(name).iter().any(|n| state.contains_key(n)),
+            Source::Folder(state) => self.names.of(name).iter().any(|n| state.contains_key(n)),
         }
     }
     /// A tensor of a shape, as float32 or as an expression that makes float32 of what is stored.
@@ -81,15 +124,15 @@ impl Weights {
                 self.note(name);
                 file.tensor(name)?
             }
-            Source::Folder(state, names) => {
-                let all = names.of(name);
+            Source::Folder(state) => {
+                let all = self.names.of(name);
                 let Some(found) = all.iter().find(|n| state.contains_key(*n)) else {
                     let message = format!("no tensor {}", all.first().map_or(name, |n| n));
                     return Err(Error::new("load", message));
                 };
                 self.note(found);
                 let t = &state[found];
-                if names.is_transposed(name) { t.t() } else { t.clone() }
+                if self.names.is_transposed(name) { t.t() } else { t.clone() }
             }
         };
         Ok(if t.dtype() == DType::F32 { t } else { t.cast(DType::F32) })
@@ -99,10 +142,10 @@ impl Weights {
         if self.has(name) {
             return self.get(name, &[count, shape[0], shape[1]]);
         }
-        let Source::Folder(_, names) = &self.source else {
+        let Source::Folder(_) = &self.source else {
             return Err(Error::new("load", format!("no tensor {name}")));
         };
-        let one = |e: usize| self.get(&names.of_expert(name, e), &shape);
+        let one = |e: usize| self.get(&self.names.of_expert(name, e), &shape);
         let all = (0..count).map(one).collect::<Result<Vec<_>>>()?;
         Tensor::stack(&all, 0).realize()
     }
@@ -115,7 +158,7 @@ impl Weights {
         let read = self.read.borrow();
         let (all, unused): (Vec<&String>, &[&str]) = match &self.source {
             Source::Gguf(file) => (file.tensors().keys().collect(), UNUSED_GGUF),
-            Source::Folder(state, names) => (state.keys().collect(), names.unused),
+            Source::Folder(state) => (state.keys().collect(), self.names.unused),
         };
         let is_left = |n: &&&String| !read.contains(**n) && !unused.iter().any(|u| n.ends_with(u));
         let left: Vec<&str> = all.iter().filter(is_left).map(|n| n.as_str()).collect();
@@ -156,6 +199,11 @@ impl Names {
                 [format!("{}{whole}", self.prefix), whole]
             });
         full.collect()
+    }
+    /// The module of a layer's tensor, given its name without `.weight`.
+    fn module(&self, name: &str) -> Option<String> {
+        let whole = self.of(&format!("{name}.weight")).into_iter().next()?;
+        name.starts_with("blk.").then(|| whole.strip_suffix(".weight").map(String::from))?
     }
     fn of_expert(&self, name: &str, expert: usize) -> String {
         format!("{name}#{expert}")

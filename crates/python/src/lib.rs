@@ -14,6 +14,7 @@ mod function;
 mod jit;
 mod state;
 mod onnx;
+mod llm;
 mod flags;
 mod convert;
 mod error;
@@ -41,6 +42,7 @@ const PARTS: &[Part] = &[
     jit::register,
     state::register,
     onnx::register,
+    llm::register,
     flags::register,
     fork::register,
     function::register,

@@ -158,6 +158,26 @@ fn raw(token: &str) -> Vec<u8> {
 /// Text that grows as numbers come in; see [`Tokenizer::stream`].
 pub struct Stream<'a> {
     tokenizer: &'a Tokenizer,
+    text: Growing,
+}
+
+impl<'a> Stream<'a> {
+    pub(crate) fn new(tokenizer: &'a Tokenizer, special: bool) -> Stream<'a> {
+        Stream { tokenizer, text: Growing { special, ..Growing::default() } }
+    }
+    /// What one more number adds to the text: nothing while a character is not whole.
+    pub fn push(&mut self, id: u32) -> String {
+        self.text.push(self.tokenizer, id)
+    }
+    /// What is left: part of a character, which will not be whole any more.
+    pub fn finish(self) -> String {
+        self.text.finish(self.tokenizer)
+    }
+}
+
+/// A [`Stream`] for those who keep the tokeniser elsewhere; it is given the same one each time.
+#[derive(Clone, Debug, Default)]
+pub struct Growing {
     /// Whether tokens that are none of the text are shown.
     special: bool,
     ids: Vec<u32>,
@@ -172,20 +192,17 @@ const KEPT: usize = 8;
 /// No character is of more tokens: what is not whole then never will be.
 const LONGEST: usize = 4;
 
-impl<'a> Stream<'a> {
-    pub(crate) fn new(tokenizer: &'a Tokenizer, special: bool) -> Stream<'a> {
-        Stream { tokenizer, special, ids: vec![], given: 0, waiting: 0 }
-    }
-    fn text(&self, ids: &[u32]) -> String {
-        if self.special { self.tokenizer.decode_all(ids) } else { self.tokenizer.decode(ids) }
+impl Growing {
+    fn text(&self, tokenizer: &Tokenizer, ids: &[u32]) -> String {
+        if self.special { tokenizer.decode_all(ids) } else { tokenizer.decode(ids) }
     }
     /// What one more number adds to the text: nothing while a character is not whole.
-    pub fn push(&mut self, id: u32) -> String {
-        if !self.special && self.tokenizer.is_special(id) {
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
+        if !self.special && tokenizer.is_special(id) {
             return String::new();
         }
         self.ids.push(id);
-        let text = self.text(&self.ids);
+        let text = self.text(tokenizer, &self.ids);
         let whole = match self.waiting < LONGEST {
             true => text.trim_end_matches(char::REPLACEMENT_CHARACTER).len().max(self.given),
             false => text.len(),
@@ -194,14 +211,14 @@ impl<'a> Stream<'a> {
         let more = text.get(self.given..whole).unwrap_or_default().to_string();
         self.given = whole;
         if self.ids.len() > 2 * KEPT && self.waiting == 0 {
-            self.forget();
+            self.forget(tokenizer);
         }
         more
     }
     /// Lets go of tokens that what comes does not depend on, but never of part of a character.
-    fn forget(&mut self) {
+    fn forget(&mut self, tokenizer: &Tokenizer) {
         for first in (0..self.ids.len() - KEPT).rev().take(KEPT) {
-            let text = self.text(&self.ids[first..]);
+            let text = self.text(tokenizer, &self.ids[first..]);
             if !text.starts_with(char::REPLACEMENT_CHARACTER) {
                 self.ids.drain(..first);
                 self.given = text.len();
@@ -210,8 +227,8 @@ impl<'a> Stream<'a> {
         }
     }
     /// What is left: part of a character, which will not be whole any more.
-    pub fn finish(self) -> String {
-        let text = self.text(&self.ids);
+    pub fn finish(self, tokenizer: &Tokenizer) -> String {
+        let text = self.text(tokenizer, &self.ids);
         text.get(self.given..).unwrap_or_default().to_string()
     }
 }

@@ -41,7 +41,7 @@ mod patterns;
 mod load;
 mod gguf;
 
-pub use decode::Stream;
+pub use decode::{Growing, Stream};
 pub use error::{Error, Result};
 pub use gguf::GgufVocab;
 pub use template::Encoding;

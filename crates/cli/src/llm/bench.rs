@@ -15,7 +15,8 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     let (repeat, kind) = (given.number::<usize>("repeat")?.unwrap_or(5).max(1), given.cache()?);
     given.finish()?;
     let longest = pp.max(tg).max(1);
-    let model = open(path, &Options { context: Some(longest) }).map_err(|e| e.to_string())?;
+    let model =
+        open(path, &Options { context: Some(longest), ..Options::default() }).map_err(|e| e.to_string())?;
     let name = model.config().architecture.clone();
     let (layers, width) = (model.config().layers, model.config().width);
     let sizes = Sizes { rows: vec![1], chunks: vec![pp.max(1)] };

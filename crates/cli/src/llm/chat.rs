@@ -4,7 +4,7 @@ use super::Done;
 use super::options::Given;
 use crate::progress::Progress;
 use frit_llm::engine::{Reason, Settings};
-use frit_llm::{Answer, Ask, Llm, Message, Options};
+use frit_llm::{Answer, Ask, Llm, Message};
 use rustyline::error::ReadlineError;
 use std::io::Write;
 use std::path::Path;
@@ -32,12 +32,12 @@ extern "C" fn stop(_: libc::c_int) {
 pub fn chat(model: &str, words: &[&str]) -> Done {
     let mut given = Given::of(words)?;
     let (prompt, system) = (given.text("prompt"), given.text("system"));
-    let context: Option<usize> = given.number("context")?;
+    let options = given.opening()?;
     let draft = given.text("draft").map(Path::new);
     let settings = Settings {
         sequences: 1,
         cache: given.cache()?,
-        positions: context.unwrap_or(CONTEXT),
+        positions: options.context.unwrap_or(CONTEXT),
         ..Settings::default()
     };
     let mut ask = Ask { sampling: given.sampling()?, ..Ask::default() };
@@ -45,7 +45,7 @@ pub fn chat(model: &str, words: &[&str]) -> Done {
     ask.stops = given.all("stop").into_iter().map(String::from).collect();
     given.finish()?;
     let loading = Progress::show(&format!("loading {model}"));
-    let llm = Llm::with_draft(model, draft, &Options { context }, settings).map_err(|e| e.to_string())?;
+    let llm = Llm::with_draft(model, draft, &options, settings).map_err(|e| e.to_string())?;
     drop(loading);
     let mut talk = Conversation { llm, ask, messages: vec![], last: None };
     talk.begin(system);

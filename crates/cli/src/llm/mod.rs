@@ -2,10 +2,13 @@
 
 mod bench;
 mod chat;
+mod finetune;
 mod options;
 mod perplexity;
 
+use crate::progress::Progress as Loading;
 pub use chat::chat;
+pub use finetune::{HELP as FINETUNE_HELP, finetune};
 
 pub const HELP: &str = "\
 frit chat, frit llm: language models, in GGUF files or folders of Hugging Face
@@ -17,6 +20,7 @@ usage:
                                    tokens a second: reading a prompt of N tokens (512), writing N tokens (128)
   frit llm perplexity MODEL FILE [--context N]
                                    how well a text is predicted: windows of N tokens (512), the second half of each counts
+  frit llm tokens MODEL FILE       the numbers of a text's tokens
 
 options:
   --system TEXT                    what the conversation begins with
@@ -29,6 +33,7 @@ options:
   --stop TEXT                      ends an answer; may be given several times
   --context N                      positions at most (4096, or what the model has)
   --cache f32|f16|bf16|int8        how keys and values are kept (f16)
+  --adapter FOLDER                 what frit finetune or PEFT made of it; --merge yes takes it into the weights
   --draft MODEL                    a smaller model of the same tokens, which proposes several tokens at once
 ";
 
@@ -39,6 +44,16 @@ pub fn run(words: &[&str]) -> Done {
     match words {
         ["bench", model, words @ ..] => bench::run(model, words),
         ["perplexity", model, file, words @ ..] => perplexity::run(model, file, words),
+        ["tokens", model, file] => tokens(model, file),
         _ => Err("see frit llm --help".into()),
     }
+}
+
+/// Prints the numbers of a text's tokens.
+fn tokens(model: &str, file: &str) -> Done {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let about = frit_llm::chat::text_of(model).map_err(|e| e.to_string())?;
+    let ids: Vec<String> = about.tokenizer.encode(&text).iter().map(u32::to_string).collect();
+    println!("{}", ids.join(" "));
+    Ok(())
 }

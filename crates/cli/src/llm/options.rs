@@ -1,7 +1,9 @@
 //! Words after a command: `--name value`.
 
+use frit_llm::Options;
 use frit_llm::cache::CacheType;
 use frit_llm::sample::Sampling;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Options that were given, each taken by its name.
@@ -37,6 +39,24 @@ impl<'a> Given<'a> {
     pub fn number<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
         let parse = |v: &str| v.parse().map_err(|_| format!("--{name} {v} is not a number that fits"));
         self.text(name).map(parse).transpose()
+    }
+    /// One of some values by its name, the first if it was not given.
+    pub fn choice<T: Copy>(&mut self, name: &str, values: &[(&str, T)]) -> Result<T, String> {
+        let Some(word) = self.text(name) else {
+            return values.first().map(|v| v.1).ok_or(format!("--{name} has no values"));
+        };
+        let all = || values.iter().map(|v| v.0).collect::<Vec<_>>().join(" or ");
+        let found = values.iter().find(|v| v.0 == word);
+        found.map(|v| v.1).ok_or_else(|| format!("--{name} {word}: {}", all()))
+    }
+    /// How a model is opened.
+    pub fn opening(&mut self) -> Result<Options, String> {
+        Ok(Options {
+            context: self.number("context")?,
+            adapter: self.text("adapter").map(PathBuf::from),
+            is_merged: self.choice("merge", &[("no", false), ("yes", true)])?,
+            ..Options::default()
+        })
     }
     /// That nothing is left.
     pub fn finish(self) -> Result<(), String> {

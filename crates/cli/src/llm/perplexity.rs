@@ -15,12 +15,13 @@ const STEP: usize = 64;
 /// Prints the perplexity of a text after each window.
 pub fn run(path: &str, file: &str, words: &[&str]) -> Done {
     let mut given = Given::of(words)?;
-    let context: usize = given.number("context")?.unwrap_or(512);
+    let options = given.opening()?;
+    let context = options.context.unwrap_or(512);
     let kind = given.cache()?;
     given.finish()?;
     let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
     let about = text_of(path).map_err(|e| e.to_string())?;
-    let model = open(path, &Options { context: Some(context) }).map_err(|e| e.to_string())?;
+    let model = open(path, &Options { context: Some(context), ..options }).map_err(|e| e.to_string())?;
     let tokens = about.tokenizer.encode(&text);
     if context < 2 || tokens.len() < context {
         return Err(format!("{file} has {} tokens, a window is {context}", tokens.len()));

@@ -75,7 +75,7 @@ fn number(v: &Value, name: &str, least: f64, most: f64) -> Checked<Option<f64>> 
         None => Err(ApiError::field(name, "it is no number")),
     }
 }
-fn whole(v: &Value, name: &str, least: u64, most: u64) -> Checked<Option<u64>> {
+pub fn whole(v: &Value, name: &str, least: u64, most: u64) -> Checked<Option<u64>> {
     match number(v, name, least as f64, most as f64)? {
         Some(n) if n.fract() != 0.0 => Err(ApiError::field(name, format!("{n} is no whole number"))),
         n => Ok(n.map(|n| n as u64)),
@@ -292,30 +292,27 @@ fn read_tools(v: &Value) -> Checked<Option<Value>> {
     }
 }
 
-/// What completions are to continue: a text, several, tokens, or several lists of them.
-pub fn read_prompts(v: &Value, limits: &Limits) -> Checked<Vec<Begin>> {
-    let prompt = field(v, "prompt").ok_or_else(|| ApiError::field("prompt", "it is missing"))?;
+/// What a field has to be continued or embedded: a text, several, tokens, or several lists of them.
+pub fn read_prompts(v: &Value, name: &str, most: usize) -> Checked<Vec<Begin>> {
+    let prompt = field(v, name).ok_or_else(|| ApiError::field(name, "it is missing"))?;
     if let Some(text) = prompt.as_str() {
         return Ok(vec![Begin::Text(text.to_string())]);
     }
     let tokens = |all: &[Value]| {
         let one = |v: &Value| v.is_integer().then(|| u32::try_from(v.clone()).ok()).flatten();
         let read = all.iter().map(one).collect::<Option<Vec<u32>>>();
-        read.ok_or_else(|| ApiError::field("prompt", "neither a text nor tokens"))
+        read.ok_or_else(|| ApiError::field(name, "neither a text nor tokens"))
     };
-    let all = items(&prompt, "prompt")?;
+    let all = items(&prompt, name)?;
     if all.first().is_some_and(|v| v.kind() == ValueKind::Number) {
         return Ok(vec![Begin::Tokens(tokens(&all)?)]);
     }
-    if all.is_empty() || all.len() > limits.count {
-        return Err(ApiError::field(
-            "prompt",
-            format!("{} prompts, 1 to {} are taken", all.len(), limits.count),
-        ));
+    if all.is_empty() || all.len() > most {
+        return Err(ApiError::field(name, format!("{} texts, 1 to {most} are taken", all.len())));
     }
     let one = |v: &Value| match v.as_str() {
         Some(text) => Ok(Begin::Text(text.to_string())),
-        None => Ok(Begin::Tokens(tokens(&items(v, "prompt")?)?)),
+        None => Ok(Begin::Tokens(tokens(&items(v, name)?)?)),
     };
     all.iter().map(one).collect()
 }

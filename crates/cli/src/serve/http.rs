@@ -2,6 +2,7 @@
 
 use super::answer::Answer;
 use super::ask::{self, Ask, Begin, Limits};
+use super::embeddings;
 use super::error::ApiError;
 use super::grammar::{Form, Grammars, Rule};
 use super::worker::{BEHIND, Happened, Refused, Ticket, What, Worker};
@@ -200,11 +201,9 @@ async fn read(app: &App, request: HttpRequest) -> Result<frit_llm::chat::Value, 
     }
 }
 
-/// What the API says of texts that it cannot embed.
 async fn embed(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
-    read(&app, request).await?;
-    Err(ApiError::new(StatusCode::BAD_REQUEST, "this model generates text; it gives no embeddings")
-        .coded("unsupported_model"))
+    let v = read(&app, request).await?;
+    embeddings::answer(&app.worker, &app.text, &app.name, app.context, &v).await.map(reply)
 }
 
 async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
@@ -233,7 +232,7 @@ async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Respo
 async fn complete(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
     let v = read(&app, request).await?;
     let ask = Ask::read(&v, &app.limits, false)?;
-    let prompts = ask::read_prompts(&v, &app.limits)?;
+    let prompts = ask::read_prompts(&v, "prompt", app.limits.count)?;
     let form = ask::read_form(&v, &Prompt::new(Value::UNDEFINED))?;
     let (text, size) = (app.text.clone(), app.text.tokenizer.size() as u32);
     let made = tokio::task::spawn_blocking(move || {

@@ -7,7 +7,7 @@
 //! - `ask` reads and checks bodies, `error` says what is wrong with them;
 //! - `worker` is the one thread that owns the model;
 //! - `grammar` holds answers to a form;
-//! - `answer` makes text and tool calls of tokens;
+//! - `answer` makes text and tool calls of tokens, `embeddings` vectors of texts;
 //! - `http` has the routes.
 
 mod error;
@@ -15,6 +15,7 @@ mod worker;
 mod grammar;
 mod ask;
 mod answer;
+mod embeddings;
 mod http;
 #[cfg(test)]
 mod tests;
@@ -23,14 +24,14 @@ use ask::Limits;
 use frit_llm::engine::{Engine, Settings};
 use grammar::Grammars;
 use http::{App, Totals};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use worker::{Runner, Worker};
+use worker::{Embeds, Runner, Worker};
 
 pub const HELP: &str = "\
-frit serve MODEL: a model for OpenAI's clients
+frit serve MODEL: a model for OpenAI's clients; an encoder answers /v1/embeddings, the others everything else
 
 usage:
   frit serve MODEL [OPTION=VALUE...]
@@ -47,6 +48,7 @@ options:
   --requests=N                 requests that run and wait, more are refused (256)
   --max-tokens=N               tokens of an answer at most (4096)
   --body=BYTES                 the largest body (8388608)
+  --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
   --deterministic              answers do not depend on what runs beside them
 
 routes:
@@ -66,6 +68,8 @@ pub struct Options {
     pub positions: usize,
     pub parallel: usize,
     pub deterministic: bool,
+    adapter: Option<PathBuf>,
+    is_merged: bool,
     limits: Limits,
 }
 
@@ -81,6 +85,8 @@ impl Options {
             positions: 16384,
             parallel: 8,
             deterministic: false,
+            adapter: None,
+            is_merged: false,
             limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096 },
         };
         for word in words {
@@ -101,6 +107,8 @@ impl Options {
                 "--max-tokens" => o.limits.max_tokens = number()?,
                 "--body" => o.limits.body = number()?,
                 "--deterministic" => o.deterministic = true,
+                "--adapter" => o.adapter = Some(value.into()),
+                "--merge" => o.is_merged = true,
                 _ => return Err(format!("{word:?} is no option of frit serve")),
             }
         }
@@ -112,7 +120,18 @@ impl Options {
 pub fn run(model: &str, words: &[&str]) -> Result<(), String> {
     let options = Options::read(model, words)?;
     let text = frit_llm::chat::text_of(model).map_err(|e| e.to_string())?;
-    let opened = frit_llm::open(model, &frit_llm::Options { context: options.context });
+    if frit_llm::is_encoder(model).map_err(|e| e.to_string())? {
+        let encoder = frit_llm::open_encoder(model).map_err(|e| e.to_string())?;
+        let context = encoder.config().context;
+        return serve(options, text, context, move || Ok(Embeds(frit_llm::Embedder::new(encoder))));
+    }
+    let opening = frit_llm::Options {
+        context: options.context,
+        adapter: options.adapter.clone(),
+        is_merged: options.is_merged,
+        ..frit_llm::Options::default()
+    };
+    let opened = frit_llm::open(model, &opening);
     let decoder = Arc::new(opened.map_err(|e| e.to_string())?);
     let context = decoder.config().context.min(options.positions);
     let settings = Settings {

@@ -83,6 +83,12 @@ impl Runner for Parrot {
     fn gauges(&self) -> Gauges {
         Gauges { running: self.running.len(), ..Gauges::default() }
     }
+    fn embed(&mut self, tokens: &[u32]) -> Result<Vec<f32>, String> {
+        match self.text.decode_all(tokens).contains("refused") {
+            true => Err("it is refused".into()),
+            false => Ok(vec![tokens.len() as f32, 0.5]),
+        }
+    }
 }
 
 struct Server {
@@ -346,7 +352,7 @@ fn bad_requests_get_the_right_status_and_an_error() {
         ("POST", "/v1/chat/completions", b"[]", 400),
         ("POST", "/v1/chat/completions", b"\xff\xfe", 400),
         ("POST", "/v1/completions", b"{\"model\": \"parrot\", \"prompt\": [99999999]}", 400),
-        ("POST", "/v1/embeddings", b"{\"model\": \"parrot\", \"input\": \"x\"}", 400),
+        ("POST", "/v1/embeddings", b"{\"model\": \"parrot\", \"input\": [\"x\", 3]}", 400),
         ("GET", "/v1/chat/completions", b"", 405),
         ("GET", "/nowhere", b"", 404),
         ("GET", "/v1/models/other", b"", 404),
@@ -413,4 +419,30 @@ fn who_leaves_or_does_not_read_holds_no_one_up() {
     assert_eq!(s.post("/v1/chat/completions", &chat("hi")).0, 200);
     until(|| s.worker.shared.slow.load(Ordering::Relaxed) == 1 && s.worker.gauges().running == 0);
     drop(stays);
+}
+
+#[test]
+fn embeddings_come_in_either_form_with_what_they_cost() {
+    let s = start(None, 8);
+    let ask = |more: Value| s.post("/v1/embeddings", &with(json!({"model": "parrot"}), more));
+    let (status, v) = ask(json!({"input": ["aaa", "b"]}));
+    assert_eq!((status, v["object"].as_str()), (200, Some("list")), "{v}");
+    let lengths: Vec<f64> = (0..2).map(|i| v["data"][i]["embedding"][0].as_f64().unwrap()).collect();
+    assert_eq!(v["data"][1]["index"], 1);
+    assert_eq!(v["usage"]["prompt_tokens"].as_f64(), Some(lengths.iter().sum()));
+    // the same as bytes: a float32 of the count, then of a half
+    let (_, v) = ask(json!({"input": [1, 2, 3], "encoding_format": "base64", "dimensions": 2}));
+    assert_eq!(v["data"][0]["embedding"], "AABAQAAAAD8=");
+    let refused = [
+        (json!({}), "input"),
+        (json!({"input": []}), "0 texts"),
+        (json!({"input": "x", "encoding_format": "hex"}), "hex"),
+        (json!({"input": "x", "dimensions": 3}), "2 elements"),
+        (json!({"input": "refused"}), "refused"),
+    ];
+    for (more, says) in refused {
+        let (status, v) = ask(more);
+        let message = v["error"]["message"].as_str().unwrap_or_else(|| panic!("{v}"));
+        assert!(status == 400 && message.contains(says), "{status} {message}");
+    }
 }

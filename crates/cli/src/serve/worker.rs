@@ -1,6 +1,7 @@
 //! The thread that owns the model. Handlers send it requests and get events back through bounded channels; it waits for no
 //! reader: one that is full is dropped, and so is one that left.
 
+use frit_llm::Embedder;
 use frit_llm::engine::{Counts, Engine, Event, Id, Logprobs, Reason, Request};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,32 @@ pub trait Runner {
     fn step(&mut self) -> Result<Vec<Event>, String>;
     fn is_idle(&self) -> bool;
     fn gauges(&self) -> Gauges;
+    /// One vector of length 1 for a text.
+    fn embed(&mut self, _tokens: &[u32]) -> Result<Vec<f32>, String> {
+        Err("this model generates text; it gives no embeddings".into())
+    }
+}
+
+/// An encoder: it embeds, and generates nothing.
+pub struct Embeds(pub Embedder);
+
+impl Runner for Embeds {
+    fn submit(&mut self, _: Request) -> Result<Id, String> {
+        Err("this model embeds texts; it generates none".into())
+    }
+    fn cancel(&mut self, _: Id) {}
+    fn step(&mut self) -> Result<Vec<Event>, String> {
+        Ok(vec![])
+    }
+    fn is_idle(&self) -> bool {
+        true
+    }
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+    fn embed(&mut self, tokens: &[u32]) -> Result<Vec<f32>, String> {
+        self.0.embed(tokens).map_err(|e| e.message().to_string())
+    }
 }
 
 /// How an engine is.
@@ -69,6 +96,10 @@ enum Order {
         reply: oneshot::Sender<Result<Id, String>>,
     },
     Cancel(Id),
+    Embed {
+        tokens: Vec<u32>,
+        reply: oneshot::Sender<Result<Vec<f32>, String>>,
+    },
 }
 
 /// What is shared with the thread.
@@ -152,6 +183,15 @@ impl Worker {
         let id = answer.await.map_err(|_| Refused::Gone)?.map_err(Refused::Bad)?;
         Ok(Ticket { place, id, orders: self.orders.clone() })
     }
+    /// The vector of a text. Texts of several calls take turns.
+    pub async fn embed(&self, tokens: Vec<u32>) -> Result<Vec<f32>, Refused> {
+        let (reply, answer) = oneshot::channel();
+        match self.orders.try_send(Order::Embed { tokens, reply }) {
+            Ok(()) => answer.await.map_err(|_| Refused::Gone)?.map_err(Refused::Bad),
+            Err(TrySendError::Full(_)) => Err(Refused::Busy),
+            Err(TrySendError::Disconnected(_)) => Err(Refused::Gone),
+        }
+    }
     pub fn gauges(&self) -> Gauges {
         self.shared.gauges.lock().map(|g| *g).unwrap_or_default()
     }
@@ -204,6 +244,9 @@ fn obey(order: Order, runner: &mut impl Runner, readers: &mut HashMap<Id, Reader
                 runner.cancel(id);
             }
         }
+        // whoever asked may have left: then it need not be computed
+        Order::Embed { tokens, reply } if !reply.is_closed() => _ = reply.send(runner.embed(&tokens)),
+        Order::Embed { .. } => {}
         Order::Cancel(id) => {
             if readers.remove(&id).is_some() {
                 runner.cancel(id);

@@ -168,3 +168,25 @@ fn back_ends_have_the_same_files() {
         }
     }
 }
+
+/// What the README's first command builds, and the wheel: no server.
+#[test]
+fn http_is_the_command_lines_alone() {
+    let tree = |package: &str| {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let words = ["tree", "--offline", "--prefix", "none", "--format", "{p}", "-p", package];
+        let out =
+            std::process::Command::new(cargo).args(words).current_dir(root()).output().expect("cargo runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).expect("names are text")
+    };
+    let has = |tree: &str, name: &str| tree.lines().any(|l| l.split(' ').next() == Some(name));
+    for package in ["frit", "frit-python", "frit-llm"] {
+        let tree = tree(package);
+        assert!(has(&tree, "frit-tensor"), "{tree}");
+        for server in ["axum", "tokio", "hyper", "mio"] {
+            assert!(!has(&tree, server), "{package} builds {server}");
+        }
+    }
+    assert!(has(&tree("frit-cli"), "axum"), "frit serve is built of it");
+}

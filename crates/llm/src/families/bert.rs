@@ -1,7 +1,7 @@
 //! bert and what has its shape (MiniLM, bge, e5): encoders, in which every token sees all others.
 
 use super::Family;
-use crate::config::{Activation, Config};
+use crate::config::{Activation, Config, Pooling};
 use crate::keys::Keys;
 use crate::weights::Names;
 use frit_tensor::{Error, Result};
@@ -41,8 +41,14 @@ fn config(keys: &Keys, _limit: Option<usize>) -> Result<Config> {
     if keys.flag("attention.causal")?.unwrap_or(false) {
         return Err(Error::new("load", "a bert whose tokens do not see later ones is not known"));
     }
-    // the vectors are pooled by whoever asks for them; the table of types says how many there are
-    keys.ignore(&["pooling_type", "type_vocab_size"]);
+    // the numbers of llama.cpp; a folder says it elsewhere
+    c.pooling = match keys.size("pooling_type")? {
+        None | Some(0 | 1) => Pooling::Mean,
+        Some(2) => Pooling::First,
+        Some(other) => return Err(Error::new("load", format!("pooling of type {other} is not known"))),
+    };
+    // the table of types says how many there are
+    keys.ignore(&["type_vocab_size"]);
     c.is_bidirectional = true;
     Ok(c)
 }

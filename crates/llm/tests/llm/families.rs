@@ -1,7 +1,7 @@
 //! One tiny random model a family, from a folder and from GGUF: logits as transformers computes them (`make_models.py`).
 
 use crate::data;
-use frit_llm::{Options, open, open_encoder};
+use frit_llm::{Embedder, Options, open, open_encoder};
 use frit_nn::safetensors;
 
 /// What transformers computed for a model: tokens, and a row of values for each.
@@ -19,7 +19,7 @@ pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 fn check(name: &str) {
     let (ids, values) = expected(name);
     // factors for short contexts are those that transformers takes for so few tokens
-    let options = Options { context: name.ends_with("_long").then_some(32) };
+    let options = Options { context: name.ends_with("_long").then_some(32), ..Options::default() };
     // the converter loses the window of mistral
     let files = [Some(data(name)), (name != "mistral").then(|| data(&format!("{name}.gguf")))];
     for path in files.into_iter().flatten() {
@@ -50,6 +50,17 @@ fn bert() {
         let length: f32 = model.embed(&ids).unwrap().to_vec::<f32>().unwrap().iter().map(|v| v * v).sum();
         assert!((length - 1.0).abs() < 1e-5);
         assert!(model.forward(&[40]).is_err() && model.forward(&[]).is_err());
+        // padded, by programs that are replayed
+        let alone: Vec<Vec<f32>> =
+            [3, 17, 9].map(|n| model.embed(&ids[..n]).unwrap().to_vec().unwrap()).into();
+        let mut embedder = Embedder::new(model);
+        for _ in 0..3 {
+            for (n, want) in [3, 17, 9].into_iter().zip(&alone) {
+                let off = largest_difference(&embedder.embed(&ids[..n]).unwrap(), want);
+                assert!(off < 1e-6, "{n} tokens: off by {off}");
+            }
+        }
+        assert!(embedder.embed(&[]).is_err());
     }
 }
 

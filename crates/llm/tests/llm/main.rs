@@ -3,6 +3,8 @@
 mod chat;
 mod engine;
 mod families;
+mod real;
+mod tune;
 
 use std::path::PathBuf;
 

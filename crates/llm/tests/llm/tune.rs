@@ -1,0 +1,232 @@
+//! Fine-tuning on tiny models: what is learnt, what is saved, what goes on.
+
+use crate::data;
+use crate::families::{expected, largest_difference};
+use frit_llm::adapter::Lora;
+use frit_llm::chat::{Template, Text};
+use frit_llm::tune::{self, Example, Loss, Trainer, Tuning};
+use frit_llm::{Options, open, open_to_tune};
+use frit_nn::safetensors;
+use frit_tensor::manual_seed;
+use frit_tokenize::Tokenizer;
+use std::path::{Path, PathBuf};
+
+/// A folder that goes away with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        Folder(std::env::temp_dir().join(format!("frit-llm-{name}-{}", std::process::id())))
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// Texts with something to learn: each token follows from the one before.
+fn examples() -> Vec<Example> {
+    let text = |seed: usize| {
+        let tokens: Vec<u32> = (0..17 + seed % 3).map(|i| ((i * 3 + seed * 5) % 40) as u32).collect();
+        let is_learnt = (0..tokens.len()).map(|i| i > 2).collect();
+        Example { tokens, is_learnt }
+    };
+    (0..7).map(text).collect()
+}
+
+fn trainer(model: &str, tuning: Tuning) -> Trainer {
+    let lora = Lora { rank: 4, alpha: 8.0, dropout: 0.1, targets: vec![] };
+    manual_seed(5);
+    let (model, adapter) = open_to_tune(data(model), &Options::default(), &lora).unwrap();
+    Trainer::new(model, adapter, examples(), tuning).unwrap()
+}
+
+fn tuning(steps: usize) -> Tuning {
+    Tuning { steps, batch: 3, lr: 1e-2, warmup: 2, ..Tuning::default() }
+}
+
+#[test]
+fn the_loss_falls_and_a_model_opened_with_the_adapter_has_learnt_the_same() {
+    for name in ["llama.gguf", "llama", "phi3", "gpt2"] {
+        let mut run = trainer(name, tuning(30));
+        let losses: Vec<f32> = (0..30).map(|_| run.step().unwrap()).collect();
+        let mean = |l: &[f32]| l.iter().sum::<f32>() / l.len() as f32;
+        assert!(mean(&losses[25..]) < 0.8 * mean(&losses[..5]), "{name}: {losses:?}");
+        let folder = Folder::new(&format!("adapter-{name}"));
+        run.adapter().save(&folder.0, name).unwrap();
+        let tokens = &examples()[1].tokens;
+        let logits = |model: &frit_llm::Decoder| model.whole(tokens).unwrap().to_vec::<f32>().unwrap();
+        let learnt = logits(run.model());
+        let plain = logits(&open(data(name), &Options::default()).unwrap());
+        assert!(largest_difference(&learnt, &plain) > 0.1);
+        let with = |is_merged: bool| {
+            let adapter = Some(folder.0.clone());
+            logits(&open(data(name), &Options { adapter, is_merged, ..Options::default() }).unwrap())
+        };
+        assert_eq!(with(false), learnt, "{name}");
+        assert!(largest_difference(&with(true), &learnt) < 1e-4);
+    }
+}
+
+#[test]
+fn a_run_that_stops_goes_on_as_if_it_had_not() {
+    let folder = Folder::new("resume");
+    let mut whole = trainer("llama.gguf", tuning(8));
+    let losses: Vec<u32> = (0..8).map(|_| whole.step().unwrap().to_bits()).collect();
+    let mut first = trainer("llama.gguf", tuning(8));
+    for _ in 0..3 {
+        first.step().unwrap();
+    }
+    first.save(&folder.0, "llama").unwrap();
+    drop(first);
+    // other random numbers were drawn meanwhile
+    manual_seed(99);
+    let mut second = trainer("llama.gguf", tuning(8));
+    second.resume(&folder.0).unwrap();
+    assert_eq!(second.steps(), 3);
+    let rest: Vec<u32> = (3..8).map(|_| second.step().unwrap().to_bits()).collect();
+    assert_eq!(rest, losses[3..]);
+    let why = trainer("llama.gguf", tuning(9)).resume(&folder.0).unwrap_err().to_string();
+    assert!(why.contains("steps: 8") && why.contains("steps: 9"), "{why}");
+}
+
+/// Models that have an adapter which PEFT made (`make_adapters.py`), and what it is made of.
+const ADAPTERS: [(&str, &str, usize); 4] = [
+    ("llama", "q_proj,k_proj,o_proj,gate_proj,down_proj", 3),
+    ("qwen3", "q_proj,v_proj", 2),
+    ("phi3", "qkv_proj,gate_up_proj", 2),
+    ("gpt2", "c_attn,c_fc", 2),
+];
+
+#[test]
+fn adapters_of_peft_give_its_logits() {
+    for (name, ..) in ADAPTERS {
+        let folder = format!("adapter_{name}");
+        let (ids, values) = expected(&folder);
+        for path in [data(name), data(&format!("{name}.gguf"))] {
+            for is_merged in [false, true] {
+                let adapter = Some(data(&folder));
+                let options = Options { adapter, is_merged, ..Options::default() };
+                let model = open(&path, &options).unwrap_or_else(|e| panic!("{e}"));
+                let off = largest_difference(&model.whole(&ids).unwrap().to_vec().unwrap(), &values);
+                assert!(off < 2e-4, "{} merged {is_merged}: off by {off}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn adapters_are_written_as_peft_writes_them() {
+    for (name, targets, rank) in ADAPTERS.into_iter().filter(|a| a.0 != "qwen3") {
+        let targets = targets.split(',').map(String::from).collect();
+        let lora = Lora { rank, alpha: 2.0 * rank as f64, dropout: 0.0, targets };
+        let folder = Folder::new(&format!("written-{name}"));
+        let (_, adapter) = open_to_tune(data(&format!("{name}.gguf")), &Options::default(), &lora).unwrap();
+        let theirs = data(&format!("adapter_{name}"));
+        adapter.load(&theirs).unwrap();
+        adapter.save(&folder.0, name).unwrap();
+        let tensors = |folder: &Path| {
+            let all = safetensors::load(folder.join("adapter_model.safetensors")).unwrap();
+            all.iter()
+                .map(|(n, t)| (n.clone(), t.dims().unwrap(), t.to_vec::<f32>().unwrap()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(tensors(&folder.0), tensors(&theirs), "{name}");
+        let config = |folder: &Path| -> serde_json::Value {
+            serde_json::from_str(&std::fs::read_to_string(folder.join("adapter_config.json")).unwrap())
+                .unwrap()
+        };
+        let (ours, theirs) = (config(&folder.0), config(&theirs));
+        for key in ["peft_type", "task_type", "r", "bias", "fan_in_fan_out", "base_model_name_or_path"] {
+            assert_eq!(ours[key], theirs[key], "{name}: {key}");
+        }
+        assert_eq!(ours["lora_alpha"].as_f64(), theirs["lora_alpha"].as_f64());
+    }
+}
+
+#[test]
+fn adapters_that_do_not_fit_say_why() {
+    let refused = |adapter: &Path, says: &str| {
+        let adapter = Some(adapter.to_path_buf());
+        let why = open(data("llama"), &Options { adapter, ..Options::default() }).err().unwrap().to_string();
+        assert!(why.contains(says), "{why}");
+    };
+    refused(&data("nowhere"), "adapter_config.json");
+    refused(&data("adapter_gpt2"), "no place for the tensor base_model.model.transformer.h.0");
+    let folder = Folder::new("refused");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let theirs = data("adapter_llama");
+    std::fs::copy(theirs.join("adapter_model.safetensors"), folder.0.join("adapter_model.safetensors"))
+        .unwrap();
+    let config = std::fs::read_to_string(theirs.join("adapter_config.json")).unwrap();
+    let changed = |from: &str, to: &str| {
+        assert!(config.contains(from));
+        std::fs::write(folder.0.join("adapter_config.json"), config.replace(from, to)).unwrap();
+    };
+    changed(r#""use_dora": false"#, r#""use_dora": true"#);
+    refused(&folder.0, "use_dora is true");
+    changed(r#""LORA""#, r#""IA3""#);
+    refused(&folder.0, "IA3");
+    changed(r#""r": 3"#, r#""r": "three""#);
+    refused(&folder.0, "r is not a number");
+    let none = Lora { targets: vec!["nonesuch".into()], ..Lora::default() };
+    let why = open_to_tune(data("llama"), &Options::default(), &none).err().unwrap().to_string();
+    assert!(why.contains("nonesuch"), "{why}");
+}
+
+fn shared(name: &str) -> String {
+    format!("{}/../../tests-data/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text() -> Text {
+    let template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}\
+                    {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    let tokenizer = Tokenizer::load(shared("tokenize/bytes.json")).unwrap();
+    Text {
+        tokenizer,
+        template: Some(Template::new(template, "", "").unwrap()),
+        bos: None,
+        ends: Default::default(),
+    }
+}
+
+#[test]
+fn of_a_conversation_the_answers_are_learnt() {
+    let folder = Folder::new("data");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let file = folder.0.join("talk.jsonl");
+    let turn = |role: &str, content: &str| format!(r#"{{"role": "{role}", "content": "{content}"}}"#);
+    let messages = [
+        turn("user", "Say a"),
+        turn("assistant", "It is a"),
+        turn("user", "And b"),
+        turn("assistant", "It is b"),
+    ];
+    std::fs::write(&file, format!("{{\"messages\": [{}]}}\n\n", messages.join(", "))).unwrap();
+    let text = text();
+    let read = |loss| tune::read(&file, &text, 1000, loss);
+    let [example] = &read(Loss::Answers).unwrap()[..] else { panic!("one example") };
+    let pick = |learnt: bool| {
+        let of = example.tokens.iter().zip(&example.is_learnt).filter(|(_, l)| **l == learnt);
+        text.tokenizer.decode_all(&of.map(|(t, _)| *t).collect::<Vec<_>>())
+    };
+    let (said, asked) = (pick(true), pick(false));
+    assert!(said.contains("It is a") && said.contains("It is b") && !said.contains("Say"), "{said}");
+    assert!(asked.contains("Say a") && asked.contains("And b") && !asked.contains("It is"), "{asked}");
+    let [all] = &read(Loss::All).unwrap()[..] else { panic!("one example") };
+    assert!(all.is_learnt.iter().all(|l| *l));
+    assert_eq!(text.tokenizer.decode_all(&all.tokens), text.tokenizer.decode_all(&example.tokens));
+    // what is wrong is said with its line
+    for (line, says) in [
+        (r#"{"messages": [{"role": "user", "content": "alone"}]}"#, "line 1: no message is the assistant's"),
+        (r#"{"message": 3}"#, "line 1: neither messages"),
+        (r#"{"text": 3}"#, "line 1: text is not a text"),
+        ("{", "JSON: EOF"),
+        ("", "nothing to learn"),
+    ] {
+        std::fs::write(&file, line).unwrap();
+        let why = read(Loss::Answers).unwrap_err().to_string();
+        assert!(why.contains(says), "{why}");
+    }
+}
