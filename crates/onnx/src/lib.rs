@@ -33,5 +33,5 @@ pub mod check;
 pub mod export;
 
 pub use element::Element;
-pub use session::{Kind, Port, Session, Size, Summary};
+pub use session::{Kind, Port, Session, Size, Summary, Uses};
 pub use value::{Key, Strings, Value};

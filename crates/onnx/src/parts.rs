@@ -15,7 +15,7 @@ use crate::packed::{Given, Packed};
 use crate::plan::{Plan, Run, Slot};
 use crate::sizes::{Sizes, computed, with_dims};
 use crate::value::Value;
-use frit_tensor::{Dim, Error, Jit, Result, Tensor, rehearse};
+use frit_tensor::{Dim, Error, Jit, Result, Tensor, named_scope, rehearse};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -260,6 +260,7 @@ impl Runner {
     /// Runs one step by itself: its graphs in parts of their own, and what it reads is read.
     fn apart(&self, plan: &Arc<Plan>, at: usize, slots: &mut [Option<Value>]) -> Result<()> {
         let step = &plan.steps[at];
+        let _scope = named_scope(|| step.label());
         plan.describe_fixed(slots, step.reads())?;
         let inputs = step.inputs.iter().map(|s| s.and_then(|s| slots[s].clone()));
         let outs = match &step.run {

@@ -366,11 +366,12 @@ fn label(node: &Node, i: usize) -> String {
     }
 }
 
-/// Lets products of two dequantised matrices multiply their integers:
+/// Lets products and convolutions of dequantised numbers multiply their integers:
 ///
 /// ```text
 /// MatMul(DequantizeLinear(a, s, p), DequantizeLinear(b, t, q))  ->  one step of a, s, p, b, t, q
 /// ```
+/// `Conv` and `Gemm` have a third input, which follows.
 fn multiply_integers(plan: &mut Plan) {
     let is = |step: &Step, name: &str| matches!(&step.run, Run::Operator(op) if op.name == name);
     // by the slot they write: inputs, and the axis of their parameters
@@ -382,15 +383,14 @@ fn multiply_integers(plan: &mut Plan) {
             let mut inputs = step.inputs.clone();
             inputs.resize(3, None);
             integers.extend(first.map(|slot| (slot, (inputs, axis))));
-        } else if is(step, "MatMul")
-            && let [Some(a), Some(b)] = step.inputs[..]
+        } else if let Some((_, product)) = ops::quant::DEQUANTISED.iter().find(|(name, _)| is(step, name))
+            && let [Some(a), Some(b), ref more @ ..] = step.inputs[..]
+            && let (Some((a, a_axis)), Some((b, b_axis))) = (integers.get(&a), integers.get(&b))
         {
-            let (Some((a, a_axis)), Some((b, b_axis))) = (integers.get(&a), integers.get(&b)) else {
-                continue;
-            };
-            step.inputs = [&a[..], &b[..]].concat();
-            step.attributes = vec![("a_axis".into(), a_axis.clone()), ("b_axis".into(), b_axis.clone())];
-            step.run = Run::Operator(&ops::quant::DEQUANTISED_PRODUCT);
+            step.inputs = [&a[..], &b[..], more].concat();
+            let axes = [("a_axis".into(), a_axis.clone()), ("b_axis".into(), b_axis.clone())];
+            step.attributes.extend(axes);
+            step.run = Run::Operator(product);
         }
     }
 }

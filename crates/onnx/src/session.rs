@@ -7,7 +7,8 @@ use crate::plan::{Plan, Planner, Run, Slot, Step};
 use crate::proto::{self, Model, Type, ValueInfo};
 use crate::value::Value;
 use crate::weights::Source;
-use frit_tensor::{Blob, Error, Result};
+use frit_tensor::{Blob, Error, Result, named_scope};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -148,9 +149,20 @@ impl Session {
 /// What a model is made of.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Operators by name with how often each is called, in graphs inside others too.
-    pub operators: BTreeMap<String, usize>,
+    /// Operators by name, in graphs inside others too.
+    pub operators: BTreeMap<String, Uses>,
     /// Stored numbers.
+    pub parameters: usize,
+    /// Bytes that they take.
+    pub parameter_bytes: usize,
+}
+
+/// How an operator is used in a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uses {
+    /// How many nodes call it.
+    pub nodes: usize,
+    /// Stored numbers that it is the first to read.
     pub parameters: usize,
     /// Bytes that they take.
     pub parameter_bytes: usize,
@@ -158,14 +170,24 @@ pub struct Summary {
 
 impl Summary {
     fn add(&mut self, plan: &Plan) {
-        for (_, value) in &plan.constants {
+        let mut unread: FxHashMap<Slot, (usize, usize)> = FxHashMap::default();
+        for (slot, value) in &plan.constants {
             let n = value.dims().map_or(0, |d| d.iter().product::<usize>());
+            let bytes = value.element().ok().and_then(|e| e.bytes(n)).unwrap_or(0);
             self.parameters += n;
-            self.parameter_bytes += value.element().ok().and_then(|e| e.bytes(n)).unwrap_or(0);
+            self.parameter_bytes += bytes;
+            unread.insert(*slot, (n, bytes));
         }
         for step in &plan.steps {
             match &step.run {
-                Run::Operator(op) => *self.operators.entry(op.name.to_string()).or_default() += 1,
+                Run::Operator(op) => {
+                    let uses = self.operators.entry(op.name.to_string()).or_default();
+                    uses.nodes += 1;
+                    for (n, bytes) in step.reads().filter_map(|slot| unread.remove(&slot)) {
+                        uses.parameters += n;
+                        uses.parameter_bytes += bytes;
+                    }
+                }
                 Run::Function(_, plan) => self.add(plan),
             }
             step.graphs().for_each(|g| self.add(g));
@@ -312,6 +334,7 @@ impl Step {
     }
     /// Describes what it gives, from slots into slots.
     pub fn take(&self, slots: &mut [Option<Value>], mode: &Mode) -> Result<()> {
+        let _scope = named_scope(|| self.label());
         self.give(slots, mode).map_err(|e| e.within(&self.label()))
     }
     fn give(&self, slots: &mut [Option<Value>], mode: &Mode) -> Result<()> {

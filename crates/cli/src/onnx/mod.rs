@@ -2,6 +2,7 @@
 
 mod compare;
 mod feed;
+mod inspect;
 mod labels;
 
 use crate::progress::Progress;
@@ -16,7 +17,9 @@ pub const HELP: &str = "\
 frit onnx: models in ONNX files
 
 usage:
-  frit onnx inspect MODEL          inputs, outputs, operators, parameters
+  frit onnx inspect MODEL [--size NAME=N] [--device NAME]
+                                   inputs, outputs, and for each operator its nodes, parameters, operations and bytes moved;
+                                   peak memory and cost are those planned for a device like NAME (NULL:AVX512 unless said)
   frit onnx run MODEL [INPUTS] [--device NAME] [--top K] [--labels FILE] [--bench]
                                    compute the outputs
   frit onnx compare MODEL [INPUTS] [--device NAME] [--with NAME | --want NAME=FILE.npy...] [--rtol R] [--atol A]
@@ -48,7 +51,7 @@ type Done = std::result::Result<(), String>;
 /// Runs one of the commands.
 pub fn run(words: &[&str]) -> Done {
     match words {
-        ["inspect", model] => inspect(model).map_err(|e| e.to_string()),
+        ["inspect", model, words @ ..] => inspect::run(model, &options(words)?),
         ["run", model, words @ ..] => {
             let o = options(words)?;
             on_device(o.device, || evaluate(model, &o))
@@ -69,22 +72,6 @@ fn on_device(device: Option<&str>, f: impl FnOnce() -> Result<()>) -> Done {
         None => f(),
     }
     .map_err(|e| e.to_string())
-}
-
-fn inspect(path: &str) -> Result<()> {
-    let model = Session::load(path)?;
-    for (what, ports) in [("inputs", model.inputs()), ("outputs", model.outputs())] {
-        println!("{what}");
-        ports.iter().for_each(|p| println!("  {p}"));
-    }
-    let summary = model.summary();
-    println!("operators");
-    for (name, count) in &summary.operators {
-        println!("  {count:6} {name}");
-    }
-    let mega = summary.parameter_bytes as f64 / 1e6;
-    println!("{} parameters, {mega:.1} MB", summary.parameters);
-    Ok(())
 }
 
 /// What `f` gives, with a line that shows that it is under way, and its milliseconds.

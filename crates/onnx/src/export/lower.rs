@@ -2,16 +2,17 @@
 
 use super::Options;
 use super::elementwise;
+use super::loops::Written;
 use super::named::{Form, form};
 use super::writer::{Attribute::*, Graph, Size, port};
 use crate::element::Element;
 use frit_tensor::trace::{Step, Trace};
 use frit_tensor::{DType, Tensor};
 use frit_uop::graph::toposort_outside;
-use frit_uop::{Alu, Arg, Loop, Op, ScatterMode, UOp};
+use frit_uop::{Alu, Arg, Op, ScatterMode, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-type Done<T> = Result<T, String>;
+pub(super) type Done<T> = Result<T, String>;
 
 /// The file of a program.
 pub(super) fn model(program: &Trace, options: &Options) -> Done<Vec<u8>> {
@@ -53,7 +54,7 @@ pub(super) fn element(d: DType) -> Done<Element> {
 fn variable(d: &UOp) -> &UOp {
     if d.op == Op::Bind { d.variable() } else { d }
 }
-fn sizes(x: &UOp) -> Vec<Size> {
+pub(super) fn sizes(x: &UOp) -> Vec<Size> {
     let size = |d: &UOp| match (d.as_int(), &variable(d).arg) {
         (Some(n), _) => Size::Number(n),
         (None, Arg::Var { name, .. }) => Size::Name(name.to_string()),
@@ -75,14 +76,13 @@ pub(super) struct Lowering<'a> {
     opset: i64,
     pub graph: Graph,
     steps: FxHashMap<&'a UOp, &'a Step>,
-    names: FxHashMap<UOp, String>,
+    pub names: FxHashMap<UOp, String>,
     /// For a variable: an input that has it as size, and the axis.
     sizes: FxHashMap<UOp, (String, usize)>,
     /// What does not depend on inputs: the elements of the largest memory behind it.
     constant: FxHashMap<UOp, i64>,
     seen: FxHashSet<UOp>,
-    /// The results of each step of loops.
-    unrolled: FxHashMap<UOp, Vec<Vec<UOp>>>,
+    pub loops: FxHashMap<UOp, Written>,
 }
 
 impl<'a> Lowering<'a> {
@@ -90,8 +90,14 @@ impl<'a> Lowering<'a> {
         let steps = program.steps.iter().map(|s| (&s.result, s)).collect();
         let (graph, names, sizes) = (Graph::default(), FxHashMap::default(), FxHashMap::default());
         let (constant, seen) = (FxHashMap::default(), FxHashSet::default());
-        let unrolled = FxHashMap::default();
-        Lowering { opset, graph, steps, names, sizes, constant, seen, unrolled }
+        let loops = FxHashMap::default();
+        Lowering { opset, graph, steps, names, sizes, constant, seen, loops }
+    }
+    /// For a graph inside this one, which sees what is named here.
+    pub fn inside(&self) -> Lowering<'a> {
+        let (names, constant, seen, loops) = Default::default();
+        let (graph, steps, sizes) = (self.graph.inside(), self.steps.clone(), self.sizes.clone());
+        Lowering { opset: self.opset, graph, steps, names, sizes, constant, seen, loops }
     }
     /// The name of a value that is written.
     pub fn name(&self, n: &UOp) -> Done<String> {
@@ -124,7 +130,7 @@ impl<'a> Lowering<'a> {
         count <= SMALL.max(*behind) && !matches!(n.dtype, DType::Index | DType::Void)
     }
     /// Writes values and all that they need.
-    fn write(&mut self, roots: &[UOp]) -> Done<()> {
+    pub fn write(&mut self, roots: &[UOp]) -> Done<()> {
         let mut stack: Vec<(UOp, bool)> = roots.iter().rev().map(|r| (r.clone(), false)).collect();
         while let Some((n, is_ready)) = stack.pop() {
             if self.names.contains_key(&n) {
@@ -157,7 +163,7 @@ impl<'a> Lowering<'a> {
             });
         }
         Ok(match n.op {
-            Op::LoopOut => self.steps_of(n)?,
+            Op::LoopOut => self.before_loop(n)?,
             Op::Bind | Op::Variable => vec![],
             op if op.alu().is_some() => elementwise::operands(n),
             // a dim that is a number is written where it is needed
@@ -185,13 +191,12 @@ impl<'a> Lowering<'a> {
         if n.op.alu().is_some() {
             return elementwise::lower(self, n);
         }
+        if n.op == Op::LoopOut {
+            return self.loop_result(n);
+        }
         let refuse = |what: &str| Err(format!("ONNX has no form for {what}"));
         let x = n.src.first().filter(|s| s.dtype != DType::Index || n.op == Op::Cast);
-        let x = x.map(|x| self.name(x)).transpose().or_else(|e| match n.op {
-            Op::LoopOut => Ok(None),
-            _ => Err(e),
-        })?;
-        let x = x.unwrap_or_default();
+        let x = x.map(|x| self.name(x)).transpose()?.unwrap_or_default();
         match (n.op, &n.arg) {
             (Op::Const, _) => self.scalar(n),
             (Op::Variable | Op::Bind, _) => {
@@ -204,21 +209,6 @@ impl<'a> Lowering<'a> {
                 Ok(self.graph.call("Reshape", &[&size, &none], vec![]))
             }
             (Op::Contiguous | Op::Detach | Op::Leaf | Op::Copy, _) => Ok(x),
-            (Op::LoopOut, Arg::Lane(i)) => {
-                let steps = self.steps_of(n)?;
-                let is_carry = Loop::of(n.input()).is_some_and(|l| (*i as usize) < l.carries());
-                let axis = self.graph.ints(&[0]);
-                let mut parts = vec![];
-                for step in &steps {
-                    let name = self.name(step)?;
-                    if is_carry {
-                        return Ok(name);
-                    }
-                    parts.push(self.graph.call("Unsqueeze", &[&name, &axis], vec![]));
-                }
-                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-                Ok(self.graph.call("Concat", &parts, vec![("axis", Int(0))]))
-            }
             (Op::Cast, _) => Ok(self.cast(&x, n.dtype)?),
             (Op::Iota, _) => {
                 let (zero, one) = (self.index(0), self.index(1));
@@ -309,27 +299,6 @@ impl<'a> Lowering<'a> {
             (op, _) => refuse(&format!("a {}", op.name())),
         }
     }
-    /// What a loop's result is made of: the last carry, or what each step gives.
-    fn steps_of(&mut self, n: &UOp) -> Done<Vec<UOp>> {
-        let (Some(l), Arg::Lane(i)) = (Loop::of(n.input()), &n.arg) else {
-            return Err("a loop is not well-formed".into());
-        };
-        let steps = match self.unrolled.get(n.input()) {
-            Some(steps) => steps,
-            None => {
-                let steps = unrolled(&l)?;
-                self.unrolled.entry(n.input().clone()).or_insert(steps)
-            }
-        };
-        let i = *i as usize;
-        if i < l.carries() {
-            return Ok(vec![steps.last().map_or(&l.inputs()[i], |s| &s[i]).clone()]);
-        }
-        match steps.is_empty() {
-            true => Err("ONNX has no form for a loop of no steps".into()),
-            false => Ok(steps.iter().map(|s| s[i].clone()).collect()),
-        }
-    }
     /// Indices of a type that ONNX takes.
     fn rows(&mut self, rows: &UOp) -> Done<String> {
         let name = self.name(rows)?;
@@ -349,7 +318,7 @@ impl<'a> Lowering<'a> {
     fn index(&mut self, v: i64) -> String {
         self.graph.store(Element::Int64, &[], v.to_le_bytes().to_vec())
     }
-    fn size(&mut self, d: &UOp) -> Done<String> {
+    pub fn size(&mut self, d: &UOp) -> Done<String> {
         match d.as_int() {
             Some(v) => Ok(self.index(v)),
             None => self.name(d),
@@ -373,26 +342,4 @@ impl<'a> Lowering<'a> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         Ok(self.graph.call("Concat", &parts, vec![("axis", Int(0))]))
     }
-}
-
-/// Longer loops are not written out.
-const MOST_STEPS: i64 = 1024;
-
-/// The results of each step of a loop, as graphs.
-fn unrolled(l: &Loop) -> Done<Vec<Vec<UOp>>> {
-    let Some(count) = l.count().as_int().filter(|n| *n <= MOST_STEPS) else {
-        return Err(format!(
-            "ONNX has no form for a loop of other than a known number of steps, at most {MOST_STEPS}"
-        ));
-    };
-    let (mut inputs, mut steps) = (l.inputs().to_vec(), vec![]);
-    for i in 0..count {
-        let mut inside: FxHashMap<UOp, UOp> =
-            inputs.iter().enumerate().map(|(slot, value)| (l.input(slot), value.clone())).collect();
-        inside.insert(l.variable(), UOp::index(i));
-        let results: Vec<UOp> = l.results().iter().map(|r| r.substitute(&inside)).collect();
-        inputs[..l.carries()].clone_from_slice(&results[..l.carries()]);
-        steps.push(results);
-    }
-    Ok(steps)
 }

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! - `named` gives operations that were noted by name their ONNX operator, or none;
-//! - `lower` writes the nodes of a graph, `elementwise` those that compute element by element;
+//! - `lower` writes the nodes of a graph, `elementwise` those that compute element by element, `loops` loops;
 //! - `writer` has what is written so far: nodes, stored tensors, names.
 
 mod elementwise;
+mod loops;
 mod lower;
 mod named;
 mod writer;

@@ -11,6 +11,7 @@ pub(super) enum Attribute {
     Float(f64),
     Text(&'static str),
     Ints(Vec<i64>),
+    Graph(Writer),
 }
 
 impl Attribute {
@@ -21,6 +22,7 @@ impl Attribute {
             Attribute::Int(v) => w.int(3, *v).int(20, 2),
             Attribute::Text(v) => w.bytes(4, v).int(20, 3),
             Attribute::Ints(v) => w.ints(8, v).int(20, 7),
+            Attribute::Graph(v) => w.message(6, v.clone()).int(20, 5),
         }
     }
 }
@@ -77,7 +79,8 @@ impl Graph {
             false => Err(format!("two values are called {name:?}")),
         }
     }
-    fn fresh(&mut self, stem: &'static str) -> String {
+    /// A name that no one has.
+    pub fn fresh(&mut self, stem: &'static str) -> String {
         loop {
             let count = self.counts.entry(stem).or_default();
             let name = format!("{stem}_{count}");
@@ -100,14 +103,23 @@ impl Graph {
         results: usize,
         which: usize,
     ) -> String {
+        self.call_all(op, inputs, attributes, results).swap_remove(which)
+    }
+    /// All results of an operator.
+    pub fn call_all(
+        &mut self,
+        op: &'static str,
+        inputs: &[&str],
+        attributes: Attributes,
+        results: usize,
+    ) -> Vec<String> {
         let outputs: Vec<String> = (0..results).map(|_| self.fresh(op)).collect();
-        let output = outputs[which].clone();
         let mut inputs: Vec<String> = inputs.iter().map(|n| n.to_string()).collect();
         while inputs.last().is_some_and(|n| n.is_empty()) {
             inputs.pop();
         }
-        self.nodes.push(Node { op, inputs, outputs, attributes });
-        output
+        self.nodes.push(Node { op, inputs, outputs: outputs.clone(), attributes });
+        outputs
     }
     /// A stored tensor.
     pub fn store(&mut self, element: Element, dims: &[i64], bytes: Vec<u8>) -> String {
@@ -146,11 +158,19 @@ impl Graph {
         let names = self.nodes.iter_mut().flat_map(|n| n.inputs.iter_mut().chain(&mut n.outputs));
         names.filter(|n| *n == value).for_each(|n| *n = name.to_string());
     }
-    /// The file.
-    pub fn model(self, opset: i64, inputs: Vec<Writer>, outputs: Vec<Writer>) -> Result<Vec<u8>, String> {
-        if self.bytes > i32::MAX as usize {
-            return Err(format!("{} bytes of constants, a file has at most 2 GiB", self.bytes));
-        }
+    /// A graph inside this one: it sees the values here, so none of its own has such a name.
+    pub fn inside(&self) -> Graph {
+        let (taken, counts, known) = (self.taken.clone(), self.counts.clone(), self.known.clone());
+        Graph { taken, counts, known, ..Graph::default() }
+    }
+    /// A graph that was inside this one, as it stands in an attribute.
+    pub fn close(&mut self, inner: Graph, inputs: Vec<Writer>, outputs: Vec<Writer>) -> Writer {
+        self.taken.extend(inner.taken.iter().cloned());
+        self.counts.extend(inner.counts.iter().map(|(stem, n)| (*stem, *n)));
+        self.bytes += inner.bytes;
+        inner.message(inputs, outputs)
+    }
+    fn message(self, inputs: Vec<Writer>, outputs: Vec<Writer>) -> Writer {
         let node = |n: &Node| {
             let w = n.inputs.iter().fold(Writer::new(), |w, i| w.bytes(1, i));
             let w = n.outputs.iter().fold(w, |w, o| w.bytes(2, o));
@@ -160,7 +180,14 @@ impl Graph {
         let graph = self.nodes.iter().fold(Writer::new(), |w, n| w.message(1, node(n))).bytes(2, "frit");
         let graph = self.stored.into_iter().fold(graph, |w, t| w.message(5, t));
         let graph = inputs.into_iter().fold(graph, |w, p| w.message(11, p));
-        let graph = outputs.into_iter().fold(graph, |w, p| w.message(12, p));
+        outputs.into_iter().fold(graph, |w, p| w.message(12, p))
+    }
+    /// The file.
+    pub fn model(self, opset: i64, inputs: Vec<Writer>, outputs: Vec<Writer>) -> Result<Vec<u8>, String> {
+        if self.bytes > i32::MAX as usize {
+            return Err(format!("{} bytes of constants, a file has at most 2 GiB", self.bytes));
+        }
+        let graph = self.message(inputs, outputs);
         // the first version of the format that has these operators
         let format = if opset > 22 { 11 } else { 10 };
         let import = Writer::new().bytes(1, "").int(2, opset);

@@ -9,9 +9,7 @@ pub(super) const OPS: &[Op] = &[
     op("Col2Im", 18, col2im),
     op("Conv", 1, |c| conv(c, c.tensor(0)?, c.tensor(1)?)),
     op("ConvInteger", 10, |c| {
-        let x = zeroed(&c.tensor(0)?, c.optional(2)?, 0);
-        let w = zeroed(&c.tensor(1)?, c.optional(3)?, 0);
-        give(convolved(c, &x, &w, None)?)
+        give(integers_convolved(c, (&c.tensor(0)?, c.optional(2)?), (&c.tensor(1)?, c.optional(3)?))?)
     }),
     op("ConvTranspose", 1, conv_transpose),
     op("DeformConv", 19, deform_conv),
@@ -110,6 +108,47 @@ pub(super) fn convolved(c: &Call, x: &Tensor, w: &Tensor, bias: Option<&Tensor>)
     let groups = c.int_or("group", 1)?.max(1) as usize;
     let walk = Walk::of(c, &fixed_spatial(w)?, &spatial(x)?)?;
     Ok(x.conv(w, bias, walk.window().groups(groups)).cast(x.dtype()))
+}
+
+/// The convolution of small integers less their zero points, summed in int32. As in [`super::quant::product`] the integers
+/// are multiplied as they are stored, and what zero points add to that follows from sums; outside the image a window sees
+/// the zero point.
+pub(super) fn integers_convolved(
+    c: &Call,
+    (x, p): (&Tensor, Option<Tensor>),
+    (w, q): (&Tensor, Option<Tensor>),
+) -> Result<Tensor> {
+    let groups = c.int_or("group", 1)?.max(1) as usize;
+    let size = fixed_spatial(w)?;
+    let mut walk = Walk::of(c, &size, &spatial(x)?)?;
+    let (p, q) = (zero_beside(x, p, 1), zero_beside(w, q, 0));
+    let beside: Vec<(usize, usize)> = [(0, 0); 2].into_iter().chain(std::mem::take(&mut walk.pads)).collect();
+    walk.pads = vec![(0, 0); size.len()];
+    let whole = match &p {
+        Some(p) => ((x.cast(DType::I32) - p).pad(&beside, 0) + p).cast(x.dtype()),
+        None => x.pad(&beside, 0),
+    };
+    // in memory as they are: quantising once an element, not once a product
+    let [x, w] = [&whole, w].map(|t| t.contiguous().cast(DType::I32));
+    let over: Vec<isize> = (1..w.rank() as isize).collect();
+    // (O, 1, ..)
+    let by_channel = |t: Tensor| size.iter().fold(t.reshape((-1,)), |t, _| t.unsqueeze(-1));
+    let mut sums = x.conv(&w, None, walk.window().groups(groups)).cast(DType::I32);
+    if let Some(p) = &p {
+        sums = sums - p * by_channel(w.sum(&over[..]));
+    }
+    if let Some(q) = q {
+        let dims = w.dims()?;
+        let shape = [&[groups], &dims[1..]].concat();
+        let windows = x.conv(&Tensor::ones(shape).cast(DType::I32), None, walk.window().groups(groups));
+        let mut less = windows.cast(DType::I32).repeat_interleave((dims[0] / groups) as i64, 1);
+        if let Some(p) = p {
+            less = less - p * dims[1..].iter().product::<usize>() as i64;
+        }
+        let q = if q.rank() == 0 { q } else { by_channel(q) };
+        sums = sums - q * less;
+    }
+    Ok(sums)
 }
 
 fn conv(c: &Call, x: Tensor, w: Tensor) -> Result<Outs> {

@@ -1,6 +1,6 @@
 //! Quantised numbers: `(q - zero) * scale`.
 
-use super::conv::{convolved, zero_beside, zeroed};
+use super::conv::{convolved, integers_convolved, zero_beside, zeroed};
 use super::shape::axis_of;
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
@@ -125,30 +125,94 @@ pub(super) fn product((a, p): (&Tensor, Option<Tensor>), (b, q): (&Tensor, Optio
     }
 }
 
-/// What a product of two dequantised matrices is planned as: their integers are multiplied. Its inputs are those of both
-/// `DequantizeLinear`, its attributes the axes of their parameters.
-pub(crate) static DEQUANTISED_PRODUCT: Op = op("MatMul", 1, |c| {
-    let side = |i: usize, axis: i64| Ok((c.tensor(i)?, c.tensor(i + 1)?, c.optional(i + 2)?, axis));
-    let a = side(0, c.int_or("a_axis", 1)?)?;
-    let b = side(3, c.int_or("b_axis", 1)?)?;
-    let is_small = |x: &Tensor| x.rank() > 1 && matches!(x.dtype(), DType::I8 | DType::U8);
-    let is_one = |t: &Tensor| t.shape().numel() == 1;
-    let is_last = |x: &Tensor, axis: i64| axis_of(axis, x.rank()).is_ok_and(|at| at + 1 == x.rank());
-    let of_columns = is_one(&b.1) || b.1.rank() == 1 && is_last(&b.0, b.3);
-    if is_small(&a.0) && is_small(&b.0) && is_one(&a.1) && of_columns && a.1.dtype() == b.1.dtype() {
-        let scale = |t: &Tensor| if is_one(t) { t.reshape(()) } else { t.clone() };
-        let sums = product((&a.0, a.2), (&b.0, b.2));
-        return give(sums.cast(a.1.dtype()) * (scale(&a.1) * scale(&b.1)));
+/// Operators of dequantised numbers, and what they are planned as: the integers are multiplied.
+pub(crate) static DEQUANTISED: [(&str, &Op); 3] =
+    [("MatMul", &DEQUANTISED_PRODUCT), ("Gemm", &DEQUANTISED_GEMM), ("Conv", &DEQUANTISED_CONV)];
+
+/// What a product of two dequantised matrices is planned as. Its inputs are those of both `DequantizeLinear`, its attributes
+/// the axes of their parameters.
+static DEQUANTISED_PRODUCT: Op = op("MatMul", 1, |c| {
+    let (a, b) = (Side::of(c, 0, "a_axis")?, Side::of(c, 3, "b_axis")?);
+    if let Some(y) = integers_multiplied(&a, &b) {
+        return give(y);
     }
-    let real = |(x, scale, zero, axis): (Tensor, Tensor, Option<Tensor>, i64)| -> Result<Tensor> {
-        let zero = zero.map(|z| beside(&z.cast(DType::I32), &x, axis, 0)).transpose()?;
-        let moved = zero.map_or(x.cast(DType::I32), |z| x.cast(DType::I32) - z);
-        Ok(moved.cast(scale.dtype()) * beside(&scale, &x, axis, 0)?)
-    };
-    let (a, b) = (real(a)?, real(b)?);
+    let (a, b) = (a.real()?, b.real()?);
     c.alike(&a, &b)?;
     give(a.matmul(&b).cast(a.dtype()))
 });
+
+/// The same for `Gemm`, whose third input follows.
+static DEQUANTISED_GEMM: Op = op("Gemm", 1, |c| {
+    let (mut a, mut b) = (Side::of(c, 0, "a_axis")?, Side::of(c, 3, "b_axis")?);
+    let (alpha, beta) = (c.float_or("alpha", 1.0)?, c.float_or("beta", 1.0)?);
+    let add = c.optional(6)?;
+    for (side, name) in [(&mut a, "transA"), (&mut b, "transB")] {
+        if c.flag(name)? {
+            side.transpose();
+        }
+    }
+    let y = match integers_multiplied(&a, &b) {
+        Some(y) => y,
+        None => a.real()?.matmul(&b.real()?),
+    };
+    let y = if alpha == 1.0 { y } else { y * alpha };
+    give(add.map_or(y.clone(), |add| y + if beta == 1.0 { add } else { add * beta }))
+});
+
+/// Integers with their scale and zero point, which may be of places along an axis.
+struct Side {
+    x: Tensor,
+    scale: Tensor,
+    zero: Option<Tensor>,
+    axis: i64,
+}
+
+fn is_one(t: &Tensor) -> bool {
+    t.shape().numel() == 1
+}
+
+impl Side {
+    fn of(c: &Call, i: usize, axis: &str) -> Result<Side> {
+        Ok(Side {
+            x: c.tensor(i)?,
+            scale: c.tensor(i + 1)?,
+            zero: c.optional(i + 2)?,
+            axis: c.int_or(axis, 1)?,
+        })
+    }
+    fn is_small(&self) -> bool {
+        self.x.rank() > 1 && matches!(self.x.dtype(), DType::I8 | DType::U8)
+    }
+    /// Of a matrix, its rows as columns.
+    fn transpose(&mut self) {
+        self.x = self.x.t();
+        self.axis = 1 - self.axis.rem_euclid(2);
+    }
+    /// The numbers that it stands for.
+    fn real(&self) -> Result<Tensor> {
+        let x = self.x.cast(DType::I32);
+        let beside = |t: &Tensor| beside(t, &x, self.axis, 0);
+        let moved = match &self.zero {
+            Some(z) => &x - beside(&z.cast(DType::I32))?,
+            None => x.clone(),
+        };
+        Ok(moved.cast(self.scale.dtype()) * beside(&self.scale)?)
+    }
+}
+
+/// The product of two matrices, where integers of bytes can be multiplied: one scale for the first, and one for each column
+/// of the second.
+fn integers_multiplied(a: &Side, b: &Side) -> Option<Tensor> {
+    let is_last = axis_of(b.axis, b.x.rank()).is_ok_and(|at| at + 1 == b.x.rank());
+    let of_columns = is_one(&b.scale) || b.scale.rank() == 1 && is_last;
+    let fits = a.is_small() && b.is_small() && is_one(&a.scale) && of_columns;
+    if !fits || a.scale.dtype() != b.scale.dtype() {
+        return None;
+    }
+    let scale = |t: &Tensor| if is_one(t) { t.reshape(()) } else { t.clone() };
+    let sums = product((&a.x, a.zero.clone()), (&b.x, b.zero.clone()));
+    Some(sums.cast(a.scale.dtype()) * (scale(&a.scale) * scale(&b.scale)))
+}
 
 /// Sums of products of quantised numbers, quantised again.
 fn requantized(c: &Call, sums: &Tensor, factor: Tensor, scale: usize, zero: usize) -> Result<Outs> {
@@ -164,13 +228,37 @@ fn q_linear_matmul(c: &Call) -> Result<Outs> {
 }
 
 fn q_linear_conv(c: &Call) -> Result<Outs> {
-    let x = zeroed(&c.tensor(0)?, c.optional(2)?, 1);
-    let w = zeroed(&c.tensor(3)?, c.optional(5)?, 0);
-    let sums = convolved(c, &x, &w, c.optional(8)?.as_ref())?;
-    let per_channel = |t: Tensor| match t.rank() {
-        1 => (2..x.rank()).fold(t, |t, _| t.unsqueeze(-1)),
-        _ => t,
-    };
-    let factor = c.tensor(1)?.float() * per_channel(c.tensor(4)?.float());
+    let x = c.tensor(0)?;
+    let mut sums = integers_convolved(c, (&x, c.optional(2)?), (&c.tensor(3)?, c.optional(5)?))?;
+    if let Some(bias) = c.optional(8)? {
+        sums = sums + of_channels(bias, x.rank());
+    }
+    let factor = c.tensor(1)?.float() * of_channels(c.tensor(4)?.float(), x.rank());
     requantized(c, &sums, factor, 6, 7)
 }
+
+/// One number, or one for each channel of what a convolution gives.
+fn of_channels(t: Tensor, rank: usize) -> Tensor {
+    match t.shape().numel() == 1 {
+        true => t.reshape(()),
+        false => (2..rank).fold(t, |t, _| t.unsqueeze(-1)),
+    }
+}
+
+/// What a convolution of dequantised numbers is planned as: inputs as in [`DEQUANTISED_PRODUCT`], then the bias.
+static DEQUANTISED_CONV: Op = op("Conv", 1, |c| {
+    let (a, b) = (Side::of(c, 0, "a_axis")?, Side::of(c, 3, "b_axis")?);
+    let is_by_channel =
+        is_one(&b.scale) || b.scale.rank() == 1 && axis_of(b.axis, b.x.rank()).is_ok_and(|at| at == 0);
+    let bias = c.optional(6)?;
+    if a.is_small() && b.is_small() && is_one(&a.scale) && is_by_channel && a.scale.dtype() == b.scale.dtype()
+    {
+        let (rank, d) = (a.x.rank(), a.scale.dtype());
+        let sums = integers_convolved(c, (&a.x, a.zero), (&b.x, b.zero))?;
+        let y = sums.cast(d) * (a.scale.reshape(()) * of_channels(b.scale, rank));
+        return give(bias.map_or(y.clone(), |bias| y + of_channels(bias, rank)));
+    }
+    let (a, b) = (a.real()?, b.real()?);
+    c.alike(&a, &b)?;
+    give(convolved(c, &a, &b, bias.as_ref())?)
+});

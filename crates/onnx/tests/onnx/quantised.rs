@@ -1,6 +1,6 @@
 //! Products of quantised numbers: sums in int32, exact whatever multiplies them.
 
-use crate::build::Model;
+use crate::build::{Attr, Model};
 use frit_onnx::Element;
 use frit_onnx::Element::{Float, Int8, Uint8};
 use frit_tensor::{DType, Result, Tensor};
@@ -84,6 +84,133 @@ fn products_of_dequantised_numbers_sum_integers() -> Result<()> {
             // an integer, and two roundings
             assert_eq!(got[i * n + j], sum as f32 * (0.03f32 * scales[j]), "at {i}, {j}");
         }
+    }
+    Ok(())
+}
+
+/// A convolution in plain loops, stride 2 down, padding 1 before: (N, C, H, W) and (O, C / groups, 3, 2).
+fn convolved(x: &[i64], w: &[i64], (p, q): (i64, &[i64]), c: usize, groups: usize) -> Vec<i64> {
+    let ([h, wd], [oh, ow], o) = ([9, 8], [5, 8], q.len());
+    let (each, of) = (c / groups, o / groups);
+    let mut y = vec![];
+    for n in 0..x.len() / (c * h * wd) {
+        for k in 0..o {
+            for (i, j) in (0..oh).flat_map(|i| (0..ow).map(move |j| (i, j))) {
+                let mut sum = 0;
+                for (l, a, b) in
+                    (0..each).flat_map(|l| (0..3).flat_map(move |a| (0..2).map(move |b| (l, a, b))))
+                {
+                    let (row, col) = (2 * i + a, j + b);
+                    if row >= 1 && row <= h && col >= 1 && col <= wd {
+                        let channel = k / of * each + l;
+                        let at = ((n * c + channel) * h + row - 1) * wd + col - 1;
+                        sum += (x[at] - p) * (w[((k * each + l) * 3 + a) * 2 + b] - q[k]);
+                    }
+                }
+                y.push(sum);
+            }
+        }
+    }
+    y
+}
+
+fn walk() -> Vec<(&'static str, Attr<'static>)> {
+    vec![
+        ("strides", Attr::Ints(&[2, 1])),
+        ("pads", Attr::Ints(&[1, 1, 1, 0])),
+        ("kernel_shape", Attr::Ints(&[3, 2])),
+    ]
+}
+
+#[test]
+fn convolutions_of_integers_are_exact() -> Result<()> {
+    for (c, o, groups) in [(3, 4, 1), (16, 8, 1), (6, 6, 3), (5, 5, 5)] {
+        for (of_x, of_w) in [(Uint8, Int8), (Int8, Uint8)] {
+            for has_zeros in [false, true] {
+                let (x, w) = (integers(2 * c * 72, of_x, 1), integers(o * c / groups * 6, of_w, 2));
+                let q = if has_zeros { integers(o, of_w, 3) } else { vec![0; o] };
+                let p = if has_zeros { 77 } else { 0 };
+                let mut attributes = walk();
+                attributes.push(("group", Attr::Int(groups as i64)));
+                let line = if has_zeros { "y = ConvInteger(x, w, p, q)" } else { "y = ConvInteger(x, w)" };
+                let model = ["x", "w", "p", "q"].iter().fold(Model::new(13), |m, n| m.any_input(n));
+                let feeds = [
+                    ("x", tensor(&x, &[2, c, 9, 8], of_x)),
+                    ("w", tensor(&w, &[o, c / groups, 3, 2], of_w)),
+                    ("p", tensor(&[p], &[], of_x)),
+                    ("q", tensor(&q, &[o], of_w)),
+                ];
+                let got = model.node_with(line, attributes).output("y").run(&feeds)?;
+                let want = convolved(&x, &w, (p, &q), c, groups);
+                assert_eq!(
+                    got[0].tensor()?.long().to_vec::<i64>()?,
+                    want,
+                    "{c} to {o} in {groups}, {has_zeros}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn convolutions_of_dequantised_numbers_sum_integers() -> Result<()> {
+    let (c, o) = (32, 8);
+    let (x, w) = (integers(c * 72, Uint8, 1), integers(o * c * 6, Int8, 2));
+    let scales: Vec<f32> = (0..o).map(|i| 0.001 * (i + 1) as f32).collect();
+    let bias: Vec<i64> = (0..o as i64).map(|i| 1000 * i).collect();
+    let names = ["x", "s", "p", "w", "t", "b", "u"];
+    let model = names.iter().fold(Model::new(13), |m, n| m.any_input(n));
+    let axis = || vec![("axis", Attr::Int(0))];
+    let model = model
+        .node("a = DequantizeLinear(x, s, p)")
+        .node_with("k = DequantizeLinear(w, t)", axis())
+        .node_with("c = DequantizeLinear(b, u)", axis())
+        .node_with("y = Conv(a, k, c)", walk())
+        .output("y");
+    let fine: Vec<f32> = scales.iter().map(|t| t * 0.03f32).collect();
+    let feeds = [
+        ("x", tensor(&x, &[1, c, 9, 8], Uint8)),
+        ("s", Tensor::full((), 0.03f32)),
+        ("p", tensor(&[77], &[], Uint8)),
+        ("w", tensor(&w, &[o, c, 3, 2], Int8)),
+        ("t", Tensor::from_slice(&scales)),
+        ("b", Tensor::from_slice(&bias).cast(DType::I32)),
+        ("u", Tensor::from_slice(&fine)),
+    ];
+    let got = model.floats(&feeds)?;
+    let want = convolved(&x, &w, (77, &vec![0; o]), c, 1);
+    for (i, (got, sum)) in got.iter().zip(want).enumerate() {
+        let k = i / 40;
+        // an integer, three roundings
+        let want = sum as f32 * (0.03f32 * scales[k]) + bias[k] as f32 * fine[k];
+        assert_eq!(*got, want, "at {i}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_gemm_of_dequantised_numbers_sums_integers() -> Result<()> {
+    let (m, k, n) = (5, 300, 12);
+    let (a, b) = (integers(m * k, Int8, 1), integers(n * k, Int8, 2));
+    let scales: Vec<f32> = (0..n).map(|i| 0.002 * (i + 1) as f32).collect();
+    let model = ["a", "s", "b", "t", "c"].iter().fold(Model::new(13), |m, n| m.any_input(n));
+    let model = model
+        .node("x = DequantizeLinear(a, s)")
+        .node_with("w = DequantizeLinear(b, t)", vec![("axis", Attr::Int(0))])
+        .node_with("y = Gemm(x, w, c)", vec![("transB", Attr::Int(1)), ("beta", Attr::Float(0.5))])
+        .output("y");
+    let feeds = [
+        ("a", tensor(&a, &[m, k], Int8)),
+        ("s", Tensor::full((), 0.25f32)),
+        ("b", tensor(&b, &[n, k], Int8)),
+        ("t", Tensor::from_slice(&scales)),
+        ("c", Tensor::full([n], 3.0f32)),
+    ];
+    let got = model.floats(&feeds)?;
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let sum: i64 = (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum();
+        assert_eq!(got[i * n + j], sum as f32 * (0.25f32 * scales[j]) + 1.5, "at {i}, {j}");
     }
     Ok(())
 }
