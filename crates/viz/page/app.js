@@ -69,6 +69,7 @@ function bar(on) {
     ...VIEWS.map(([key, title, , n]) => el("a", { class: `tab${key === on ? " on" : ""}`, href: `#/${key}` }, title, n ? el("span", { class: "count" }, count(n(x))) : null)),
     el("span", { class: "space" }),
     x.counts.lost ? el("span", { class: "warning" }, `the recording ends early: ${size(x.counts.lost)} could not be read`) : null,
+    x.counts.left_out ? el("span", { class: "warning" }, `${count(x.counts.left_out)} records came too fast and were left out`) : null,
     el("span", { class: "facts" }, `${count(x.counts.nodes)} nodes · ${count(x.counts.rules)} rules · ${count(x.counts.launches)} launches`),
     el("button", { class: "quiet", style: { "margin-left": "12px" }, onclick: () => { theme(isLight ? "dark" : "light"); bar(on); } }, isLight ? "dark" : "light"),
   ];

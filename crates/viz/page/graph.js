@@ -1,5 +1,6 @@
 // A graph on a canvas: laid out in a worker, drawn where it is in sight.
 import { css, el } from "./dom.js";
+import { Surface } from "./surface.js";
 
 let worker;
 let asked = 0;
@@ -41,91 +42,43 @@ const GROUP_OF = new Map(GROUPS.flatMap(([, c, ops]) => ops.map((o) => [o, c])))
 export const opColour = (op) => GROUP_OF.get(op) || "#54c08a";
 export const OP_LEGEND = GROUPS.map(([name, c]) => [name, c]);
 
-export class GraphView {
-  // `onselect` is told which node was clicked, `tip` gives lines for a node under the pointer.
-  constructor({ onselect, tip, hint }) {
-    this.canvas = el("canvas", { tabindex: "0", "aria-label": "graph" });
-    this.tipBox = el("div", { class: "tip" });
-    this.legend = el("div", { class: "legend" });
-    this.busy = el("div", { class: "busy" });
-    this.box = el("div", { class: "canvas" }, this.canvas, this.legend, this.busy, this.tipBox, el("div", { class: "hint" }, hint || "drag to move · wheel to zoom · f to fit"));
-    this.onselect = onselect;
-    this.tip = tip;
+export class GraphView extends Surface {
+  // `onselect` is told which node was clicked, `about` gives lines for a node under the pointer.
+  constructor({ onselect, about, hint }) {
+    const legend = el("div", { class: "legend" });
+    const busy = el("div", { class: "busy" });
+    super("graph", hint || "drag to move · wheel to zoom · f to fit", legend, busy);
+    Object.assign(this, { onselect, about, legend, busy });
     this.scale = 1;
     this.tx = this.ty = 0;
     this.marks = new Map();
-    this.frames = [];
-    this.listen();
-    new ResizeObserver(() => this.draw()).observe(this.box);
-  }
-  listen() {
-    const c = this.canvas;
-    const at = (e) => {
-      const r = c.getBoundingClientRect();
-      return [e.clientX - r.left, e.clientY - r.top];
-    };
-    c.addEventListener("wheel", (e) => {
-      e.preventDefault();
-      const [px, py] = at(e);
-      const f = Math.exp(-e.deltaY * (e.ctrlKey ? 0.01 : 0.0016));
-      const s = Math.min(3, Math.max(0.01, this.scale * f));
-      this.tx = px - ((px - this.tx) * s) / this.scale;
-      this.ty = py - ((py - this.ty) * s) / this.scale;
-      this.scale = s;
-      this.draw();
-    }, { passive: false });
-    let drag = null;
-    c.addEventListener("pointerdown", (e) => {
-      drag = { x: e.clientX, y: e.clientY, tx: this.tx, ty: this.ty, moved: false };
-      c.setPointerCapture(e.pointerId);
-      c.classList.add("dragging");
-    });
-    c.addEventListener("pointermove", (e) => {
-      if (drag) {
-        const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
-        drag.moved ||= Math.hypot(dx, dy) > 4;
-        [this.tx, this.ty] = [drag.tx + dx, drag.ty + dy];
-        this.draw();
-        return;
-      }
-      this.hover(at(e));
-    });
-    c.addEventListener("pointerup", (e) => {
-      c.classList.remove("dragging");
-      if (drag && !drag.moved) {
-        const n = this.nodeAt(at(e));
+    this.listen({
+      wheel: (e, at) => this.zoom(Math.exp(-e.deltaY * (e.ctrlKey ? 0.01 : 0.0016)), at),
+      grab: () => [this.tx, this.ty],
+      drag: ([tx, ty], [x, y], [x0, y0]) => ([this.tx, this.ty] = [tx + x - x0, ty + y - y0]),
+      click: (at) => {
+        const n = this.nodeAt(at);
         this.selected = n === null ? null : this.nodes[n].id;
         this.draw();
         this.onselect?.(this.selected);
-      }
-      drag = null;
+      },
+      hover: (at) => {
+        const n = this.nodeAt(at);
+        return n === null ? null : this.about?.(this.nodes[n].id);
+      },
     });
-    c.addEventListener("pointerleave", () => (this.tipBox.style.display = "none"));
-    c.addEventListener("keydown", (e) => {
+    this.canvas.addEventListener("keydown", (e) => {
       if (e.key === "f") this.fit();
       else if (e.key === "+" || e.key === "=") this.zoom(1.25);
       else if (e.key === "-") this.zoom(0.8);
     });
   }
-  zoom(f) {
-    const [px, py] = [this.box.clientWidth / 2, this.box.clientHeight / 2];
-    this.tx = px - (px - this.tx) * f;
-    this.ty = py - (py - this.ty) * f;
-    this.scale *= f;
+  zoom(f, [px, py] = [this.box.clientWidth / 2, this.box.clientHeight / 2]) {
+    const s = Math.min(3, Math.max(0.01, this.scale * f));
+    this.tx = px - ((px - this.tx) * s) / this.scale;
+    this.ty = py - ((py - this.ty) * s) / this.scale;
+    this.scale = s;
     this.draw();
-  }
-  hover([px, py]) {
-    const n = this.nodeAt([px, py]);
-    const lines = n === null ? null : this.tip?.(this.nodes[n].id);
-    if (!lines) {
-      this.tipBox.style.display = "none";
-      return;
-    }
-    this.tipBox.replaceChildren(...lines.map((l, i) => el("div", {}, i ? l : el("b", {}, l))));
-    this.tipBox.style.display = "block";
-    const w = this.tipBox.offsetWidth;
-    this.tipBox.style.left = `${Math.min(px + 14, this.box.clientWidth - w - 8)}px`;
-    this.tipBox.style.top = `${Math.min(py + 14, this.box.clientHeight - this.tipBox.offsetHeight - 8)}px`;
   }
   nodeAt([px, py]) {
     if (!this.placed) return null;
@@ -173,8 +126,11 @@ export class GraphView {
     const i = this.number?.get(id);
     if (i === undefined) return false;
     this.scale = Math.max(this.scale, least);
-    this.tx = this.box.clientWidth / 2 - this.placed.xs[i] * this.scale;
-    this.ty = this.box.clientHeight / 2 - this.placed.ys[i] * this.scale;
+    const [x0, y0, x1, y1] = this.bounds.map((b) => b * this.scale);
+    // in the middle, as far as there is graph around it
+    const inside = (at, low, high, room) => (high - low <= room - 80 ? (room - low - high) / 2 : Math.min(40 - low, Math.max(room - 40 - high, room / 2 - at * this.scale)));
+    this.tx = inside(this.placed.xs[i], x0, x1, this.box.clientWidth);
+    this.ty = inside(this.placed.ys[i], y0, y1, this.box.clientHeight);
     this.draw();
     return true;
   }
@@ -182,21 +138,7 @@ export class GraphView {
     this.marks = marks;
     this.draw();
   }
-  draw() {
-    if (this.pending) return;
-    this.pending = requestAnimationFrame(() => {
-      this.pending = 0;
-      this.paint();
-    });
-  }
-  paint() {
-    const begun = performance.now();
-    const [w, h, ratio] = [this.box.clientWidth, this.box.clientHeight, devicePixelRatio || 1];
-    const c = this.canvas;
-    if (c.width !== Math.round(w * ratio) || c.height !== Math.round(h * ratio)) [c.width, c.height] = [Math.round(w * ratio), Math.round(h * ratio)];
-    const g = c.getContext("2d");
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, w, h);
+  render(g, w, h) {
     if (!this.placed) return;
     const { xs, ys, points, height } = this.placed;
     const { scale, tx, ty, widths, marks } = this;
@@ -270,8 +212,6 @@ export class GraphView {
       }
     }
     g.globalAlpha = 1;
-    this.frames.push(performance.now() - begun);
-    if (this.frames.length > 240) this.frames.shift();
   }
 }
 

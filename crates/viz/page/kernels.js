@@ -25,6 +25,9 @@ export function share(index, k) {
   return Math.max(gflops(k) / p.flops, gbytes(k) / p.bytes);
 }
 
+// Where a device says what it keeps outside registers that is bytes of a lane; else it is accesses of the stack, counted.
+const spilled = (k) => (k.counted ? (k.spills ? `${k.spills} B` : "0") : String(k.spills));
+
 const COLUMNS = [
   ["name", "kernel", (k) => k.name, (k) => k.name, "name"],
   ["device", "device", (k) => k.device, (k) => k.device, "text"],
@@ -35,7 +38,7 @@ const COLUMNS = [
   ["gbytes", "GB/s", gbytes, (k) => rate(gbytes(k))],
   ["share", "of roofline", null, null, "bar"],
   ["registers", "registers", (k) => k.registers, (k) => (k.registers ? String(k.registers) : "–")],
-  ["spills", "spills", (k) => k.spills, (k) => (k.registers ? String(k.spills) : "–")],
+  ["spills", "spills", (k) => k.spills, (k) => (k.registers ? spilled(k) : "–")],
   ["rules", "rules", (k) => k.passes.reduce((s, p) => s + p[2], 0), (k) => count(k.passes.reduce((s, p) => s + p[2], 0))],
   ["ns", "compiled in", (k) => k.ns, (k) => time(k.ns)],
   ["hits", "hits", (k) => k.hits, (k) => (k.hits ? count(k.hits) : "–")],
@@ -105,7 +108,7 @@ function one(app, i, path) {
     [rate(gbytes(k)), "GB/s"],
     [s ? `${(100 * s).toFixed(0)}%` : "–", "of roofline"],
     [size(k.launches ? k.bytes / k.launches : 0), "moved"],
-    [k.registers ? `${k.registers} / ${k.spills}` : "–", "vector registers / spills"],
+    [k.registers ? `${k.registers} / ${spilled(k)}` : "–", k.counted ? "registers / spilled, of a lane" : "vector registers / spills"],
     [time(k.ns), "compiled in"],
   ];
   const body = el("div", { class: "column fill" });

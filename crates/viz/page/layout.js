@@ -1,11 +1,16 @@
 // Layers for a graph, in a worker: sources above users, edges as straight as a few sweeps make them. Nearly linear.
 //
-// In: widths, and edges as pairs of numbers. Out: where each node is, and the points of each edge.
+// In: widths, and edges as pairs of numbers. Out: where each node is, and the points of each edge. A layer that is much wider
+// than the whole is high (those of an unrolled loop are) is wrapped: its nodes take turns in several rows, so that each row
+// goes over all of the layer's order and neighbours stay near.
 
 const HEIGHT = 34;
 const GAP_X = 18;
 const GAP_Y = 36;
 const SWEEPS = 6;
+// Between rows of one layer, and how many times as wide as high a graph may be.
+const GAP_WRAP = 12;
+const SHAPE = 1.8;
 
 function layersOf(n, from, to) {
   const indegree = new Int32Array(n);
@@ -89,7 +94,9 @@ function layout({ widths, from, to }) {
     }
   }
   const x = new Float64Array(width.length);
-  for (const row of rows) {
+  const y = new Float64Array(width.length);
+  const wrapped = wrap(rows, width, y);
+  for (const row of wrapped) {
     let pos = 0;
     for (const v of row) {
       x[v] = pos + width[v] / 2;
@@ -102,8 +109,8 @@ function layout({ widths, from, to }) {
     return s / list.length;
   };
   for (let round = 0; round < 8; round++) {
-    for (let k = 0; k < rows.length; k++) {
-      const row = rows[round % 2 ? rows.length - 1 - k : k];
+    for (let k = 0; k < wrapped.length; k++) {
+      const row = wrapped[round % 2 ? wrapped.length - 1 - k : k];
       const near = round % 2 ? down : up;
       place(row, row.map((v) => (near[v].length ? sides(near[v]) : x[v])), width, x);
     }
@@ -112,10 +119,30 @@ function layout({ widths, from, to }) {
   const ys = new Float32Array(n);
   for (let v = 0; v < n; v++) {
     xs[v] = x[v];
-    ys[v] = level[v] * (HEIGHT + GAP_Y);
+    ys[v] = y[v];
   }
-  const points = chains.map((chain) => chain.map((v) => [x[v], level[v] * (HEIGHT + GAP_Y)]));
+  const points = chains.map((chain) => chain.map((v) => [x[v], y[v]]));
   return { xs, ys, points, height: HEIGHT };
+}
+
+// Layers as rows that are not too wide, in order; how deep each node lies goes to `y`.
+function wrap(rows, width, y) {
+  const wide = rows.map((row) => row.reduce((s, v) => s + width[v] + GAP_X, 0));
+  const area = wide.reduce((s, w) => s + w, 0) * (HEIGHT + GAP_Y);
+  const most = Math.max(1600, Math.sqrt(area * SHAPE));
+  const out = [];
+  let deep = 0;
+  rows.forEach((row, l) => {
+    const n = Math.max(1, Math.ceil(wide[l] / most));
+    const parts = Array.from({ length: n }, () => []);
+    row.forEach((v, i) => {
+      parts[i % n].push(v);
+      y[v] = deep + (i % n) * (HEIGHT + GAP_WRAP);
+    });
+    out.push(...parts);
+    deep += n * (HEIGHT + GAP_WRAP) - GAP_WRAP + GAP_Y;
+  });
+  return out;
 }
 
 // As near to where they want to be as the order and the widths allow: neighbours that collide become one block.

@@ -42,7 +42,7 @@ export function passes(app, part, base, path) {
       facts.textContent += " · index arithmetic collapsed";
     }
     view = new GraphView({
-      tip: (n) => [nodes.op(n), [nodes.dtype(n), nodes.shape(n) && `[${nodes.shape(n)}]`, nodes.arg(n)].filter(Boolean).join(" "), nodes.expr(n, 2)],
+      about: (n) => [nodes.op(n), [nodes.dtype(n), nodes.shape(n) && `[${nodes.shape(n)}]`, nodes.arg(n)].filter(Boolean).join(" "), nodes.expr(n, 2)],
       hint: "shaded: made by this pass · arrow keys step through its rules",
     });
     app.graph = view;

@@ -1,5 +1,5 @@
 // Tensor graphs of what was run, coloured by kernel; a node shows its line, its kernel and why it is stored.
-import { colour, count, el, empty, many, shortFile, size, time } from "./dom.js";
+import { colour, count, css, el, empty, many, shortFile, size, time } from "./dom.js";
 import { GraphView, MOST, collapse, graphOf } from "./graph.js";
 import { Nodes } from "./listing.js";
 
@@ -79,21 +79,44 @@ function showProgram(app, row, index, part, middle, detail, path) {
     }
     const line = lines.get(n);
     const own = [...(calls.get(n) || [])];
+    const here = line && `${line[1]}:${line[2]}`;
     const facts = [
       ["type", nodes.dtype(n)],
       ["shape", nodes.shape(n) ? `[${nodes.shape(n)}]` : "scalar"],
-      ["made by", line ? el("span", {}, el("b", {}, line[0]), ` at ${line[1]}:${line[2]}`) : "no call that was recorded"],
+      ["made by", line ? el("span", {}, el("b", {}, line[0]), " at ", el("a", { href: `#/programs/${index}/line/${encodeURIComponent(here)}` }, here)) : "no call that was recorded"],
       ["computed by", own.length ? own.map((c) => el("div", {}, part.calls[c]?.kernel === undefined ? part.calls[c]?.name : el("a", { href: `#/kernels/${part.calls[c].kernel}` }, part.calls[c].name))) : "no kernel: it is memory, or part of an index"],
       ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : own.length > 1 ? `no: ${own.length} kernels compute it again` : "no: it is fused into its kernel"],
     ];
     return [head, el("div", { class: "detail" }, el("dl", {}, facts.flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)])), el("div", { class: "label" }, "expression"), el("div", { class: "expr" }, nodes.expr(n, 3)))];
+  };
+  // Why the operations of a line became these kernels: as `frit explain` says it.
+  const explained = (here) => {
+    const own = order.filter((n) => lines.has(n) && `${lines.get(n)[1]}:${lines.get(n)[2]}` === here);
+    const head = el("div", { class: "head" }, el("h2", {}, here.split("/").pop()), el("span", { class: "space" }), el("a", { href: `#/programs/${index}` }, "all"));
+    if (!own.length) return [head, empty("This line computed nothing here", "Another program may have its operations.")];
+    view.mark(new Map(own.map((n) => [n, first(n) === undefined ? css("--accent") : colour(first(n))])));
+    const kernels = new Map();
+    for (const n of own) for (const c of calls.get(n) || []) kernels.set(c, (kernels.get(c) || new Set()).add(n));
+    const facts = [];
+    for (const [c, mine] of [...kernels].sort((a, b) => a[0] - b[0])) {
+      const others = new Map();
+      for (const n of order) {
+        const l = lines.get(n);
+        const at = l && `${l[1]}:${l[2]}`;
+        if (l && at !== here && calls.get(n)?.has(c)) others.set(at, l[0]);
+      }
+      const call = part.calls[c];
+      facts.push(el("dt", {}, "kernel"), el("dd", {}, call?.kernel === undefined ? call?.name : el("a", { href: `#/kernels/${call.kernel}` }, call.name), el("div", { class: "soft" }, `computes ${[...mine].map((n) => nodes.op(n)).slice(0, 8).join(", ")}`), el("div", { class: "soft" }, others.size ? "fused with" : "and nothing of other lines"), [...others].slice(0, 6).map(([at, op]) => el("div", {}, `${op} at `, el("a", { href: `#/programs/${index}/line/${encodeURIComponent(at)}` }, at.split("/").pop()))), others.size > 6 ? el("div", { class: "faint" }, `and ${others.size - 6} more lines`) : null));
+    }
+    for (const n of own.filter((n) => stored.has(n))) facts.push(el("dt", {}, "stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: ${why.get(n) ?? "the program keeps it, or a kernel stores it anyway"}`));
+    return [head, el("div", { class: "detail" }, el("div", { class: "soft" }, `${many(own.length, "operation")} in ${many(kernels.size, "kernel")}`), el("dl", {}, facts))];
   };
   const view = new GraphView({
     onselect: (n) => {
       app.replace(n === null ? `#/programs/${index}` : `#/programs/${index}/node/${n}`);
       select(n);
     },
-    tip: (n) => {
+    about: (n) => {
       if (typeof n === "string") return [n];
       const line = lines.get(n);
       const c = first(n);
@@ -104,6 +127,7 @@ function showProgram(app, row, index, part, middle, detail, path) {
   const facts = `${count(order.length)} nodes · ${many(part.calls.length, "kernel")} · ${row.arena ? size(row.arena) : "nothing"} of temporaries${isCollapsed ? " · shown by kernel" : ""}`;
   middle.replaceChildren(el("div", { class: "head" }, el("h2", {}, row.line ? `${row.line[0]} at ${row.line[1]}:${row.line[2]}` : `program ${index + 1}`), el("span", { class: "soft" }, facts), el("span", { class: "space" }), el("a", { class: "pill", href: `#/programs/${index}/passes` }, "passes of the scheduler")), view.box);
   view.show(cards, edges).then(() => {
+    if (path[1] === "line") detail.replaceChildren(...explained(path[2] || ""));
     if (path[1] === "node" && nodes.has(Number(path[2]))) {
       view.selected = Number(path[2]);
       view.centre(view.selected);

@@ -1,5 +1,6 @@
 // Each kernel a point: operations a byte against operations a second, under what the machine allows.
 import { colour, count, css, el, empty, hash, rate, time } from "./dom.js";
+import { Surface } from "./surface.js";
 import { peaks } from "./kernels.js";
 
 export function roofline(app, path) {
@@ -9,9 +10,7 @@ export function roofline(app, path) {
   const device = devices.includes(path[0]) ? path[0] : devices[0];
   const points = index.kernels.map((k, i) => ({ k, i })).filter(({ k }) => k.device === device && k.took && k.flops && k.bytes);
   const top = peaks(index, device);
-  const canvas = el("canvas", { "aria-label": "roofline" });
-  const tip = el("div", { class: "tip" });
-  const box = el("div", { class: "canvas" }, canvas, tip, el("div", { class: "hint" }, "size: time on the device · click opens the kernel"));
+  const surface = new Surface("roofline", "size: time on the device · click opens the kernel");
   const most = Math.max(...points.map(({ k }) => k.took));
   const xs = points.map(({ k }) => k.flops / k.bytes);
   const ys = points.map(({ k }) => k.flops / k.took);
@@ -20,11 +19,7 @@ export function roofline(app, path) {
   const [x0, x1] = range(xs, ridge / 8, ridge * 4);
   const [y0, y1] = range(ys, top.flops);
   let place;
-  const paint = () => {
-    const [w, h, ratio] = [box.clientWidth, box.clientHeight, devicePixelRatio || 1];
-    [canvas.width, canvas.height] = [w * ratio, h * ratio];
-    const g = canvas.getContext("2d");
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  surface.render = (g, w, h) => {
     const [left, right, up, down] = [70, 30, 30, 54];
     const X = (v) => left + ((Math.log10(v) - x0) / (x1 - x0)) * (w - left - right);
     const Y = (v) => h - down - ((Math.log10(v) - y0) / (y1 - y0)) * (h - up - down);
@@ -93,28 +88,19 @@ export function roofline(app, path) {
       g.fillText(p.k.name, Math.min(p.x + p.r + 5, w - 150), p.y + 4);
     }
   };
-  const at = (e) => {
-    const r = canvas.getBoundingClientRect();
-    const [x, y] = [e.clientX - r.left, e.clientY - r.top];
-    return [place?.filter((p) => Math.hypot(p.x - x, p.y - y) < p.r + 2).sort((a, b) => a.r - b.r)[0], x, y];
-  };
-  canvas.addEventListener("pointermove", (e) => {
-    const [p, x, y] = at(e);
-    tip.style.display = p ? "block" : "none";
-    canvas.style.cursor = p ? "pointer" : "default";
-    if (!p) return;
-    const k = p.k;
-    tip.replaceChildren(el("div", {}, el("b", {}, k.name)), el("div", {}, `${rate(k.flops / k.took)} GFLOP/s · ${rate(k.bytes / k.took)} GB/s`), el("div", {}, `${count(k.launches)} launches, ${time(k.took)} in all`));
-    tip.style.left = `${Math.min(x + 14, box.clientWidth - 260)}px`;
-    tip.style.top = `${y + 14}px`;
+  const pointed = ([x, y]) => place?.filter((p) => Math.hypot(p.x - x, p.y - y) < p.r + 2).sort((a, b) => a.r - b.r)[0];
+  surface.canvas.addEventListener("pointermove", (e) => {
+    const p = pointed([e.offsetX, e.offsetY]);
+    const k = p?.k;
+    surface.canvas.style.cursor = p ? "pointer" : "default";
+    surface.tip(p && [k.name, `${rate(k.flops / k.took)} GFLOP/s · ${rate(k.bytes / k.took)} GB/s`, `${count(k.launches)} launches, ${time(k.took)} in all`], e.offsetX, e.offsetY);
   });
-  canvas.addEventListener("click", (e) => {
-    const [p] = at(e);
+  surface.canvas.addEventListener("click", (e) => {
+    const p = pointed([e.offsetX, e.offsetY]);
     if (p) app.go(`#/kernels/${p.i}`);
   });
-  new ResizeObserver(() => requestAnimationFrame(paint)).observe(box);
-  app.themed = paint;
+  app.themed = () => surface.draw();
   const about = index.devices.find((d) => d.name === device)?.about || "";
   const tabs = devices.length > 1 ? el("div", { class: "switch" }, devices.map((d) => el("button", { class: d === device ? "on" : "", onclick: () => app.go(`#/roofline/${encodeURIComponent(d)}`) }, d))) : null;
-  return el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, device), el("span", { class: "soft" }, about), el("span", { class: "space" }), tabs), box);
+  return el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, device), el("span", { class: "soft" }, about), el("span", { class: "space" }), tabs), surface.box);
 }

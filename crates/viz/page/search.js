@@ -1,36 +1,70 @@
-// What searches tried: rounds as levels of a tree, each candidate with its time.
+// What searches tried: a tree, in which each candidate hangs on the one before it that it differs least from.
 import { count, el, empty, time } from "./dom.js";
 
+// Children that are shown of a candidate: the fastest.
+const SHOWN = 12;
+
+// Candidates as a tree. A round changes opts of those that the round before kept, so a candidate's parent is the one of
+// an earlier round with the fewest opts that differ, of equals the faster one.
+function beam(candidates) {
+  const all = candidates.map(([round, opts, ns]) => ({ round, opts, ns, list: opts ? opts.split(", ") : [], children: [], parent: null }));
+  const apart = (a, b) => {
+    const left = new Map();
+    for (const o of a.list) left.set(o, (left.get(o) || 0) + 1);
+    for (const o of b.list) left.set(o, (left.get(o) || 0) - 1);
+    return [...left.values()].reduce((s, n) => s + Math.abs(n), 0);
+  };
+  for (const c of all) {
+    let [best, least] = [null, Infinity];
+    for (const p of all) {
+      if (p.round >= c.round) continue;
+      const d = apart(p, c);
+      if (d < least || (d === least && p.ns < best.ns)) [best, least] = [p, d];
+    }
+    c.parent = best;
+    best?.children.push(c);
+  }
+  return all;
+}
+
+// What a candidate has that its parent has not, and the other way round.
+function change(c) {
+  if (!c.parent) return c.opts || "no opts";
+  const less = (a, b) => {
+    const rest = [...b.list];
+    return a.list.filter((o) => !(rest.includes(o) && rest.splice(rest.indexOf(o), 1)));
+  };
+  const [more, gone] = [less(c, c.parent), less(c.parent, c)];
+  return [...more.map((o) => `+ ${o}`), ...gone.map((o) => `− ${o}`)].join("  ") || "the same in another order";
+}
+
 export function search(app, path) {
-  const all = app.pack.index.searches;
-  if (!all.length) return empty("No search was recorded", "Searches run with ", el("code", {}, "FRIT_BEAM=4"), " for kernels whose opts are not known yet.");
-  const chosen = Math.min(all.length - 1, Number(path[0] || 0) || 0);
-  const list = el("div", { class: "scroll" }, all.map((s, i) =>
+  const searches = app.pack.index.searches;
+  if (!searches.length) return empty("No search was recorded", "Searches run with ", el("code", {}, "FRIT_BEAM=4"), " for kernels whose opts are not known yet.");
+  const chosen = Math.min(searches.length - 1, Number(path[0] || 0) || 0);
+  const list = el("div", { class: "scroll" }, searches.map((s, i) =>
     el("a", { class: `item${i === chosen ? " on" : ""}`, href: `#/search/${i}` },
       el("div", { class: "top" }, el("b", { class: "mono" }, s.name), el("span", { class: "num" }, s.after ? `${(s.before / s.after).toFixed(2)}×` : "–")),
       el("div", { class: "under" }, `${time(s.before)} → ${time(s.after)} · ${count(s.tried)} ways in ${time(s.ns)}`))));
-  const s = all[chosen];
+  const s = searches[chosen];
   const most = Math.max(...s.candidates.map((c) => c[2]), 1);
-  const rounds = new Map();
-  for (const c of s.candidates) {
-    if (!rounds.has(c[0])) rounds.set(c[0], []);
-    rounds.get(c[0]).push(c);
-  }
+  const all = beam(s.candidates);
+  const fastest = [...all].sort((a, b) => a.ns - b.ns);
+  const winner = fastest.find((c) => c.opts === s.opts) || fastest[0];
+  const onPath = new Set();
+  for (let c = winner; c; c = c.parent) onPath.add(c);
   const tree = el("div", { class: "tree" });
-  let best = Infinity;
-  for (const [round, those] of rounds) {
-    tree.append(el("div", { class: "round label" }, round ? `round ${round} · ${those.length} candidates` : "the heuristic's way"));
-    const was = best;
-    those.sort((a, b) => a[2] - b[2]);
-    best = Math.min(best, those[0][2]);
-    for (const [, opts, ns] of those.slice(0, 24)) {
-      tree.append(
-        el("div", { class: `step${ns === best && ns < was ? " best" : ""}`, style: { "margin-left": `${14 * Math.min(round, 8)}px` } },
-          el("span", { class: "num" }, time(ns)), el("div", { class: "track" }, el("i", { style: { width: `${(100 * ns) / most}%` } })), el("span", { class: "faint num" }, was < Infinity ? `${(was / ns).toFixed(2)}× the best before` : ""), el("div", { class: "opts" }, opts || "no opts")),
-      );
-    }
-    if (those.length > 24) tree.append(el("div", { class: "faint", style: { "margin-left": `${14 * Math.min(round, 8)}px` } }, `and ${those.length - 24} slower ones`));
-  }
+  const add = (c, depth) => {
+    tree.append(
+      el("div", { class: `step${onPath.has(c) ? " best" : ""}`, style: { "margin-left": `${18 * Math.min(depth, 12)}px` }, title: c.opts },
+        el("span", { class: "num" }, time(c.ns)), el("div", { class: "track" }, el("i", { style: { width: `${(100 * c.ns) / most}%` } })), el("span", { class: "faint num" }, c.parent && c.ns ? `${(c.parent.ns / c.ns).toFixed(2)}× · round ${c.round}` : ""), el("div", { class: "opts" }, change(c))),
+    );
+    // the way to the winner first, then the fastest
+    const order = [...c.children].sort((a, b) => onPath.has(b) - onPath.has(a) || a.ns - b.ns);
+    order.slice(0, SHOWN).forEach((d) => add(d, depth + 1));
+    if (order.length > SHOWN) tree.append(el("div", { class: "faint", style: { "margin-left": `${18 * Math.min(depth + 1, 12)}px` } }, `and ${order.length - SHOWN} slower ones`));
+  };
+  all.filter((c) => !c.parent).sort((a, b) => a.ns - b.ns).forEach((c) => add(c, 0));
   const head = el("div", { class: "head" }, el("h2", { class: "mono" }, s.name), el("span", { class: "pill" }, s.device), el("span", { class: "soft" }, `chosen: ${s.opts || "the heuristic's way"}`), el("span", { class: "space" }), s.kernel === undefined ? null : el("a", { href: `#/kernels/${s.kernel}` }, "the kernel"));
   return el("div", { class: "row fill" }, el("div", { class: "side" }, el("div", { class: "head" }, el("h2", {}, "Searches")), list), el("div", { class: "column fill" }, head, el("div", { class: "scroll" }, tree)));
 }

@@ -1,6 +1,7 @@
 // Threads of the host, queues of devices and memory on one axis. Tracks are pyramids, so a frame draws about as many entries
 // as there are pixels; blocks come when they come into sight.
 import { colour, count, css, el, empty, hash, size, time } from "./dom.js";
+import { Surface } from "./surface.js";
 
 const LANE = 18;
 const HEAD = 22;
@@ -69,18 +70,18 @@ class Level {
 export function timeline(app, path) {
   const t = app.pack.index.timeline;
   if (!t.tracks.length) return empty("Nothing ran", "No launch, copy or span was recorded.");
-  return new Timeline(app, t, path).box;
+  return new Timeline(app, t, path).page;
 }
 
-class Timeline {
+class Timeline extends Surface {
   constructor(app, t, path) {
+    super("timeline", "wheel to zoom · drag to move · shift-drag to select · w a s d · f to fit");
     Object.assign(this, { app, t, pack: app.pack });
     this.from = 0;
     this.to = Math.max(1, t.ns);
     const view = /^([\d.]+)-([\d.]+)$/.exec(path[0] || "");
     if (view && Number(view[2]) > Number(view[1])) [this.from, this.to] = [Number(view[1]), Number(view[2])];
     this.select = null;
-    this.frames = [];
     const redraw = () => this.draw();
     let y = AXIS;
     this.tracks = t.tracks.map((tr) => {
@@ -107,16 +108,12 @@ class Timeline {
       return track;
     });
     this.height = y + 10;
-    this.canvas = el("canvas", { tabindex: "0", "aria-label": "timeline" });
-    this.tip = el("div", { class: "tip" });
-    this.area = el("div", { class: "canvas" }, this.canvas, this.tip, el("div", { class: "hint" }, "wheel to zoom · drag to move · shift-drag to select · w a s d · f to fit"));
     this.detail = el("div", { class: "side right", style: { width: "320px", display: "none" } });
     const events = t.tracks.reduce((s, tr) => s + tr.events, 0);
     this.range = el("span", { class: "soft" });
-    this.box = el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, "Timeline"), el("span", { class: "soft" }, `${count(events)} events over ${time(t.ns)}`), el("span", { class: "space" }), this.range), el("div", { class: "row fill" }, this.area, this.detail));
+    this.page = el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, "Timeline"), el("span", { class: "soft" }, `${count(events)} events over ${time(t.ns)}`), el("span", { class: "space" }), this.range), el("div", { class: "row fill" }, this.box, this.detail));
     this.scrollY = 0;
-    this.listen();
-    new ResizeObserver(redraw).observe(this.area);
+    this.attend();
     app.themed = redraw;
     app.graph = this;
   }
@@ -149,44 +146,31 @@ class Timeline {
     this.linkLater = setTimeout(() => this.app.replace(`#/timeline/${Math.max(0, Math.round(this.from))}-${Math.round(this.to)}`), 300);
     this.draw();
   }
-  listen() {
-    const c = this.canvas;
-    const at = (e) => {
-      const r = c.getBoundingClientRect();
-      return [e.clientX - r.left, e.clientY - r.top];
-    };
-    c.addEventListener("wheel", (e) => {
-      e.preventDefault();
-      if (e.shiftKey) this.move(Math.sign(e.deltaY || e.deltaX) * 0.1);
-      else if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.move(e.deltaX / 800);
-      else this.zoom(Math.exp(e.deltaY * 0.0018), this.ns(Math.max(LEFT, at(e)[0])));
-    }, { passive: false });
-    let drag = null;
-    c.addEventListener("pointerdown", (e) => {
-      const [x, y] = at(e);
-      drag = { x, y, from: this.from, to: this.to, scroll: this.scrollY, isSelecting: e.shiftKey || y < AXIS, moved: false };
-      c.setPointerCapture(e.pointerId);
-    });
-    c.addEventListener("pointermove", (e) => {
-      const [x, y] = at(e);
-      if (!drag) return this.hover(x, y);
-      drag.moved ||= Math.hypot(x - drag.x, y - drag.y) > 3;
-      if (drag.isSelecting) this.select = [this.ns(Math.min(x, drag.x)), this.ns(Math.max(x, drag.x))];
-      else {
-        const d = ((drag.x - x) / (this.width - LEFT)) * (drag.to - drag.from);
-        [this.from, this.to] = [drag.from + d, drag.to + d];
-        this.scrollY = Math.max(0, Math.min(this.height - this.area.clientHeight, drag.scroll + drag.y - y));
+  attend() {
+    this.listen({
+      wheel: (e, [x]) => {
+        if (e.shiftKey) this.move(Math.sign(e.deltaY || e.deltaX) * 0.1);
+        else if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.move(e.deltaX / 800);
+        else this.zoom(Math.exp(e.deltaY * 0.0018), this.ns(Math.max(LEFT, x)));
+      },
+      grab: ([, y], e) => ({ from: this.from, to: this.to, scroll: this.scrollY, isSelecting: e.shiftKey || y < AXIS }),
+      drag: (held, [x, y], [x0, y0]) => {
+        if (held.isSelecting) {
+          this.select = [this.ns(Math.min(x, x0)), this.ns(Math.max(x, x0))];
+          return;
+        }
+        const d = ((x0 - x) / (this.width - LEFT)) * (held.to - held.from);
+        [this.from, this.to] = [held.from + d, held.to + d];
+        this.scrollY = Math.max(0, Math.min(this.height - this.box.clientHeight, held.scroll + y0 - y));
         this.keep();
-      }
-      this.draw();
+      },
+      drop: (held) => held.isSelecting && this.totals(),
+      click: (at) => this.click(...at),
+      hover: ([x, y]) => {
+        const e = x > LEFT ? this.entryAt(x, y) : null;
+        return e && this.words(e);
+      },
     });
-    c.addEventListener("pointerup", (e) => {
-      const [x, y] = at(e);
-      if (drag && drag.isSelecting && drag.moved) this.totals();
-      else if (drag && !drag.moved) this.click(x, y);
-      drag = null;
-    });
-    c.addEventListener("pointerleave", () => (this.tip.style.display = "none"));
     this.app.keys = (key) => {
       if (key === "w" || key === "+") this.zoom(0.7);
       else if (key === "s" || key === "-") this.zoom(1.4);
@@ -228,14 +212,6 @@ class Timeline {
     const of = b.of[k];
     const detail = of & 0x80000000 ? this.t.names[of & 0x7fffffff] : of ? this.app.pack.index.kernels[of - 1]?.name : null;
     return [this.t.names[b.name[k]], time(b.ns[k]), detail, `at ${time(b.at[k])}`].filter(Boolean);
-  }
-  hover(x, y) {
-    const e = x > LEFT ? this.entryAt(x, y) : null;
-    this.tip.style.display = e ? "block" : "none";
-    if (!e) return;
-    this.tip.replaceChildren(...this.words(e).map((l, i) => el("div", {}, i ? l : el("b", {}, l))));
-    this.tip.style.left = `${Math.min(x + 14, this.area.clientWidth - this.tip.offsetWidth - 8)}px`;
-    this.tip.style.top = `${Math.min(y + 14, this.area.clientHeight - this.tip.offsetHeight - 8)}px`;
   }
   click(x, y) {
     const e = x > LEFT ? this.entryAt(x, y) : null;
@@ -282,22 +258,8 @@ class Timeline {
     }
     this.detail.replaceChildren(...blocks, scroll);
   }
-  draw() {
-    if (this.pending) return;
-    this.pending = requestAnimationFrame(() => {
-      this.pending = 0;
-      this.paint();
-    });
-  }
-  paint() {
-    const begun = performance.now();
-    const [w, h, ratio] = [this.area.clientWidth, this.area.clientHeight, devicePixelRatio || 1];
+  render(g, w, h) {
     this.width = w;
-    const c = this.canvas;
-    if (c.width !== Math.round(w * ratio) || c.height !== Math.round(h * ratio)) [c.width, c.height] = [Math.round(w * ratio), Math.round(h * ratio)];
-    const g = c.getContext("2d");
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, w, h);
     const theme = { panel: css("--panel"), line: css("--line"), text: css("--text"), soft: css("--soft"), faint: css("--faint"), accent: css("--accent"), raised: css("--raised"), strong: css("--strong") };
     this.range.textContent = `${time(Math.max(0, this.from)) === "–" ? "0" : time(Math.max(0, this.from))} to ${time(this.to)}`;
     g.textBaseline = "middle";
@@ -318,8 +280,6 @@ class Timeline {
       g.fillRect(Math.max(LEFT, a), 0, 1, h);
       g.fillRect(b, 0, 1, h);
     }
-    this.frames.push(performance.now() - begun);
-    if (this.frames.length > 240) this.frames.shift();
   }
   axis(g, theme, w, h) {
     const span = this.to - this.from;

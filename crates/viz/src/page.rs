@@ -8,6 +8,7 @@ pub const FILES: &[(&str, &str, &str)] = &[
     ("dom.js", SCRIPT, include_str!("../page/dom.js")),
     ("source.js", SCRIPT, include_str!("../page/source.js")),
     ("listing.js", SCRIPT, include_str!("../page/listing.js")),
+    ("surface.js", SCRIPT, include_str!("../page/surface.js")),
     ("graph.js", SCRIPT, include_str!("../page/graph.js")),
     ("code.js", SCRIPT, include_str!("../page/code.js")),
     ("passes.js", SCRIPT, include_str!("../page/passes.js")),

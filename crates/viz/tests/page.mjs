@@ -43,6 +43,13 @@ await page.waitForSelector(".detail dl");
 assert.match(await page.locator(".detail").innerText(), /made by[\s\S]*\.rs:\d+/);
 await shot("programs");
 
+// why the operations of its line became these kernels
+await page.locator(".detail dd a", { hasText: ".rs:" }).first().click();
+await page.waitForFunction(() => location.hash.includes("/line/"));
+await page.waitForFunction(() => /operations? in \d+ kernel/.test(document.querySelector(".side.right .detail")?.innerText || ""));
+assert.match(await page.locator(".side.right .detail").innerText(), /computes [A-Z]/);
+await shot("line");
+
 // kernels: filtered, sorted, opened
 await go("#/kernels");
 const rows = page.locator("table.grid tbody tr");
@@ -69,6 +76,13 @@ await page.waitForSelector(".expr.after");
 assert.match(await page.locator(".detail").innerText(), /crates\/.*\.rs:\d+/);
 await page.waitForTimeout(300);
 await shot("rules");
+// the largest graph is not a ribbon: wide layers are wrapped
+const shape = await page.evaluate(() => {
+  const [x0, y0, x1, y1] = frit.graph.bounds;
+  return { nodes: frit.graph.nodes.length, ratio: (x1 - x0) / (y1 - y0), ms: frit.graph.layoutTime };
+});
+assert.ok(shape.ratio < 4, `${shape.nodes} nodes are ${shape.ratio.toFixed(1)} times as wide as high`);
+assert.ok(shape.ms < 1000, `${shape.nodes} nodes are laid out in ${shape.ms.toFixed(0)} ms`);
 await go(`#/kernels/${kernel}/passes/${pass}/diff`);
 assert.ok((await page.locator(".line.add").count()) > 0, "the diff shows what was added");
 await page.keyboard.press("]");
