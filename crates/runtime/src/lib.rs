@@ -110,6 +110,10 @@ pub trait Device: Send + Sync {
         self.synchronize()?;
         Ok(start.elapsed())
     }
+    /// A place in the queue whose time is asked for later; `None` where launches have run when they return.
+    fn mark(&self) -> Option<Result<Box<dyn Mark>, Error>> {
+        None
+    }
     /// Queue writes to more memory than the device's caches hold, so that what is timed next begins with cold ones;
     /// nothing where kernels are timed with what the last run left there.
     fn flush_caches(&self) -> Result<(), Error> {
@@ -136,6 +140,10 @@ pub trait Executable: Send + Sync {
     fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
         self.launch(&bound.buffers().iter().collect::<Vec<_>>(), bound.vars(), bound.dims())
     }
+    /// What of the machine it takes, where that is known.
+    fn resources(&self) -> Option<Resources> {
+        None
+    }
     /// The machine code as text, for people.
     fn disassembly(&self) -> Result<String, Error> {
         Err(Error::Device("this device has no machine code to show".into()))
@@ -149,6 +157,24 @@ pub trait Executable: Send + Sync {
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         None
     }
+}
+
+/// What a kernel takes of its machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resources {
+    /// Registers of a lane.
+    pub registers: u32,
+    /// Bytes of memory that hold what registers do not, of a lane.
+    pub spilled: u32,
+}
+
+/// A place in the queue of a device.
+pub trait Mark: Send {
+    /// When the device came to it, by the clock of [`frit_abi::record::now`]; `None` while it has not. It was put in the
+    /// queue after `after`.
+    fn reached(&self, after: u64) -> Result<Option<u64>, Error>;
+    /// Wait until the device comes to it.
+    fn wait(&self) -> Result<(), Error>;
 }
 
 /// Whoever keeps memory that is not ours.

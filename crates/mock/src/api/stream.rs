@@ -82,6 +82,15 @@ exports! {
         event.wait(event.asked());
         state().alive(event.device)
     }
+    fn cuEventQuery(event: usize) {
+        let event = event_of(event)?;
+        state().alive(event.device)?;
+        // one that is in no queue counts as reached
+        match event.time() {
+            Ok(None) => Err(error::NOT_READY),
+            _ => Ok(()),
+        }
+    }
     fn cuEventElapsedTime(ms: *mut f32, from: usize, to: usize) {
         let (from, to) = (event_of(from)?, event_of(to)?);
         if !from.is_timed || !to.is_timed {

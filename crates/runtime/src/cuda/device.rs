@@ -1,5 +1,6 @@
 //! The CUDA devices.
 
+use super::clock::{Clock, CudaMark};
 use super::context::Context;
 use super::driver::{Address, Driver};
 use super::foreign::Foreign;
@@ -11,7 +12,7 @@ use super::status::Statuses;
 use super::target;
 use crate::cache::{self, DiskCache, Key};
 use crate::reuse::Reuse;
-use crate::{Bound, Device, Error, Executable, Graph, Memory, MemoryStats, Owner, env};
+use crate::{Bound, Device, Error, Executable, Graph, Mark, Memory, MemoryStats, Owner, env};
 use frit_abi::sync::Mutex;
 use frit_abi::{Code, Kernel, Target};
 use std::sync::{Arc, PoisonError};
@@ -34,6 +35,7 @@ pub struct Shared {
     pub(super) statuses: Arc<Statuses>,
     /// Made when first needed.
     staging: Mutex<Option<Staging>>,
+    clock: Mutex<Option<Arc<Clock>>>,
 }
 
 /// The device of a number, for the registry.
@@ -63,6 +65,7 @@ impl Cuda {
             memory: Reuse::new(&name, total),
             statuses: Arc::new(Statuses::new(&context)),
             staging: Mutex::new(None),
+            clock: Mutex::new(None),
             context,
         };
         let cache = DiskCache::new(env::cache(), cache::DEFAULT_LIMIT);
@@ -139,6 +142,9 @@ impl Device for Cuda {
         to.wait()?;
         Ok(Duration::from_secs_f64(to.seconds_since(&from)?.max(0.0)))
     }
+    fn mark(&self) -> Option<Result<Box<dyn Mark>, Error>> {
+        Some(CudaMark::new(&self.shared).map(|m| Box::new(m) as Box<dyn Mark>))
+    }
     fn flush_caches(&self) -> Result<(), Error> {
         // twice what the cache holds: it does not keep lines strictly by age
         let block = DeviceBlock::new(&self.shared, 2 * self.target.l2())?;
@@ -147,6 +153,16 @@ impl Device for Cuda {
 }
 
 impl Shared {
+    /// The device's clock beside the host's.
+    pub(super) fn clock(&self) -> Result<Arc<Clock>, Error> {
+        let held = || self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clock) = &*held() {
+            return Ok(clock.clone());
+        }
+        // it waits for the device, so not inside the lock
+        let made = Arc::new(Clock::new(&self.context)?);
+        Ok(held().get_or_insert(made).clone())
+    }
     /// Copy through pinned memory, which one copy has at a time.
     pub(super) fn stage(&self, copy: impl FnOnce(&mut Staging) -> Result<(), Error>) -> Result<(), Error> {
         let mut held = self.staging.lock().unwrap_or_else(PoisonError::into_inner);

@@ -116,6 +116,8 @@ functions! {
     event_record = "cuEventRecord" (event: Handle, stream: Handle);
     /// Wait for it.
     event_wait = "cuEventSynchronize" (event: Handle);
+    /// Whether it was reached.
+    event_query = "cuEventQuery" (event: Handle);
     /// Milliseconds between two.
     event_between = "cuEventElapsedTime" (ms: *mut f32, from: Handle, to: Handle);
     /// A linker, which assembles.
@@ -132,6 +134,8 @@ functions! {
     module_unload = "cuModuleUnload" (module: Handle);
     /// An entry of a module.
     function = "cuModuleGetFunction" (function: *mut Handle, module: Handle, name: *const c_char);
+    /// A number of one.
+    function_get = "cuFuncGetAttribute" (value: *mut i32, attribute: i32, function: Handle);
     /// Set one.
     function_set = "cuFuncSetAttribute" (function: Handle, attribute: i32, value: i32);
     /// Queue a launch.

@@ -4,6 +4,7 @@
 //! handed out again at once. The host waits where it needs bytes ([`crate::Block::copy_out`]) or an answer
 //! ([`crate::Device::synchronize`]).
 
+mod clock;
 pub mod context;
 pub mod device;
 pub mod driver;

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::device::Shared;
 use super::driver::{Driver, Handle};
 use super::status::Status;
-use crate::{Bound, Error, Executable, Memory, check_args};
+use crate::{Bound, Error, Executable, Memory, Resources, check_args};
 use frit_abi::{Kernel, LaunchDims, Param};
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
@@ -132,6 +132,20 @@ impl Executable for CudaKernel {
     }
     fn launch_bound(&self, bound: &Bound) -> Result<(), Error> {
         self.queue(&self.words(bound.addresses().iter().copied(), bound.vars()), bound.dims())
+    }
+    fn resources(&self) -> Option<Resources> {
+        /// `CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`.
+        const LOCAL_BYTES: i32 = 3;
+        /// `CU_FUNC_ATTRIBUTE_NUM_REGS`.
+        const REGISTERS: i32 = 4;
+        let driver = self.device.context.enter().ok()?;
+        let number = |attribute| {
+            let mut value = 0;
+            // SAFETY: the place is valid for the call, the function is of a module that is held.
+            let code = unsafe { (driver.function_get)(&mut value, attribute, self.function) };
+            (code == 0).then_some(value.max(0) as u32)
+        };
+        Some(Resources { registers: number(REGISTERS)?, spilled: number(LOCAL_BYTES)? })
     }
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         Some(self)

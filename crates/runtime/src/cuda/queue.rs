@@ -79,6 +79,16 @@ impl Event {
         // SAFETY: the event lives as long as this.
         self.context.check("cuEventSynchronize", unsafe { (driver.event_wait)(self.handle) })
     }
+    /// Whether all that was in the queue when it was recorded is done.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        const NOT_READY: i32 = 600;
+        let driver = self.context.enter()?;
+        // SAFETY: the event lives as long as this.
+        match unsafe { (driver.event_query)(self.handle) } {
+            NOT_READY => Ok(false),
+            code => self.context.check("cuEventQuery", code).map(|()| true),
+        }
+    }
     /// Seconds by the device's clock from another to this; both are timed and done.
     pub fn seconds_since(&self, from: &Event) -> Result<f64, Error> {
         let mut ms = 0.0;
