@@ -67,7 +67,7 @@ kinds! {
     Compile    "compile"    at: Int, kernel: Int, name: Text, device: Text;
     /// A pass left this graph.
     Pass       "pass"       name: Text, ns: Int, root: Int;
-    /// A pass left this list.
+    /// A pass left this list; an empty text is that of the pass before.
     Listing    "listing"    name: Text, ns: Int, text: Long;
     /// A rule was applied.
     Rule       "rule"       set: Text, rule: Text, file: Text, before: Int, after: Int;
@@ -101,6 +101,10 @@ kinds! {
     Run        "run"        graph: Int, device: Text;
     /// A kernel was launched: when the host did, when the device began, and how long each took.
     Launch     "launch"     at: Int, ns: Int, kernel: Int, name: Text, device: Text, begun: Int, took: Int, flops: Int, bytes: Int;
+    /// A kernel was put in the queue of a device, under a number: when the host did, and how long that took it.
+    Queued     "queued"     number: Int, at: Int, ns: Int, kernel: Int, name: Text, device: Text, flops: Int, bytes: Int;
+    /// The device ran it: when it began, in the host's time, and how long that took.
+    Ran        "ran"        number: Int, begun: Int, took: Int;
     /// The parts of the program that the kernel launched next on this thread belongs to.
     Origin     "origin"     name: Text;
     /// Launches of a recorded program follow, one by one.
@@ -113,6 +117,10 @@ kinds! {
     Free       "free"       at: Int, device: Text, address: Int, bytes: Int, in_use: Int;
     /// What a device is and can do: arithmetic operations and bytes in a second, 0 where nobody measured.
     Device     "device"     name: Text, about: Text, flops: Int, bytes: Int;
+    /// What a kernel takes of its machine: registers of a lane, bytes of a lane that no register held.
+    Resources  "resources"  kernel: Int, registers: Int, spilled: Int;
+    /// So many records of this thread were left out before this one: they came faster than they were written.
+    Lost       "lost"       at: Int, count: Int;
 }
 
 /// A field of a record that is written.
@@ -205,6 +213,23 @@ pub fn new_session() {
     SESSION.fetch_add(1, Relaxed);
 }
 
+/// Whoever has times of a device that were not known when their records were written; `is_last` waits for them.
+pub type Settle = fn(is_last: bool);
+
+static SETTLE: OnceLock<Settle> = OnceLock::new();
+
+/// Let times that come late be written by this one; the first stays.
+pub fn settle_with(settle: Settle) {
+    let _ = SETTLE.set(settle);
+}
+
+/// Write what came late.
+pub fn settle(is_last: bool) {
+    if let Some(settle) = SETTLE.get() {
+        settle(is_last);
+    }
+}
+
 /// Write a record. Ask before whether anyone wants it.
 pub fn write(kind: Kind, fields: &[Field]) {
     if let Some(sink) = SINK.get() {
@@ -251,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_row() {
-        let last = Kind::Device as usize;
+        let last = Kind::Lost as usize;
         assert_eq!(KINDS.len(), last + 1);
         assert_eq!(KINDS[Kind::Rule as usize].0, "rule");
         assert_eq!(KINDS[Kind::Node as usize].1[5], ("src", Type::List));

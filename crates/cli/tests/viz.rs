@@ -132,6 +132,18 @@ fn a_profile_is_a_trace_with_flows_from_launches_to_kernels() {
 }
 
 #[test]
+fn a_profile_has_every_launch() {
+    let path = file("launches.viz").to_string_lossy().into_owned();
+    let bench = ["bench", "--milliseconds=1", "launch_add", "gemm_f32_256"];
+    let run = frit(&bench, &[("FRIT_PROFILE", &path), ("FRIT_DEBUG", "2")]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let (dump, said) = (dump(&path), text(&run.stderr));
+    assert_eq!(count(&dump, "launch"), said.lines().filter(|l| l.contains(" GFLOP/s ")).count());
+    assert_eq!(count(&dump, "realize"), count(&dump, "realized"));
+    assert_eq!((count(&dump, "lost"), count(&dump, "compile")), (0, 0));
+}
+
+#[test]
 fn a_profile_says_where_the_time_went() {
     let own = env!("CARGO_BIN_EXE_frit");
     let run = frit(&["profile", "--", own, "bench", "--milliseconds=1", "gemm_f32_256"], &[]);

@@ -8,13 +8,15 @@ use frit_abi::Target;
 use frit_abi::record::{self, Field, Kind};
 use frit_abi::sync::Mutex;
 use frit_codegen::Program;
-use frit_runtime::{Device, Executable};
+use frit_runtime::{Device, Executable, Mark};
 pub use frit_uop::origin::Scope;
 use frit_uop::origin::scope;
 pub(crate) use frit_uop::record::became;
 use frit_uop::record::number;
-use frit_uop::{Arg, UOp};
+use frit_uop::{Arg, Linear, UOp};
 use rustc_hash::FxHashSet;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -105,16 +107,18 @@ pub(crate) fn hit(kernel: &UOp) {
 /// A kernel while it is compiled; nothing while the compiler is not recorded.
 pub(crate) struct Compiling<'a> {
     ast: Option<&'a UOp>,
+    /// The list that the last pass left: its text is long, and most passes leave the one they were given.
+    last: RefCell<Option<Linear>>,
 }
 
 impl<'a> Compiling<'a> {
     pub fn begin(ast: &'a UOp, name: &str, target: &Target) -> Compiling<'a> {
         if !compiles() {
-            return Compiling { ast: None };
+            return Compiling { ast: None, last: RefCell::default() };
         }
         let fields = [Int(record::now()), Int(number(ast)), Text(name), Text(&target.name)];
         record::write(Kind::Compile, &fields);
-        Compiling { ast: Some(ast) }
+        Compiling { ast: Some(ast), last: RefCell::default() }
     }
     /// A pass left this.
     pub fn pass(&self, name: &'static str, program: &Program, time: Duration) {
@@ -125,7 +129,12 @@ impl<'a> Compiling<'a> {
         match program {
             Program::Graph(root) => record::write(Kind::Pass, &[Name(name), ns, Int(number(root))]),
             Program::List(linear) => {
-                record::write(Kind::Listing, &[Name(name), ns, Long(&linear.to_string())]);
+                let is_same = self.last.borrow().as_ref() == Some(linear);
+                let text = if is_same { String::new() } else { linear.to_string() };
+                record::write(Kind::Listing, &[Name(name), ns, Long(&text)]);
+                if !is_same {
+                    self.last.replace(Some(linear.clone()));
+                }
             }
         }
     }
@@ -135,9 +144,10 @@ impl<'a> Compiling<'a> {
             record::write(Kind::Opts, &[Text(&opts.join(", "))]);
         }
     }
-    /// Whether anyone wants what a writer of code leaves.
-    pub fn wants_source(&self) -> bool {
-        self.ast.is_some()
+    /// Whether anyone wants what a pass of a writer of code leaves. Of machine code what `regalloc` leaves has both kinds of
+    /// registers, and printing the program after the others as well takes longer than compiling it.
+    pub fn wants_source(&self, pass: &str) -> bool {
+        self.ast.is_some() && !["select", "dead_code", "encode"].contains(&pass)
     }
     pub fn source(&self, program: &str, pass: &'static str, text: &str) {
         record::write(Kind::Source, &[Text(program), Name(pass), Int(0), Long(text)]);
@@ -152,26 +162,54 @@ impl Drop for Compiling<'_> {
     }
 }
 
-/// The machine code of a kernel, where there is some to show.
+/// The machine code of a kernel and what it takes of its machine, where that is known.
 pub(crate) fn code(ast: &UOp, executable: &dyn Executable) {
     if compiles()
         && let Ok(text) = executable.disassembly()
     {
         record::write(Kind::Code, &[Int(number(ast)), Long(&text)]);
     }
+    if compiles()
+        && let Some(taken) = executable.resources()
+    {
+        let fields = [Int(number(ast)), Int(taken.registers.into()), Int(taken.spilled.into())];
+        record::write(Kind::Resources, &fields);
+    }
 }
 
-/// Launch a kernel; while what runs is recorded it is waited for, so that its time is its own.
+/// Launch a kernel, and write when it ran, if that is recorded; how long it took where `is_timed` asks, and then it is
+/// waited for.
 pub(crate) fn launch(
     dev: &dyn Device,
     (ast, name, origin): (&UOp, &str, &str),
     (flops, bytes): (u64, u64),
+    is_timed: bool,
     mut go: impl FnMut() -> Result<(), frit_runtime::Error>,
 ) -> Result<Duration, Error> {
     if !runs() {
         return Ok(dev.time(&mut go)?);
     }
-    let at = record::now();
+    let kernel = Int(if compiles() { number(ast) } else { 0 });
+    if !origin.is_empty() {
+        record::write(Kind::Origin, &[Text(origin)]);
+    }
+    let (at, [flops, bytes]) = (record::now(), [flops, bytes].map(Int));
+    if !is_timed && let Some(from) = dev.mark() {
+        let from = from?;
+        go()?;
+        let to = dev.mark().transpose()?;
+        let (ns, number) = (Int(record::now() - at), COUNT.fetch_add(1, Relaxed));
+        let fields = [Int(number), Int(at), ns, kernel, Text(name), Text(dev.name()), flops, bytes];
+        record::write(Kind::Queued, &fields);
+        if number == 0 {
+            record::settle_with(settle);
+        }
+        if let Some(to) = to {
+            let device = std::ptr::from_ref(dev).addr();
+            PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending { number, at, device, from, to });
+        }
+        return Ok(Duration::ZERO);
+    }
     let took = match dev.runs_apart() {
         true => dev.time(&mut go)?.as_nanos() as u64,
         false => {
@@ -179,27 +217,62 @@ pub(crate) fn launch(
             record::now() - at
         }
     };
-    let ns = record::now() - at;
-    let kernel = if compiles() { number(ast) } else { 0 };
-    if !origin.is_empty() {
-        record::write(Kind::Origin, &[Text(origin)]);
-    }
-    let begun = at + ns - took.min(ns);
-    record::write(
-        Kind::Launch,
-        &[
-            Int(at),
-            Int(ns),
-            Int(kernel),
-            Text(name),
-            Text(dev.name()),
-            Int(begun),
-            Int(took),
-            Int(flops),
-            Int(bytes),
-        ],
-    );
+    let ns = if dev.runs_apart() { record::now() - at } else { took };
+    let begun = Int(at + ns - took.min(ns));
+    let fields =
+        [Int(at), Int(ns), kernel, Text(name), Text(dev.name()), begun, Int(took), flops, bytes];
+    record::write(Kind::Launch, &fields);
     Ok(Duration::from_nanos(took))
+}
+
+/// A launch whose device was not seen to come to it: its number, when the host queued it, and the places around it.
+struct Pending {
+    number: u64,
+    at: u64,
+    device: usize,
+    from: Box<dyn Mark>,
+    to: Box<dyn Mark>,
+}
+
+static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+/// Launches that were queued.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+impl Pending {
+    /// When it began and how long it took; `None` while it runs.
+    fn times(&self) -> Result<Option<(u64, u64)>, frit_runtime::Error> {
+        let Some(end) = self.to.reached(self.at)? else { return Ok(None) };
+        let begun = self.from.reached(self.at)?.map(|begun| begun.max(self.at));
+        Ok(begun.map(|begun| (begun, end.saturating_sub(begun))))
+    }
+}
+
+/// Write when those ran that have by now, or wait for all.
+fn settle(is_last: bool) {
+    // one at a time, so that whoever waits for all finds all; only in the process that records, so no fork finds it held
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = std::mem::take(&mut *PENDING.lock().unwrap_or_else(PoisonError::into_inner));
+    let (mut late, mut behind) = (vec![], vec![]);
+    for p in all {
+        if is_last {
+            // a device that is lost tells no times
+            _ = p.to.wait();
+        }
+        // a queue that has not come to one has come to none after it
+        let times = if behind.contains(&p.device) { Ok(None) } else { p.times() };
+        match times {
+            Ok(Some((begun, took))) => record::write(Kind::Ran, &[Int(p.number), Int(begun), Int(took)]),
+            Ok(None) => {
+                behind.push(p.device);
+                late.push(p);
+            }
+            Err(_) => {}
+        }
+    }
+    let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    late.append(&mut pending);
+    *pending = late;
 }
 
 /// Launches of a recorded program follow.
@@ -275,19 +348,6 @@ pub(crate) fn found(kernel: &UOp, opts: &[frit_codegen::Opt], times: [Duration; 
     }
 }
 
-/// The time of recordings now; `None` where nothing that runs is recorded.
-pub fn clock() -> Option<u64> {
-    ask();
-    runs().then(record::now)
-}
-
-/// What happened since a time of [`clock`] is, to the user's program, `name`.
-pub fn span_since(name: &str, at: u64) {
-    if runs() {
-        record::write(Kind::User, &[Int(at), Int(record::now().saturating_sub(at)), Text(name)]);
-    }
-}
-
 /// A span of the user's program, until it is dropped.
 pub struct UserSpan {
     open: Option<(u64, String)>,
@@ -296,7 +356,8 @@ pub struct UserSpan {
 
 /// What happens until this is dropped is, to the user's program, `name`; so are kernels of what it describes.
 pub fn user_span(name: &str) -> UserSpan {
-    UserSpan { open: clock().map(|at| (at, name.to_string())), _scope: scope(|| name) }
+    ask();
+    UserSpan { open: runs().then(|| (record::now(), name.to_string())), _scope: scope(|| name) }
 }
 
 /// Kernels of what this thread describes until the result is dropped are, to the user's program, `name`.
@@ -307,8 +368,8 @@ pub fn named_scope<S: AsRef<str>>(name: impl FnOnce() -> S) -> Scope {
 
 impl Drop for UserSpan {
     fn drop(&mut self) {
-        if let Some((at, name)) = &self.open {
-            span_since(name, *at);
+        if let Some((at, name)) = self.open.as_ref().filter(|_| runs()) {
+            record::write(Kind::User, &[Int(*at), Int(record::now().saturating_sub(*at)), Text(name)]);
         }
     }
 }

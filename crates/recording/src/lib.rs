@@ -1,6 +1,6 @@
 //! Recordings of what the compiler and the devices do (decision 022), as a program that runs writes them.
 //!
-//! - [`mod@format`]: the bytes of a file; [`writer`]: the sink that rooms write to; [`reader`]: records one after the other, and
+//! - [`mod@format`]: the bytes of a file; [`writer`]: the sink that rooms write to, in a profile through a ring for each thread; [`reader`]: records one after the other, and
 //!   as text;
 //! - [`trace`]: records as a trace for Perfetto, written as they come.
 //!
@@ -13,6 +13,7 @@ pub mod format;
 pub mod reader;
 pub mod json;
 pub mod trace;
+mod ring;
 pub mod writer;
 
 pub use reader::read;

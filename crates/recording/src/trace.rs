@@ -43,6 +43,8 @@ pub struct Tracer {
     /// The parts of the program that the next launch belongs to, by thread.
     origins: FxHashMap<u64, String>,
     flows: u64,
+    /// Launches whose device has not come to them yet, by number: name, device, what they do, and their flow.
+    queued: FxHashMap<u64, (String, u64, String, u64)>,
 }
 
 /// Something on a track.
@@ -60,8 +62,8 @@ struct Slice<'a> {
 impl Tracer {
     /// With nothing written.
     pub fn new(form: Form) -> Tracer {
-        let (named, open, origins) = Default::default();
-        Tracer { form, named, devices: vec![], open, origins, flows: 0 }
+        let (named, open, origins, queued) = Default::default();
+        Tracer { form, named, devices: vec![], open, origins, flows: 0, queued }
     }
     /// What stands before everything else.
     pub fn head(&mut self, out: &mut Vec<u8>) {
@@ -124,14 +126,37 @@ impl Tracer {
                 let (start, end) = ((Some(self.flows), None), (None, Some(self.flows)));
                 let launch = Slice { detail: name, flow: start, ..Slice::of(host, r, "launch", "launch") };
                 self.slice(&launch, out);
-                let mut work = format!("{} operations, {} bytes", int(7), int(8));
-                if let Some(origin) = self.origins.remove(&r.thread) {
-                    work = format!("{origin}: {work}");
-                }
+                let work = self.work(r.thread, int(7), int(8));
                 let (at, ns) = (int(5), int(6));
                 let kernel =
                     Slice { track: device, at, ns, name, category: "kernel", detail: &work, flow: end };
                 self.slice(&kernel, out);
+            }
+            "queued" => {
+                self.flows += 1;
+                let (name, device) = (text(int(4)), self.device(text(int(5)), out));
+                let (at, ns, flow) = (int(1), int(2), (Some(self.flows), None));
+                let launch =
+                    Slice { track: host, at, ns, name: "launch", category: "launch", detail: name, flow };
+                self.slice(&launch, out);
+                let work = self.work(r.thread, int(6), int(7));
+                self.queued.insert(int(0), (name.to_string(), device, work, self.flows));
+            }
+            "ran" => {
+                if let Some((name, device, work, flow)) = self.queued.remove(&int(0)) {
+                    let (track, at, ns, flow) = ((DEVICES, device), int(1), int(2), (None, Some(flow)));
+                    let kernel =
+                        Slice { track, at, ns, name: &name, category: "kernel", detail: &work, flow };
+                    self.slice(&kernel, out);
+                }
+            }
+            "lost" => {
+                let name = format!("{} records were left out: they came too fast", int(1));
+                let (at, flow) = (int(0), (None, None));
+                let slice = Slice { track: host, at, ns: 1, name: &name, category: "lost", detail: "", flow };
+                self.slice(&slice, out);
+                // what was open may have ended among them
+                self.open.remove(&r.thread);
             }
             "replay" => {
                 let name = format!("replay: {} kernels, one by one while this is recorded", int(1));
@@ -146,6 +171,11 @@ impl Tracer {
             }
             _ => {}
         }
+    }
+    /// What the launch of a thread does, and for which part of the program.
+    fn work(&mut self, thread: u64, flops: u64, bytes: u64) -> String {
+        let origin = self.origins.remove(&thread).map_or(String::new(), |o| format!("{o}: "));
+        format!("{origin}{flops} operations, {bytes} bytes")
     }
     /// The number of a device's track.
     fn device(&mut self, name: &str, out: &mut Vec<u8>) -> u64 {

@@ -1,37 +1,45 @@
-//! The sink that rooms write to: a stream for each thread, chunks of which go to one file.
+//! The sink that rooms write to: each thread has records of its own, chunks of which go to one file.
 //!
-//! A thread appends to a buffer of its own and writes it when it is full, when a run or a kernel is done, and when the
-//! thread or the recording ends. A text has a number, under which it is written once; each thread knows the names of the
-//! program itself without asking others. A child that was forked writes nothing.
+//! While compiling is recorded, a thread appends to a buffer and writes it when it is full, when a run or a kernel is done,
+//! and when the thread or the recording ends. In a profile it puts records into a [`Ring`], which a thread of this room
+//! empties: whoever launches kernels waits neither for the file nor for anyone. A text has a number, under which it is
+//! written once; each thread remembers those it used. A child that was forked writes nothing.
 
 use crate::format::{CHUNK, Row, check, head, put, read_head};
 use crate::reader::records;
+use crate::ring::Ring;
 use crate::trace::{Form, Tracer};
 use frit_abi::fork::generation;
 use frit_abi::record::{self, COMPILES, Field, KINDS, Kind, RUNS, Sink};
 use frit_abi::sync::Mutex;
 use rustc_hash::FxHashMap;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
+use std::thread::{Thread, ThreadId};
+use std::time::{Duration, Instant};
 
 /// Bytes of a chunk, about.
 const FULL: usize = 64 << 10;
-/// Names of the program that a thread remembers at most.
-const MOST_NAMES: usize = 4096;
+/// Texts that a thread remembers at most.
+const MOST_TEXTS: usize = 1 << 14;
+/// How often rings are emptied.
+const ROUND: Duration = Duration::from_millis(5);
+/// How long a process that ends waits for the last of that.
+const LAST_ROUND: Duration = Duration::from_millis(500);
 
-/// What is written to now.
+/// What is written to now. Nothing that launches waits for this one: writing to a file takes long.
 struct Open {
     file: File,
     /// Forks between the process that began it and the one that may write.
     generation: u64,
-    strings: FxHashMap<Box<str>, u32>,
     /// Where the file is a trace: what writes it.
     trace: Option<Trace>,
-    streams: Vec<Weak<Mutex<Stream>>>,
-    threads: u32,
+    /// Texts that rings named and the file has.
+    told: usize,
     /// What went wrong first.
     failure: Option<String>,
 }
@@ -41,13 +49,13 @@ struct Trace {
     tracer: Tracer,
     rows: Vec<Row>,
     /// Texts by number.
-    texts: Vec<Box<str>>,
+    texts: Vec<Arc<str>>,
 }
 
 impl Trace {
     fn new(form: Form) -> Result<Trace, String> {
         let rows = read_head(&head())?.0;
-        Ok(Trace { tracer: Tracer::new(form), rows, texts: vec!["".into()] })
+        Ok(Trace { tracer: Tracer::new(form), rows, texts: vec![] })
     }
     /// What a chunk is in the trace.
     fn of(&mut self, thread: u32, bytes: &[u8]) -> Vec<u8> {
@@ -61,21 +69,143 @@ impl Trace {
 
 static OPEN: Mutex<Option<Open>> = Mutex::new(None);
 
+/// Texts by number, and their numbers; the first is the empty one.
+#[derive(Default)]
+struct Texts {
+    all: Vec<Arc<str>>,
+    numbers: FxHashMap<Arc<str>, u32>,
+}
+
+static TEXTS: Mutex<Option<Texts>> = Mutex::new(None);
+
+/// The number of a text, and whether it is new.
+fn number_of(text: &str) -> (u32, bool) {
+    let mut texts = lock(&TEXTS);
+    let texts = texts.get_or_insert_default();
+    if let Some(n) = texts.numbers.get(text) {
+        return (*n, false);
+    }
+    let (n, text) = (texts.all.len() as u32, Arc::<str>::from(text));
+    texts.all.push(text.clone());
+    texts.numbers.insert(text, n);
+    (n, true)
+}
+
+/// A text as a record.
+fn put_string(number: u32, text: &str, out: &mut Vec<u8>) {
+    put(out, Kind::String as u64);
+    put(out, number.into());
+    put(out, text.len() as u64);
+    out.extend(text.as_bytes());
+}
+
+/// Threads that write.
+#[derive(Default)]
+struct Threads {
+    count: u32,
+    streams: Vec<Weak<Mutex<Stream>>>,
+    rings: Vec<(u32, Arc<Ring>)>,
+    /// Who began the recording, and who empties the rings.
+    owner: Option<ThreadId>,
+    recorder: Option<Thread>,
+}
+
+/// `None` where nothing is recorded.
+static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
+/// Rounds of the recorder.
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
+
 /// What a thread has written and the file has not.
 #[derive(Default)]
 struct Stream {
     session: u32,
     thread: u32,
     bytes: Vec<u8>,
-    /// Numbers of the program's own texts, by where they lie and how long they are.
-    names: FxHashMap<(usize, usize), u32>,
+    known: Known,
 }
 
-struct Own(Arc<Mutex<Stream>>);
+/// Numbers of texts that a thread has used: of the program's own by where they lie and how long they are.
+#[derive(Default)]
+struct Known {
+    names: FxHashMap<(usize, usize), u32>,
+    texts: FxHashMap<Box<str>, u32>,
+}
+
+impl Known {
+    /// The number of a field that is a text; `new` is told one that nobody had named before.
+    #[inline]
+    fn number(&mut self, field: &Field, new: impl FnOnce(u32, &str)) -> u32 {
+        match field {
+            Field::Text("") => 0,
+            Field::Name(name) => {
+                let key = (name.as_ptr() as usize, name.len());
+                if let Some(n) = self.names.get(&key) {
+                    return *n;
+                }
+                let n = named(name, new);
+                if self.names.len() < MOST_TEXTS {
+                    self.names.insert(key, n);
+                }
+                n
+            }
+            Field::Text(text) => {
+                if let Some(n) = self.texts.get(*text) {
+                    return *n;
+                }
+                let n = named(text, new);
+                if self.texts.len() >= MOST_TEXTS {
+                    self.texts.clear();
+                }
+                self.texts.insert((*text).into(), n);
+                n
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cold]
+fn named(text: &str, new: impl FnOnce(u32, &str)) -> u32 {
+    let (n, is_new) = number_of(text);
+    if is_new {
+        new(n, text);
+    }
+    n
+}
+
+/// A thread's end of its ring.
+#[derive(Default)]
+struct Quick {
+    session: u32,
+    ring: Option<Arc<Ring>>,
+    known: Known,
+    /// Records that found no room, since the last one that did.
+    lost: u64,
+    recorder: Option<Thread>,
+}
+
+struct Own {
+    stream: Arc<Mutex<Stream>>,
+    quick: RefCell<Quick>,
+}
 
 impl Drop for Own {
     fn drop(&mut self) {
-        flush(&mut lock(&self.0));
+        flush(&mut lock(&self.stream));
+        if let Some(ring) = &self.quick.get_mut().ring {
+            ring.close();
+        }
+        let me = Some(std::thread::current().id());
+        let recorder =
+            lock(&THREADS).as_ref().filter(|t| t.owner == me).and_then(|t| t.recorder.clone());
+        if let Some(recorder) = recorder {
+            // the process may end with this thread: two rounds, since one may be under way
+            let (from, last) = (ROUNDS.load(Ordering::Acquire), Instant::now() + LAST_ROUND);
+            while ROUNDS.load(Ordering::Acquire) < from + 2 && Instant::now() < last && is_own_process() {
+                recorder.unpark();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
     }
 }
 
@@ -87,6 +217,11 @@ fn lock<T>(m: &Mutex<T>) -> frit_abi::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether this is the process that began what is recorded.
+fn is_own_process() -> bool {
+    lock(&OPEN).as_ref().is_some_and(|open| open.generation == generation())
+}
+
 /// The sink of all recordings.
 struct Writer;
 
@@ -94,9 +229,15 @@ impl Sink for Writer {
     fn write(&self, kind: Kind, fields: &[Field]) {
         // at a thread's end there may be no stream any more
         let _ = STREAM.try_with(|own| {
-            let stream = &own.get_or_init(|| Own(Arc::default())).0;
-            let mut s = lock(stream);
-            if s.session != record::session() && !begin(&mut s, stream) {
+            let own = own.get_or_init(|| Own { stream: Arc::default(), quick: RefCell::default() });
+            if !record::compiles() {
+                if let Ok(mut quick) = own.quick.try_borrow_mut() {
+                    quick.write(kind, fields);
+                }
+                return;
+            }
+            let mut s = lock(&own.stream);
+            if s.session != record::session() && !begin(&mut s, &own.stream) {
                 return;
             }
             s.append(kind, fields);
@@ -107,43 +248,75 @@ impl Sink for Writer {
     }
 }
 
+/// A number for this thread, if there is a recording.
+fn thread_number(join: impl FnOnce(u32, &mut Threads)) -> Option<u32> {
+    let mut threads = lock(&THREADS);
+    let threads = threads.as_mut()?;
+    threads.count += 1;
+    join(threads.count, threads);
+    Some(threads.count)
+}
+
 /// Let a thread's stream be part of the recording there is.
 fn begin(s: &mut Stream, own: &Arc<Mutex<Stream>>) -> bool {
     *s = Stream { session: record::session(), ..Stream::default() };
-    let mut open = lock(&OPEN);
-    let Some(open) = &mut *open else { return false };
-    open.threads += 1;
-    s.thread = open.threads;
-    open.streams.push(Arc::downgrade(own));
+    let Some(number) = thread_number(|_, t| t.streams.push(Arc::downgrade(own))) else { return false };
+    s.thread = number;
     let name = std::thread::current().name().unwrap_or("").to_string();
-    let number = open.string(&name, &mut s.bytes);
-    put(&mut s.bytes, Kind::Thread as u64);
-    put(&mut s.bytes, number.into());
+    s.append(Kind::Thread, &[Field::Text(&name)]);
     true
 }
 
-impl Open {
-    /// The number of a text, which is written to `out` where it has none yet.
-    fn string(&mut self, text: &str, out: &mut Vec<u8>) -> u32 {
-        if let Some(n) = self.strings.get(text) {
-            return *n;
+impl Quick {
+    /// Let a thread's ring be part of the profile there is.
+    fn begin(&mut self) {
+        *self = Quick { session: record::session(), ..Quick::default() };
+        thread_number(|n, t| {
+            let ring = Arc::new(Ring::new());
+            t.rings.push((n, ring.clone()));
+            (self.ring, self.recorder) = (Some(ring), t.recorder.clone());
+        });
+        if self.ring.is_some() {
+            let name = std::thread::current().name().unwrap_or("").to_string();
+            self.put(Kind::Thread, &[Field::Text(&name)]);
         }
-        let n = self.strings.len() as u32;
-        self.strings.insert(text.into(), n);
-        if let Some(trace) = &mut self.trace {
-            trace.texts.push(text.into());
-        }
-        put(out, Kind::String as u64);
-        put(out, n.into());
-        put(out, text.len() as u64);
-        out.extend(text.as_bytes());
-        n
     }
-}
-
-/// The number of a text; 0, which is the empty one, where nothing is open.
-fn string(text: &str, out: &mut Vec<u8>) -> u32 {
-    lock(&OPEN).as_mut().map_or(0, |open| open.string(text, out))
+    #[inline]
+    fn write(&mut self, kind: Kind, fields: &[Field]) {
+        if self.session != record::session() {
+            self.begin();
+        }
+        if self.lost > 0 {
+            let lost = std::mem::take(&mut self.lost);
+            self.put(Kind::Lost, &[Field::Int(record::now()), Field::Int(lost)]);
+            // where that found no room it counts for itself
+            self.lost += if self.lost > 0 { lost - 1 } else { 0 };
+        }
+        self.put(kind, fields);
+    }
+    #[inline]
+    fn put(&mut self, kind: Kind, fields: &[Field]) {
+        debug_assert_eq!(fields.len(), KINDS[kind as usize].1.len(), "{kind:?}");
+        let Some(ring) = &self.ring else { return };
+        let mut words = [0u64; 13];
+        words[0] = kind as u64 | (fields.len() as u64) << 8;
+        for (word, field) in words[1..].iter_mut().zip(fields) {
+            *word = match field {
+                Field::Int(n) => *n,
+                // those who empty rings write all texts there are
+                Field::Name(_) | Field::Text(_) => self.known.number(field, |_, _| ()).into(),
+                // no record of what runs has one
+                Field::Long(_) | Field::List(_) => return,
+            };
+        }
+        match ring.put(&words[..=fields.len()]) {
+            None => self.lost += 1,
+            Some(full) if full > Ring::CAPACITY / 2 && full - fields.len() - 1 <= Ring::CAPACITY / 2 => {
+                self.recorder.iter().for_each(Thread::unpark);
+            }
+            Some(_) => {}
+        }
+    }
 }
 
 impl Stream {
@@ -152,24 +325,7 @@ impl Stream {
         // a text that is new stands before the record that names it
         let mut numbers = [0u32; 12];
         for (number, field) in numbers.iter_mut().zip(fields) {
-            match field {
-                Field::Name(name) => {
-                    let key = (name.as_ptr() as usize, name.len());
-                    *number = match self.names.get(&key) {
-                        Some(n) => *n,
-                        None => {
-                            let n = string(name, &mut self.bytes);
-                            if self.names.len() < MOST_NAMES {
-                                self.names.insert(key, n);
-                            }
-                            n
-                        }
-                    };
-                }
-                Field::Text("") => {}
-                Field::Text(text) => *number = string(text, &mut self.bytes),
-                _ => {}
-            }
+            *number = self.known.number(field, |n, text| put_string(n, text, &mut self.bytes));
         }
         let out = &mut self.bytes;
         put(out, kind as u64);
@@ -201,6 +357,36 @@ fn chunk(thread: u32, bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
+impl Open {
+    /// Records of a thread go to the file.
+    fn write(&mut self, thread: u32, bytes: &[u8]) {
+        let chunk = match &mut self.trace {
+            Some(trace) => trace.of(thread, bytes),
+            None => chunk(thread, bytes),
+        };
+        if let Err(e) = self.file.write_all(&chunk) {
+            record::set_level(0);
+            self.failure.get_or_insert(e.to_string());
+        }
+    }
+    /// Texts that the file has not go to it.
+    fn tell_texts(&mut self) {
+        let new: Vec<Arc<str>> =
+            lock(&TEXTS).as_ref().map_or(vec![], |t| t.all.get(self.told..).unwrap_or(&[]).to_vec());
+        let first = self.told;
+        self.told += new.len();
+        match &mut self.trace {
+            Some(trace) => trace.texts.extend(new),
+            None if new.is_empty() => {}
+            None => {
+                let mut bytes = vec![];
+                new.iter().enumerate().for_each(|(i, t)| put_string((first + i) as u32, t, &mut bytes));
+                self.write(0, &bytes);
+            }
+        }
+    }
+}
+
 /// Write what a thread has as a chunk.
 fn flush(s: &mut Stream) {
     if s.bytes.is_empty() {
@@ -213,17 +399,49 @@ fn flush(s: &mut Stream) {
     if let Some(open) = &mut *lock(&OPEN)
         && open.generation == generation()
     {
-        let chunk = match &mut open.trace {
-            Some(trace) => trace.of(s.thread, &bytes),
-            None => chunk(s.thread, &bytes),
-        };
-        if let Err(e) = open.file.write_all(&chunk) {
-            record::set_level(0);
-            open.failure.get_or_insert(e.to_string());
-        }
+        open.write(s.thread, &bytes);
     }
     s.bytes = bytes;
     s.bytes.clear();
+}
+
+/// Empty every ring into the file.
+fn gather() {
+    let mut open = lock(&OPEN);
+    let Some(open) = open.as_mut().filter(|o| o.generation == generation()) else { return };
+    let rings = lock(&THREADS).as_ref().map_or(vec![], |t| t.rings.clone());
+    let (mut words, mut bytes) = (vec![], vec![]);
+    for (thread, ring) in rings {
+        words.clear();
+        ring.take(&mut words);
+        let mut rest = &words[..];
+        while let Some((first, more)) = rest.split_first() {
+            let Some((fields, after)) = more.split_at_checked((first >> 8) as usize) else { break };
+            put(&mut bytes, first & 0xFF);
+            fields.iter().for_each(|n| put(&mut bytes, *n));
+            rest = after;
+            if bytes.len() >= FULL || rest.is_empty() {
+                // whatever a record names was numbered before it was put in
+                open.tell_texts();
+                open.write(thread, &bytes);
+                bytes.clear();
+            }
+        }
+    }
+    if let Some(threads) = &mut *lock(&THREADS) {
+        threads.rings.retain(|(_, ring)| !ring.is_done());
+    }
+}
+
+/// What the thread does that empties rings, until the recording ends.
+fn run_recorder(session: u32) {
+    while record::session() == session {
+        std::thread::park_timeout(ROUND);
+        record::settle(false);
+        let _ = STREAM.try_with(|own| own.get().iter().for_each(|own| flush(&mut lock(&own.stream))));
+        gather();
+        ROUNDS.fetch_add(1, Ordering::Release);
+    }
 }
 
 /// A recording under way. It ends when this is dropped.
@@ -262,11 +480,19 @@ impl Recording {
             None => first = head(),
         }
         file.write_all(&first).map_err(failed)?;
-        let strings = FxHashMap::from_iter([("".into(), 0)]);
-        let (streams, threads, failure) = (vec![], 0, None);
-        *open = Some(Open { file, generation: generation(), strings, trace, streams, threads, failure });
-        drop(open);
+        *open = Some(Open { file, generation: generation(), trace, told: 0, failure: None });
+        *lock(&TEXTS) = Some(Texts::default());
+        number_of("");
         record::new_session();
+        let session = record::session();
+        let recorder = std::thread::Builder::new().name("frit-recorder".into());
+        let recorder = recorder.spawn(move || run_recorder(session)).map_err(|e| {
+            *open = None;
+            failed(e)
+        })?;
+        let (owner, recorder) = (Some(std::thread::current().id()), Some(recorder.thread().clone()));
+        *lock(&THREADS) = Some(Threads { owner, recorder, ..Threads::default() });
+        drop(open);
         record::install(&Writer);
         record::set_level(level);
         Ok(Recording { ended: false })
@@ -287,12 +513,20 @@ impl Drop for Recording {
 }
 
 fn end() -> Result<(), String> {
+    // times that are not known yet are waited for while they can still be written
+    if is_own_process() {
+        record::settle(true);
+    }
     record::set_level(0);
-    let streams = lock(&OPEN).as_ref().map_or(vec![], |open| open.streams.clone());
+    let streams = lock(&THREADS).as_ref().map_or(vec![], |threads| threads.streams.clone());
     for stream in streams.iter().filter_map(Weak::upgrade) {
         flush(&mut lock(&stream));
     }
+    gather();
     record::new_session();
+    if let Some(Threads { recorder: Some(recorder), .. }) = lock(&THREADS).take() {
+        recorder.unpark();
+    }
     let ended = lock(&OPEN).take().map(|mut open| {
         let mut tail = vec![];
         open.trace.iter().for_each(|t| t.tracer.tail(&mut tail));

@@ -129,6 +129,8 @@ pub struct Kernel {
     pub code: String,
     /// How often it was found in a cache.
     pub hits: u64,
+    /// Registers and spilled bytes of a lane, where the device says.
+    pub resources: Option<[u64; 2]>,
 }
 
 /// A kernel that ran.
@@ -278,6 +280,8 @@ pub struct Model {
     pub extent: Option<Extent>,
     /// Replays of recorded programs.
     pub replays: u64,
+    /// Records that were left out because they came too fast.
+    pub left_out: u64,
 }
 
 /// What a thread is in the middle of.
@@ -301,6 +305,10 @@ struct Builder {
     codes: Vec<(NodeId, String)>,
     runs: Vec<(NodeId, Run)>,
     hits: Vec<NodeId>,
+    /// Launches by their numbers in a queue, and when they ran.
+    queued: FxHashMap<u64, usize>,
+    ran: Vec<[u64; 3]>,
+    resources: Vec<(NodeId, [u64; 2])>,
 }
 
 impl Model {
@@ -315,6 +323,9 @@ impl Model {
             codes: vec![],
             runs: vec![],
             hits: vec![],
+            queued: FxHashMap::default(),
+            ran: vec![],
+            resources: vec![],
         };
         let extent = read(bytes, |r| b.add(r))?;
         Ok(b.finish(extent))
@@ -360,7 +371,7 @@ impl Model {
     pub fn bounds(&self) -> (u64, u64) {
         let spans = self.spans.iter().map(|s| (s.at, s.at + s.ns));
         let realizes = self.realizes.iter().map(|(s, _)| (s.at, s.at + s.ns));
-        let launches = self.launches.iter().map(|l| (l.at, l.at + l.ns));
+        let launches = self.launches.iter().map(|l| (l.at, (l.at + l.ns).max(l.begun + l.took)));
         let copies = self.copies.iter().map(|c| (c.at, c.at + c.ns));
         let memory = self.memory.iter().map(|m| (m.at, m.at));
         let all = spans.chain(realizes).chain(launches).chain(copies).chain(memory);
@@ -453,9 +464,14 @@ impl Builder {
                     "pass" => pass.root = n(2),
                     _ => pass.text = r.long(2).to_string(),
                 }
+                let is_list = r.row.name == "listing";
                 let kernel = t.kernel.and_then(|k| m.kernels.get_mut(k)).map(|k| &mut k.passes);
                 let schedule = t.schedule.and_then(|s| m.schedules.get_mut(s)).map(|s| &mut s.passes);
                 if let Some(passes) = kernel.or(schedule) {
+                    // a list that did not change is not written again
+                    if let Some(before) = passes.last().filter(|_| is_list && pass.text.is_empty()) {
+                        pass.text = before.text.clone();
+                    }
                     passes.push(pass);
                 }
             }
@@ -527,6 +543,32 @@ impl Builder {
                 line: t.realize.last().map_or_else(Line::default, |r| r.1),
                 origin: std::mem::take(&mut t.origin),
             }),
+            "queued" => {
+                self.queued.insert(int(0), m.launches.len());
+                let (at, ns) = (int(1), int(2));
+                m.launches.push(Launch {
+                    thread,
+                    at,
+                    ns,
+                    kernel: n(3),
+                    name: n(4),
+                    device: n(5),
+                    // until the device says more
+                    begun: at + ns,
+                    took: 0,
+                    flops: int(6),
+                    bytes: int(7),
+                    line: t.realize.last().map_or_else(Line::default, |r| r.1),
+                    origin: std::mem::take(&mut t.origin),
+                });
+            }
+            "ran" => self.ran.push([int(0), int(1), int(2)]),
+            "resources" => self.resources.push((n(0), [int(1), int(2)])),
+            "lost" => {
+                m.left_out += int(1);
+                // what was open may have ended among them
+                t.realize.clear();
+            }
             "replay" => m.replays += 1,
             "copy" => {
                 m.copies.push(Copy { thread, at: int(0), ns: int(1), bytes: int(2), what: n(3) });
@@ -556,6 +598,16 @@ impl Builder {
         for (kernel, code) in self.codes {
             if let Some(k) = self.kernel_of.get(&kernel).and_then(|k| m.kernels.get_mut(*k)) {
                 k.code = code;
+            }
+        }
+        for (kernel, resources) in self.resources {
+            if let Some(k) = self.kernel_of.get(&kernel).and_then(|k| m.kernels.get_mut(*k)) {
+                k.resources = Some(resources);
+            }
+        }
+        for [number, begun, took] in self.ran {
+            if let Some(l) = self.queued.get(&number).and_then(|l| m.launches.get_mut(*l)) {
+                (l.begun, l.took) = (begun, took);
             }
         }
         for kernel in self.hits {

@@ -75,6 +75,7 @@ fn counts(m: &Model, j: &mut Json) {
         ("launches", m.launches.len() as u64),
         ("copies", m.copies.len() as u64),
         ("replays", m.replays),
+        ("left_out", m.left_out),
         ("hits", m.kernels.iter().map(|k| k.hits).sum()),
     ];
     j.key("counts").object(|j| all.iter().for_each(|(name, n)| _ = j.key(name).int(*n)));
@@ -144,7 +145,8 @@ impl Row {
     fn write(&self, m: &Model, k: &Kernel, place: Place, j: &mut Json) {
         let t = &self.total;
         let name = if k.ast == 0 { t.name } else { k.name };
-        let (registers, spills) = registers(&k.code);
+        let in_code = registers(&k.code);
+        let (registers, spills) = k.resources.map_or(in_code, |r| (r[0], r[1]));
         j.object(|j| {
             j.key("name").text(m.text(name)).key("ast").int(k.ast.into());
             j.key("device").text(m.text(if t.device == 0 { k.target } else { t.device }));
@@ -153,6 +155,7 @@ impl Row {
             j.key("launches").int(t.count).key("took").int(t.took).key("least").int(least);
             j.key("flops").int(t.flops).key("bytes").int(t.bytes).key("hits").int(k.hits);
             j.key("registers").int(registers).key("spills").int(spills);
+            j.key("counted").int(u64::from(k.resources.is_some()));
             j.key("at").int(k.at).key("ns").int(k.ns);
             line(m, self.line, j);
             passes_row(m, &k.passes, j);

@@ -88,6 +88,15 @@ fn report(m: &Model) -> String {
     let mut out = format!("{} from the first thing that was recorded to the last\n\n", ms(wall));
     let phases = [("run", run), ("copy", copy), ("compile", compile), ("idle, or the program itself", idle)];
     phases.iter().for_each(|(name, ns)| out += &format!("{:>14} {}  {name}\n", ms(*ns), share(*ns)));
+    if m.replays > 0 && m.launches.iter().any(|l| m.text(l.device).starts_with("CUDA")) {
+        out += &format!(
+            "\n{} replays were launched kernel by kernel, so that each has a time; as a graph they take less\n",
+            m.replays
+        );
+    }
+    if m.left_out > 0 {
+        out += &format!("\n{} records came too fast and were left out\n", m.left_out);
+    }
 
     let mut kernels: HashMap<(u32, u32), Sum> = HashMap::new();
     let mut parts: HashMap<u32, Sum> = HashMap::new();

@@ -365,7 +365,7 @@ impl Recording {
                 *begun += 1;
                 let (flops, bytes) = l.kernel.cost(&l.frozen);
                 let named = (&l.kernel.ast, &*l.kernel.name, &*l.origin);
-                let time = record::launch(&*self.dev, named, (flops, bytes), || step.launch())?;
+                let time = record::launch(&*self.dev, named, (flops, bytes), debug >= 2, || step.launch())?;
                 if debug >= 2 {
                     report((named.1, named.2), time, flops, bytes, self.dev.memory_stats().in_use);
                 }

@@ -47,10 +47,11 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
         log.begin();
         let kernel = frit_render::render_and_watch(linear, target, &mut |pass, program| {
             log.end(pass, || program.to_string());
-            if debug >= 4 || recorded.wants_source() {
+            let is_wanted = recorded.wants_source(pass);
+            if debug >= 4 || is_wanted {
                 source = program.to_string();
             }
-            if recorded.wants_source() {
+            if is_wanted {
                 recorded.source(&linear.name, pass, &source);
             }
         });

@@ -1,7 +1,7 @@
 //! Several programs that are launched as one kernel.
 
 use frit_abi::{LaunchDims, Param};
-use frit_runtime::{Device, Error, Executable, Memory, Program};
+use frit_runtime::{Device, Error, Executable, Memory, Program, Resources};
 use std::sync::Arc;
 
 /// Programs that run one after the other, with memory of their own between them.
@@ -53,6 +53,14 @@ impl Executable for Sequence {
     }
     fn programs(&self) -> Option<(&[Program], usize)> {
         Some((&self.parts, self.workspace))
+    }
+    fn resources(&self) -> Option<Resources> {
+        let each = self.parts.iter().map(|(p, _)| p.resources());
+        let most = |a: Resources, b: Resources| Resources {
+            registers: a.registers.max(b.registers),
+            spilled: a.spilled.max(b.spilled),
+        };
+        each.collect::<Option<Vec<_>>>()?.into_iter().reduce(most)
     }
     fn disassembly(&self) -> Result<String, Error> {
         self.parts.iter().map(|(p, _)| p.disassembly()).collect()

@@ -81,8 +81,8 @@ impl<'a> Ready<'a> {
             if debug >= 2 || record::runs() {
                 let kernel = &call.kernel;
                 let go = || kernel.executable.launch(&bufs, &vars, dims);
-                let time =
-                    record::launch(self.dev, (&kernel.ast, &kernel.name, &call.origin), (flops, bytes), go)?;
+                let named = (&kernel.ast, &*kernel.name, &*call.origin);
+                let time = record::launch(self.dev, named, (flops, bytes), debug >= 2, go)?;
                 if debug >= 2 {
                     total.time += time;
                     report((&kernel.name, &call.origin), time, flops, bytes, self.dev.memory_stats().in_use);

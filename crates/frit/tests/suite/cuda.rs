@@ -58,6 +58,45 @@ fn child_shown() {
     }
 }
 
+/// What a key is in a line of a trace.
+fn value(line: &str, key: &str) -> f64 {
+    let rest = line.split_once(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{key}: {line}")).1;
+    rest.split([',', '}']).next().and_then(|v| v.parse().ok()).unwrap_or_else(|| panic!("{key}: {line}"))
+}
+
+#[test]
+fn a_profile_has_kernels_at_the_devices_times_on_the_hosts_axis() {
+    if gpu() != "CUDA" {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("frit-suite-{}.json", std::process::id()));
+    child("cuda::child_shown", &[("FRIT_PROFILE", &path.to_string_lossy())]);
+    let trace = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let of = |category: &str| {
+        let with = format!("\"cat\":\"{category}\"");
+        trace.lines().filter(|l| l.contains("\"ph\":\"X\"") && l.contains(&with)).collect::<Vec<_>>()
+    };
+    let times = |l: &&str| (value(l, "ts"), value(l, "ts") + value(l, "dur"));
+    let (launches, kernels) = (of("launch"), of("kernel"));
+    // of each call one kernel, whether it was launched or replayed, and the file says which were replayed
+    assert_eq!((launches.len(), kernels.len()), (7, 7), "{trace}");
+    assert!(of("replay").iter().all(|l| l.contains("1 kernels, one by one")) && of("replay").len() == 4);
+    let ran: Vec<(f64, f64)> = kernels.iter().map(times).collect();
+    assert!(ran.iter().all(|(from, to)| to > from), "{ran:?}");
+    assert!(ran.windows(2).all(|w| w[0].1 <= w[1].0 + 1.0), "one queue runs one after the other: {ran:?}");
+    // each result is read before the next call: by the host's clock its kernel ran between both; the clocks are compared
+    // through threads that may be late
+    let slack = 2e3;
+    let copies: Vec<f64> = of("copy").iter().map(|l| times(l).1).collect();
+    let last = copies.iter().fold(0.0, |a: f64, b| a.max(*b));
+    for ((from, to), launch) in ran.iter().zip(&launches) {
+        let launched = times(launch).0;
+        let read = copies.iter().copied().filter(|c| *c > launched).fold(last, f64::min);
+        assert!(*from >= launched && *to <= read + slack, "{launched} {from} {to} {read}");
+    }
+}
+
 #[test]
 fn an_index_that_misses_is_an_error_and_the_device_goes_on() {
     on(gpu(), || {
