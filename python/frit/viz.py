@@ -1,6 +1,6 @@
 """Seeing inside: recordings for ``frit viz``, and names for what a program does."""
 
-from frit._frit import begin_recording, end_recording, record_span, recording_clock
+from frit._frit import begin_recording, close_span, end_recording, open_span
 
 
 class Viz:
@@ -22,16 +22,18 @@ class Viz:
 
 
 class span:
-    """What happens while it is open has a name in profiles and recordings: ``with frit.span("epoch"): ...``."""
+    """What happens while it is open has a name in profiles and recordings: ``with frit.span("epoch"): ...``.
+
+    So have kernels of what is described meanwhile, also in the lines of ``FRIT_DEBUG=2``; of spans inside others all names
+    are told.
+    """
 
     def __init__(self, name):
         self.name = name
-        self._begun = []
 
     def __enter__(self):
-        self._begun.append(recording_clock())
+        open_span(self.name)
         return self
 
     def __exit__(self, *raised):
-        if (begun := self._begun.pop()) is not None:
-            record_span(self.name, begun)
+        close_span()

@@ -5,7 +5,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Type
 
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
-from frit._frit import begin_recording, end_recording, record_span, recording_clock
+from frit._frit import begin_recording, close_span, end_recording, open_span
 
 class Viz:
     path: Any

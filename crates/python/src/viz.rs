@@ -1,9 +1,10 @@
 //! Recordings and spans; `python/frit/viz.py` has them as context managers.
 
 use frit::Recording;
-use frit::engine::record;
+use frit::engine::record::UserSpan;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -24,21 +25,26 @@ fn end_recording() -> PyResult<()> {
     open.map_or(Ok(()), |r| r.end().map_err(PyRuntimeError::new_err))
 }
 
-/// The time of recordings, if what runs is recorded.
-#[pyfunction]
-fn recording_clock() -> Option<u64> {
-    record::clock()
+thread_local! {
+    static SPANS: RefCell<Vec<UserSpan>> = const { RefCell::new(vec![]) };
 }
 
-/// Say what happened since a time of that clock.
+/// What this thread does from here on has a name, and so have kernels of what it describes.
 #[pyfunction]
-fn record_span(name: &str, since: u64) {
-    record::span_since(name, since);
+fn open_span(name: &str) {
+    let span = frit::span(name);
+    SPANS.with_borrow_mut(|spans| spans.push(span));
+}
+
+/// Until the last name is taken off again.
+#[pyfunction]
+fn close_span() {
+    drop(SPANS.with_borrow_mut(Vec::pop));
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(begin_recording, m)?)?;
     m.add_function(wrap_pyfunction!(end_recording, m)?)?;
-    m.add_function(wrap_pyfunction!(recording_clock, m)?)?;
-    m.add_function(wrap_pyfunction!(record_span, m)?)
+    m.add_function(wrap_pyfunction!(open_span, m)?)?;
+    m.add_function(wrap_pyfunction!(close_span, m)?)
 }
