@@ -1,6 +1,6 @@
 //! A line that says what is going on, while it does; nothing where no one looks at a terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub struct Progress {
 impl Progress {
     /// Shows `what` with its time and how many kernels were launched since.
     pub fn show(what: &str) -> Progress {
-        if !std::io::stderr().is_terminal() {
+        if !frit::engine::progress::is_wanted() {
             return Progress { line: None };
         }
         let (end, ended) = channel();

@@ -20,6 +20,11 @@ const EVERY: Duration = Duration::from_millis(100);
 const CELLS: usize = 20;
 const VALUES: usize = 24;
 
+/// Whether someone looks: standard error is a terminal, and `FRIT_PROGRESS` is not `off`.
+pub fn is_wanted() -> bool {
+    std::io::stderr().is_terminal() && std::env::var("FRIT_PROGRESS").as_deref() != Ok("off")
+}
+
 /// Work of so many steps; the line goes away with it. Steps may come from any thread.
 pub struct Progress {
     what: String,
@@ -40,8 +45,7 @@ struct State {
 impl Progress {
     /// Of so many steps.
     pub fn new(what: &str, total: usize) -> Progress {
-        let off = std::env::var("FRIT_PROGRESS").is_ok_and(|v| v == "off");
-        let is_shown = !off && std::io::stderr().is_terminal();
+        let is_shown = is_wanted();
         let (done, begun, state) = (AtomicUsize::new(0), Instant::now(), Mutex::default());
         Progress { what: what.into(), total, done, begun, is_shown, state }
     }
@@ -57,6 +61,13 @@ impl Progress {
             // a terminal that does not take it loses nothing
             _ = write!(std::io::stderr(), "\r{line}\x1b[K");
         }
+    }
+    /// Print a line, above the one that is drawn.
+    pub fn say(&self, text: &str) {
+        if self.state.lock().is_ok_and(|s| s.drawn.is_some()) {
+            _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        println!("{text}");
     }
     /// The last value of something that is watched, such as the loss: shown with those before it.
     pub fn value(&self, name: &'static str, value: f64) {

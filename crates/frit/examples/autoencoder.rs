@@ -7,6 +7,7 @@
 
 use frit::nn::data::{Loader, Mnist};
 use frit::nn::{Adam, Linear, Module, Optimizer, Sequential};
+use frit::Progress;
 use frit::prelude::*;
 
 const BATCH: usize = 128;
@@ -55,6 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut opt = Adam::new(&net, 2e-3)?;
     let loader = Loader::new(Mnist::train()?, BATCH)?.shuffle(1).drop_last();
     let (mut first, mut recent) = (None, f32::NAN);
+    let progress = Progress::new("training", steps);
     let batches = (0..).flat_map(|epoch| loader.epoch(epoch)).take(steps);
     for (step, batch) in batches.enumerate() {
         let (images, _) = batch?;
@@ -64,11 +66,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         opt.step_with(&[&loss])?;
         let loss = loss.item::<f32>()?;
         first.get_or_insert(loss);
+        progress.value("loss", loss.into());
+        progress.step();
         recent = if recent.is_nan() { loss } else { 0.95 * recent + 0.05 * loss };
         if step % 50 == 0 {
-            println!("step {step:4}  loss {recent:.4}");
+            progress.say(&format!("step {step:4}  loss {recent:.4}"));
         }
     }
+    drop(progress);
     let (digit, _) = Mnist::test()?.batch(&[0])?;
     let drawn = net.forward(&digit.flatten(1, -1)).sigmoid();
     println!("a digit of the test set, and what {CODE} numbers keep of it:");

@@ -12,6 +12,7 @@ use frit::nn::optim::schedule::{Cosine, Schedule, Warmup};
 use frit::nn::{
     AdamW, Embedding, Linear, Masks, Module, Optimizer, TransformerEncoder, TransformerOptions, training,
 };
+use frit::Progress;
 use frit::prelude::*;
 
 const CONTEXT: usize = 64;
@@ -94,6 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schedule = Warmup { length: 20, start: 0.05, then: Cosine { lr: 3e-3, min: 1e-4, length: steps } };
     let mut opt = AdamW::new(&net, schedule.lr(0))?.betas(0.9, 0.99);
     let (mut first, mut recent) = (None, f32::NAN);
+    let progress = Progress::new("training", steps);
     for step in 0..steps {
         let starts: Vec<usize> = (0..BATCH).map(|_| dice.below(numbers.len() - CONTEXT)).collect();
         let pieces = |shift: usize| {
@@ -109,11 +111,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         opt.step_with(&[&loss])?;
         let loss = loss.item::<f32>()?;
         first.get_or_insert(loss);
+        progress.value("loss", loss.into());
+        progress.step();
         recent = if recent.is_nan() { loss } else { 0.95 * recent + 0.05 * loss };
         if step % 50 == 0 {
-            println!("step {step:4}  loss {recent:.3}");
+            progress.say(&format!("step {step:4}  loss {recent:.3}"));
         }
     }
+    drop(progress);
 
     // Goes on from the beginning of the text, always looking at the last CONTEXT characters.
     let mut written = numbers[..CONTEXT].to_vec();

@@ -9,6 +9,7 @@
 use frit::nn::data::{Cifar10, Dataset, Loader, Samples};
 use frit::nn::optim::schedule::{OneCycle, Schedule};
 use frit::nn::{BatchNorm, Conv2d, Linear, Module, Optimizer, Sgd, training};
+use frit::Progress;
 use frit::prelude::*;
 use std::path::PathBuf;
 
@@ -114,6 +115,7 @@ where
     let mut opt = Sgd::new(&net, schedule.lr(0))?.momentum(0.9).nesterov().weight_decay(5e-4);
     let loader = Loader::new(train, BATCH)?.shuffle(1).drop_last().workers(2);
     let (mut first, mut recent) = (None, f32::NAN);
+    let progress = Progress::new("training", steps);
     for (step, batch) in (0..).flat_map(|epoch| loader.epoch(epoch)).take(steps).enumerate() {
         let (images, labels) = batch?;
         opt.set_lr(schedule.lr(step))?;
@@ -122,11 +124,14 @@ where
         opt.step_with(&[&loss])?;
         let loss = loss.item::<f32>()?;
         first.get_or_insert(loss);
+        progress.value("loss", loss.into());
+        progress.step();
         recent = if recent.is_nan() { loss } else { 0.9 * recent + 0.1 * loss };
         if step % 20 == 0 {
-            println!("step {step:4}  loss {recent:.4}");
+            progress.say(&format!("step {step:4}  loss {recent:.4}"));
         }
     }
+    drop(progress);
     let (mut correct, mut seen) = (0, 0);
     for batch in Loader::new(test, 250)?.epoch(0).take(8) {
         let (images, labels) = batch?;

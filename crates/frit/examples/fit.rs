@@ -5,6 +5,7 @@
 //! cargo run --release --example fit -- --steps 100
 //! ```
 
+use frit::Progress;
 use frit::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let curve = |x: &Tensor| (x * p.at(1) + p.at(2)).sin() * p.at(0) + p.at(3);
 
     let (mut first, mut last) = (None, f32::NAN);
+    let progress = Progress::new("training", steps);
     for step in 0..steps {
         let loss = (curve(&x) - &y).square().mean(..);
         let gradient = &loss.gradient(&[&p])?[0];
@@ -31,10 +33,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Tensor::realize_all(&[&p, &loss])?; // one run; from the second step on nothing is compiled
         last = loss.item()?;
         first.get_or_insert(last);
+        progress.value("loss", last.into());
+        progress.step();
         if step % 50 == 0 {
-            println!("step {step:3}  loss {last:.5}");
+            progress.say(&format!("step {step:3}  loss {last:.5}"));
         }
     }
+    drop(progress);
     let found = p.to_vec::<f32>()?;
     println!(
         "amplitude {:.2}, frequency {:.2}, phase {:.2}, offset {:.2}",

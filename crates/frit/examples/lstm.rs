@@ -8,6 +8,7 @@
 
 use frit::nn::optim::clip_grad_norm;
 use frit::nn::{Adam, Linear, Lstm, Module, Optimizer, RnnOptions};
+use frit::Progress;
 use frit::prelude::*;
 
 const LENGTH: usize = 10;
@@ -50,6 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let net = Adder { lstm: Lstm::with(2, HIDDEN, options), out: Linear::new(HIDDEN, 1) };
     let mut opt = Adam::new(&net, 5e-3)?;
     let (mut first, mut recent) = (None, f32::NAN);
+    let progress = Progress::new("training", steps);
     for step in 0..steps {
         let (x, sums) = problems();
         let loss = net.forward(&x).mse_loss(&sums);
@@ -58,11 +60,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         opt.step_with(&[&loss])?;
         let loss = loss.item::<f32>()?;
         first.get_or_insert(loss);
+        progress.value("error", loss.into());
+        progress.step();
         recent = if recent.is_nan() { loss } else { 0.9 * recent + 0.1 * loss };
         if step % 100 == 0 {
-            println!("step {step:4}  mean squared error {recent:.4}");
+            progress.say(&format!("step {step:4}  mean squared error {recent:.4}"));
         }
     }
+    drop(progress);
     println!("mean squared error {recent:.4} after {steps} steps; always saying 1 has 0.167");
     if first.is_some_and(|first| recent > 0.7 * first) {
         return Err("the error did not fall".into());

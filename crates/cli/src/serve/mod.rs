@@ -20,6 +20,7 @@ mod http;
 #[cfg(test)]
 mod tests;
 
+use crate::progress::Progress;
 use ask::Limits;
 use frit_llm::engine::{Engine, Settings};
 use grammar::Grammars;
@@ -189,11 +190,13 @@ pub fn serve<R: Runner>(
 
 /// Says when the model is there. It ends only if the model is not to be had.
 async fn announce(worker: Worker, address: std::net::SocketAddr, name: String) -> Result<(), String> {
+    let loading = Progress::show(&format!("loading {name}"));
     loop {
         if let Some(e) = worker.shared.failed.lock().ok().and_then(|f| f.clone()) {
             return Err(e);
         }
         if worker.shared.ready.load(Ordering::Acquire) {
+            drop(loading);
             println!("serving {name} at http://{address} (/v1, / is a chat page)");
             return std::future::pending().await;
         }
