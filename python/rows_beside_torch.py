@@ -12,6 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 
 import torch
@@ -194,6 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frit", default="target/release/frit", help="the binary")
     parser.add_argument("--json", help="a file for the table")
+    parser.add_argument("--plot", help="an SVG file for a chart of both, by `frit bench --plot`")
     parser.add_argument("--rows", help="names, with commas; all without")
     parser.add_argument("--unchecked", action="store_true", help="do not compare results first")
     args = parser.parse_args()
@@ -224,7 +226,21 @@ def main() -> None:
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "is_right": good, "rows": rows}, file, indent=1)
+    if args.plot:
+        plot(args.frit, args.plot, rows)
     sys.exit(0 if good else 1)
+
+
+def plot(binary: str, svg: str, rows: list[dict]) -> None:
+    """The rows as bars beside torch's, measured once more by the one who draws them."""
+    peer = f"torch {torch.__version__.split('+')[0]}"
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        for row in rows:
+            if ms := row["torch"].get("ms"):
+                print(json.dumps({"name": row["name"], "ms": ms, "peer": peer}), file=file, flush=True)
+        done = frit(binary, "bench", "--milliseconds=500", f"--plot={svg}", f"--peers={file.name}", *(row["name"] for row in rows))
+    if done.returncode:
+        sys.exit(done.stderr)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 use frit::{Device, Tensor};
 use std::time::Instant;
 
-/// Rows and columns of the product; elements of the copy.
-const SIZE: usize = 1024;
-const LENGTH: usize = 16 << 20;
+/// Rows and columns of the product, elements of the copy; on a GPU more, so that it has something to do.
+const CPU: (usize, usize) = (1024, 16 << 20);
+const CUDA: (usize, usize) = (4096, 64 << 20);
 /// Runs of each, of which the fastest counts.
 const RUNS: usize = 5;
 
@@ -24,13 +24,14 @@ pub fn measured(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
 
 /// Operations and bytes in a second.
 fn peaks(device: &str) -> frit::Result<(u64, u64)> {
-    let (a, b) = (Tensor::ones([SIZE, SIZE]).contiguous(), Tensor::ones([SIZE, SIZE]).contiguous());
-    let x = Tensor::ones([LENGTH]).contiguous();
+    let (size, length) = if device.starts_with("CUDA") { CUDA } else { CPU };
+    let (a, b) = (Tensor::ones([size, size]).contiguous(), Tensor::ones([size, size]).contiguous());
+    let x = Tensor::ones([length]).contiguous();
     Tensor::realize_all(&[&a, &b, &x])?;
     let product = fastest(device, || a.matmul(&b).realize())?;
     let copy = fastest(device, || (&x + 1.0).realize())?;
-    let operations = 2.0 * (SIZE as f64).powi(3);
-    Ok(((operations / product) as u64, (8.0 * LENGTH as f64 / copy) as u64))
+    let operations = 2.0 * (size as f64).powi(3);
+    Ok(((operations / product) as u64, (8.0 * length as f64 / copy) as u64))
 }
 
 /// Seconds of the fastest of some runs.
