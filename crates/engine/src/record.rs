@@ -206,7 +206,13 @@ pub(crate) fn launch(
         }
         if let Some(to) = to {
             let device = std::ptr::from_ref(dev).addr();
-            PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending { number, at, device, from, to });
+            PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending {
+                number,
+                at,
+                device,
+                from,
+                to,
+            });
         }
         return Ok(Duration::ZERO);
     }
@@ -219,8 +225,7 @@ pub(crate) fn launch(
     };
     let ns = if dev.runs_apart() { record::now() - at } else { took };
     let begun = Int(at + ns - took.min(ns));
-    let fields =
-        [Int(at), Int(ns), kernel, Text(name), Text(dev.name()), begun, Int(took), flops, bytes];
+    let fields = [Int(at), Int(ns), kernel, Text(name), Text(dev.name()), begun, Int(took), flops, bytes];
     record::write(Kind::Launch, &fields);
     Ok(Duration::from_nanos(took))
 }

@@ -5,9 +5,9 @@
 //! cargo run --release --example autoencoder -- --steps 60
 //! ```
 
+use frit::Progress;
 use frit::nn::data::{Loader, Mnist};
 use frit::nn::{Adam, Linear, Module, Optimizer, Sequential};
-use frit::Progress;
 use frit::prelude::*;
 
 const BATCH: usize = 128;

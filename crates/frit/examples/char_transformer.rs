@@ -6,13 +6,13 @@
 //! cargo run --release --example char_transformer -- --steps 40
 //! ```
 
+use frit::Progress;
 use frit::nn::data::find;
 use frit::nn::optim::clip_grad_norm;
 use frit::nn::optim::schedule::{Cosine, Schedule, Warmup};
 use frit::nn::{
     AdamW, Embedding, Linear, Masks, Module, Optimizer, TransformerEncoder, TransformerOptions, training,
 };
-use frit::Progress;
 use frit::prelude::*;
 
 const CONTEXT: usize = 64;

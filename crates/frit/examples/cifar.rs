@@ -6,10 +6,10 @@
 //! cargo run --release --example cifar -- --steps 40
 //! ```
 
+use frit::Progress;
 use frit::nn::data::{Cifar10, Dataset, Loader, Samples};
 use frit::nn::optim::schedule::{OneCycle, Schedule};
 use frit::nn::{BatchNorm, Conv2d, Linear, Module, Optimizer, Sgd, training};
-use frit::Progress;
 use frit::prelude::*;
 use std::path::PathBuf;
 

@@ -6,9 +6,9 @@
 //! cargo run --release --example lstm -- --steps 60
 //! ```
 
+use frit::Progress;
 use frit::nn::optim::clip_grad_norm;
 use frit::nn::{Adam, Linear, Lstm, Module, Optimizer, RnnOptions};
-use frit::Progress;
 use frit::prelude::*;
 
 const LENGTH: usize = 10;

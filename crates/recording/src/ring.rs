@@ -25,7 +25,12 @@ impl Ring {
     /// An empty one.
     pub fn new() -> Ring {
         let words = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-        Ring { words, put: AtomicUsize::new(0), taken: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
+        Ring {
+            words,
+            put: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+        }
     }
     /// Put a record in, from the one thread that does; how full that makes it, in words of [`Ring::CAPACITY`], or `None`
     /// where there is no room.

@@ -196,8 +196,7 @@ impl Drop for Own {
             ring.close();
         }
         let me = Some(std::thread::current().id());
-        let recorder =
-            lock(&THREADS).as_ref().filter(|t| t.owner == me).and_then(|t| t.recorder.clone());
+        let recorder = lock(&THREADS).as_ref().filter(|t| t.owner == me).and_then(|t| t.recorder.clone());
         if let Some(recorder) = recorder {
             // the process may end with this thread: two rounds, since one may be under way
             let (from, last) = (ROUNDS.load(Ordering::Acquire), Instant::now() + LAST_ROUND);
