@@ -56,6 +56,10 @@ impl Operand {
     fn moves_with(&self, origin: u32) -> bool {
         self.steps.moves_with(origin)
     }
+    /// Whether vectors along an axis are loaded, contiguous or deinterleaved.
+    fn is_near(&self, lane: u32) -> bool {
+        matches!(self.steps.step(lane), Some(1..=4))
+    }
 }
 
 struct Contraction<'p, 'a> {
@@ -293,8 +297,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
         copies * c.tile.iter().map(again).product::<f64>()
     }
 
-    /// Whether a wide load is read from a packed copy: where it is no vector, or it would be fetched from far or through
-    /// gates many times.
+    /// Whether a wide load is read from a packed copy: where it is no vector, or it would be fetched from far, through gates
+    /// or out of several vectors many times.
     fn is_packed(&self, o: &Operand, c: &Choice) -> bool {
         let again: f64 = self
             .outputs
@@ -303,8 +307,16 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
             .product();
         let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > STRIDED));
-        let dear = o.is_gated || strided;
-        o.steps.step(c.lane) != Some(1) || dear && again >= 4.0 && self.can_be_packed(o)
+        let dear = o.is_gated || strided || o.steps.step(c.lane) != Some(1);
+        !o.is_near(c.lane) || dear && again >= 4.0 && self.can_be_packed(o)
+    }
+
+    /// How many vectors are loaded for one of a wide load that is not packed: of stride 2, say, every second lane of two.
+    fn covering(&self, o: &Operand, c: &Choice) -> f64 {
+        match o.steps.step(c.lane) {
+            Some(step) if o.moves_with(c.lane) && !self.is_packed(o, c) => step as f64,
+            _ => 1.0,
+        }
     }
 
     /// Whether the size of a copy is known.
@@ -320,7 +332,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             self.operands.iter().partition(|o| o.moves_with(c.lane));
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
         let (vectors, values) = (count(&wide), count(&narrow));
-        let loads: f64 = self.operands.iter().map(|o| self.fresh(o, c)).sum();
+        let loads: f64 = self.operands.iter().map(|o| self.fresh(o, c) * self.covering(o, c)).sum();
+        let shuffles: f64 = wide.iter().map(|o| self.fresh(o, c) * (self.covering(o, c) - 1.0)).sum();
         // the fewer of the two kinds stay while the others come and go
         let lost = |o: &&&Operand| self.is_packed(o, c) && !self.can_be_packed(o);
         if results + vectors.min(values) + 1 > self.plan.target.registers || wide.iter().any(|o| lost(&o)) {
@@ -341,7 +354,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let is_bare =
             |o: &&&Operand| if o.moves_with(c.lane) { !self.is_packed(o, c) } else { !o.has_windows };
         let gated = wide.iter().chain(&narrow).filter(|o| o.is_gated).filter(is_bare);
-        let gates: f64 = gated.map(|o| self.fresh(o, c)).sum();
+        let gates: f64 = gated.map(|o| self.fresh(o, c) * self.covering(o, c)).sum();
         // each distinct cache line adds L1 and TLB pressure, more so where every step of the reduce has lines of its own
         // that fall into the same sets
         let innermost = self.reduced.last().map_or(0, |r| r.0);
@@ -360,9 +373,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
             brought += if stride >= costs.line && !staged { mine * costs.line as f64 } else { 0.0 };
         }
         let step = [
-            results as f64 / costs.fma_ports.get(),
+            (results as f64 + shuffles) / costs.fma_ports.get(),
             loads / costs.load_ports.get(),
-            (results as f64 + self.loaded(c)) / costs.issue_width.get(),
+            (results as f64 + shuffles + self.loaded(c)) / costs.issue_width.get(),
             (far + brought) / costs.l2_bytes_per_cycle.get(),
             costs.fma_latency.get(),
         ];
@@ -371,7 +384,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             + costs.loop_overhead.get()
             + lines;
         let ragged = if is_whole { 1.0 } else { costs.masked_loop.get() };
-        let mut cost = rounds * depth * step * ragged;
+        let mut cost = rounds * depth * step * ragged * self.idle(c);
         for o in wide.iter().filter(|o| self.is_packed(o, c)) {
             let others =
                 self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
@@ -397,6 +410,26 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 };
         }
         Some(cost)
+    }
+
+    /// How much longer it takes because threads share pieces that are not equally many for each: groups of packed panels, cut
+    /// along another axis where that divides ([`Self::spread`]).
+    fn idle(&self, c: &Choice) -> f64 {
+        let is_panel = |o: &Operand| o.moves_with(c.lane) && self.is_packed(o, c);
+        if !self.operands.iter().any(is_panel) {
+            return 1.0;
+        }
+        let threads = self.plan.target.threads.max(1);
+        let tiles = |o: &(u32, usize)| o.1.div_ceil(c.tile.iter().find(|t| t.0 == o.0).map_or(1, |t| t.1));
+        let beside = self.beside(c.lane);
+        let panels = self.size(c.lane).div_ceil(self.lanes * c.vectors);
+        let (outside, others): (Vec<_>, Vec<_>) =
+            self.outputs.iter().filter(|o| o.0 != c.lane).partition(|o| beside.contains(&o.0));
+        let pieces = panels * outside.iter().copied().map(&tiles).product::<usize>();
+        let idle = |n: usize| (n.div_ceil(threads) * threads) as f64 / n as f64;
+        let can_cut = |parts: &usize| others.iter().any(|o| tiles(o).is_multiple_of(*parts));
+        let parts = (1..=threads).filter(|p| *p == 1 || !self.has_copies(c) && can_cut(p));
+        parts.map(|p| idle(pieces * p)).fold(f64::INFINITY, f64::min)
     }
 
     /// Cycles with vectors along the sum instead, whose lanes are added up once a result: nothing is packed, so that is less
@@ -436,7 +469,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn loaded(&self, c: &Choice) -> f64 {
         let is_operand =
             |o: &&Operand| self.plan.target.costs.has_broadcast_operands && self.copies(o, c) == c.results();
-        self.operands.iter().filter(|o| !is_operand(o)).map(|o| self.fresh(o, c)).sum()
+        let loaded = self.operands.iter().filter(|o| !is_operand(o));
+        loaded.map(|o| self.fresh(o, c) * self.covering(o, c)).sum()
     }
 
     // ---- applying
@@ -559,7 +593,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn spread(&mut self, c: &Choice, group: usize) -> Option<Option<u32>> {
         let (costs, threads) = (self.plan.target.costs, self.plan.target.threads.max(1));
         let packed = self.operands.iter().find(|o| o.moves_with(c.lane) && self.is_packed(o, c));
-        let Some(packed) = packed.filter(|_| !self.has_copies(c)) else { return Some(None) };
+        let Some(packed) = packed else { return Some(None) };
         let beside = self.beside(c.lane);
         let mut groups: Vec<usize> = self
             .plan
@@ -572,6 +606,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
         groups.truncate(groups.len() - (group > 1) as usize);
         let pieces =
             groups.iter().product::<usize>() * beside.iter().map(|o| self.left(*o)).product::<usize>();
+        // what is copied for all panels of a group is copied for each group again
+        if self.has_copies(c) && pieces > 1 {
+            return Some(None);
+        }
         let others: Vec<u32> =
             self.outputs.iter().map(|o| o.0).filter(|o| *o != c.lane && !beside.contains(o)).collect();
         // cycles for each element that is packed: to pack it, and for all tiles that use it

@@ -9,7 +9,7 @@ use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
 use crate::plan::opt::{Layout, Opt};
 use crate::plan::{Axis, Plan};
-use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use frit_uop::{Arg, AxisKind, Space, UOp};
 
 /// The part of the second cache that a block takes: the rest is for what comes next and what is written.
 const PART: usize = 8;
@@ -180,9 +180,4 @@ impl Chooser<'_, '_> {
         let (Some(at), Some(operand)) = (at, operand) else { return false };
         self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::RowMajor, buffers: 1 })
     }
-}
-
-/// Whether lanes that go by a few at a time have one gate, or none.
-pub(super) fn is_gated_by(idx: &UOp, lane: u32) -> bool {
-    idx.op == Op::Where && idx.src[0].ranges.contains(&lane)
 }

@@ -1,7 +1,6 @@
 //! Which axes are vectors on a CPU: those along which accesses are cheapest.
 
 use super::chooser::{Access, Chooser};
-use super::transpose::is_gated_by;
 use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
 use crate::plan::axes::divide;
@@ -97,9 +96,7 @@ impl<'a> Chooser<'_, 'a> {
                     (Some(0), _) if !a.moves_with(id) => 1.0 / w,
                     (Some(1), _) => 1.0 / w,
                     _ if self.can_be_staged(a, id) => costs.staged_load.get() / w,
-                    (Some(step @ 2..=4), Op::Load) if !is_gated_by(&a.idx, id) => {
-                        costs.deinterleaved_load.get() * step as f64 / w
-                    }
+                    (Some(step @ 2..=4), Op::Load) => costs.deinterleaved_load.get() * step as f64 / w,
                     (_, op) if self.can_transpose_in_registers(&a.node, &a.idx, id, w) => match op {
                         Op::Load => costs.transposed_load.get() / w,
                         _ => costs.transposed_store.get() / w,

@@ -12,7 +12,7 @@
 //!
 //! Where several accesses are side by side and their lanes are not, all of them together are rows that are contiguous:
 //! those are moved, and transposed in registers (`transpose`). Loads of stride 2 to 4 become contiguous
-//! loads and a deinterleave.
+//! loads, under masks where they have gates, and a deinterleave.
 
 use super::shuffle;
 use super::transpose::{self, TransposedAccesses};
@@ -139,6 +139,16 @@ impl Vectoriser {
         }
     }
 
+    /// The gate of `w` neighbours from `start` on, of which every `step`-th is that of a lane: others are not read, since
+    /// nothing says that they are inside the buffer.
+    fn gate_of_covering(&mut self, gate: &UOp, id: u32, start: i64, step: i64, w: u32) -> Result<UOp, Error> {
+        let places = start..start + i64::from(w);
+        let lanes = UOp::stack(places.clone().map(|e| UOp::index(e / step)));
+        let is_lane = UOp::stack(places.map(|e| UOp::boolean(e % step == 0)));
+        let of_lanes: FxHashMap<u32, UOp> = [(id, lanes)].into_iter().collect();
+        Ok(self.vector(&substitute_open(gate, &of_lanes))?.and_(&is_lane))
+    }
+
     fn access(&mut self, n: &UOp, id: u32, w: u32) -> Result<UOp, Error> {
         let Some((buf, idx)) = n.buffer_and_index() else { return Ok(n.clone()) };
         let (buf, step) = (self.done[buf].clone(), coefficient(idx, id));
@@ -171,15 +181,20 @@ impl Vectoriser {
             return Ok(build(buf.at_lanes(rest, w), value.map(wide), gate));
         }
         if let (Some(step @ 2..=4), Some(rest), false, None) = (step, &rest, checked, &value)
-            && gate.as_ref().is_none_or(|g| g.lanes() == 1)
             && !self.written.contains(buf.behind_after())
         {
             // what is between is read too, so no one may be writing it
-            let starts = shuffle::covering(w as usize, step as usize);
-            let vectors: Vec<UOp> = starts
-                .iter()
-                .map(|&s| build(buf.at_lanes(&rest.fold_add(&UOp::index(s as i64)), w), None, gate.clone()))
-                .collect();
+            let mut vectors = vec![];
+            for start in shuffle::covering(w as usize, step as usize) {
+                let at = buf.at_lanes(&rest.fold_add(&UOp::index(start as i64)), w);
+                let gate = match (n.gate(), &gate) {
+                    (Some(g), Some(lanes)) if lanes.lanes() > 1 => {
+                        Some(self.gate_of_covering(g, id, start as i64, step, w)?)
+                    }
+                    _ => gate.clone(),
+                };
+                vectors.push(build(at, None, gate));
+            }
             return Ok(shuffle::every(&vectors, step as usize));
         }
         // lanes that were made one by one are stored so

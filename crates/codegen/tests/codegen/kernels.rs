@@ -141,6 +141,29 @@ pub fn cases() -> Vec<Case> {
     let v = p(2) + p(3);
     add("steps of two and three", UOp::sink([buf(0, 40, F).at(&i).store(&v).end([i.clone()])]));
 
+    // the same under gates of each lane, up to the very ends of the buffer
+    for (name, d) in
+        [("gated steps", F), ("gated steps of bytes", DType::U8), ("gated steps of doubles", DType::F64)]
+    {
+        let (j, i) = (global(3, 0), global(19, 1));
+        let step = |n: i64| {
+            let e = &i * n + &j - 1;
+            buf(n as u32 - 1, 17 * n + 1, d).at(&gated(&within(&e, 0, 17 * n + 1), &e)).load()
+        };
+        let v = step(2) + step(3) + step(4);
+        add(name, UOp::sink([buf(0, 57, d).at(&(&j * 19 + &i)).store(&v).end([j, i])]));
+    }
+
+    // each channel by itself, every second place, with edges
+    let (c_, y, x, dy, dx) = (global(3, 0), global(8, 1), global(21, 2), red(3, 3), red(3, 4));
+    let (iy, ix) = (&y * 2 + &dy - 1, &x * 2 + &dx - 1);
+    let inside = within(&iy, 0, 16).and_(&within(&ix, 0, 41));
+    let input = buf(1, 3 * 16 * 41, F).at(&gated(&inside, &((&c_ * 16 + &iy) * 41 + &ix))).load();
+    let weight = buf(2, 27, F).at(&((&c_ * 3 + &dy) * 3 + &dx)).load();
+    let v = (&input * &weight).reduce(Alu::Add, [dy, dx]);
+    let at = (&c_ * 8 + &y) * 21 + &x;
+    add("depthwise, every second", UOp::sink([buf(0, 3 * 8 * 21, F).at(&at).store(&v).end([c_, y, x])]));
+
     // lanes a constant distance apart, of every size, read and written, under a gate of all lanes too
     for (name, d) in [
         ("floats far apart", F),
