@@ -107,7 +107,7 @@ impl<'a> Fill<'a> {
     /// The value and the ranges of the stage, and where in it the load's own element is: in each dimension on a grid, whose
     /// lanes decide how long a row is, else as one number.
     fn finish(mut self) -> (SmallVec<[UOp; 4]>, SmallVec<[UOp; 4]>) {
-        let (dims, run) = (&self.tile.dims, self.memory_run());
+        let (dims, run) = (&self.tile.dims, self.tile.run.clone());
         let (mut place, mut places) = (UOp::index(0), SmallVec::new());
         for (at, d) in dims.iter().enumerate() {
             let mine = d.axes.iter().fold(UOp::index(d.offset), |i, (axis, step)| {
@@ -140,10 +140,24 @@ impl<'a> Fill<'a> {
     /// A run of memory is walked as one, in vectors that are transposed; with the last of its dimensions.
     fn run(&mut self, axis: u32, run: Option<std::ops::Range<usize>>) {
         let value = match run {
-            Some(run) => self.vectors(self.tile.dims[run].iter().map(|d| d.extent).product()),
+            Some(run) => {
+                let dims = &self.tile.dims[run];
+                let used = dims.iter().map(|d| self.last[&d.axes[0].0].src[0].bounds.1 as i64).product();
+                let extent = dims.iter().map(|d| d.extent).product();
+                let u = self.vectors(extent);
+                self.end_at(&u, used, extent);
+                u
+            }
             None => UOp::index(0),
         };
         self.values.insert(id(&self.last[&axis]), value);
+    }
+    /// Of so many places of a row, only the first are copied.
+    fn end_at(&mut self, place: &UOp, used: i64, extent: i64) {
+        if used < extent {
+            let gate = place.lt(&UOp::index(used));
+            self.inside = Some(self.inside.take().map_or(gate.clone(), |i| i.and_(&gate)));
+        }
     }
 
     /// One axis: in vectors where the load is contiguous along copies, else as a plain loop.
@@ -178,34 +192,10 @@ impl<'a> Fill<'a> {
             true => self.vectors(d.extent),
             false => self.range(d.extent, AxisKind::Loop),
         };
-        if used < d.extent {
-            let gate = u.lt(&UOp::index(used));
-            self.inside = Some(self.inside.take().map_or(gate.clone(), |i| i.and_(&gate)));
-        }
+        self.end_at(&u, used, d.extent);
         self.values.extend(others.iter().map(|(a, _)| (id(&self.last[a]), UOp::index(0))));
         let value = u.fold_add(&UOp::index(-d.offset)).fold_mul(&UOp::index(*step));
         self.values.insert(id(&self.last[axis]), value);
-    }
-
-    /// Where a tile has vectors last along which the load is not contiguous: the dimensions before them that are one run
-    /// of memory, long enough for vectors.
-    fn memory_run(&self) -> Option<std::ops::Range<usize>> {
-        let (dims, last, lanes) = (&self.tile.dims, self.last, self.lanes());
-        let (_, idx) = self.load.buffer_and_index()?;
-        let is_copy = |d: &Dim| last[&d.axes[0].0].range_arg().is_some_and(|a| a.kind.is_side_by_side());
-        let vector = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1)?;
-        if vector.stride.is_none_or(|s| s.abs() <= 1) || self.plan.target.grid.is_some() {
-            return None;
-        }
-        let gated = |d: &Dim| idx.op == Op::Where && idx.src[0].ranges.contains(&id(&last[&d.axes[0].0]));
-        let plain = |d: &Dim| d.axes.len() == 1 && !is_copy(d) && !gated(d);
-        let end = 1 + dims.iter().rposition(|d| plain(d) && d.stride == Some(1))?;
-        let (mut begin, mut whole) = (end - 1, dims[end - 1].extent);
-        while begin > 0 && plain(&dims[begin - 1]) && dims[begin - 1].stride == Some(whole) {
-            begin -= 1;
-            whole *= dims[begin].extent;
-        }
-        (whole % lanes == 0).then_some(begin..end)
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Tile {
     pub operand: usize,
     /// Outermost first.
     pub dims: Vec<Dim>,
+    /// Dimensions that are one run of memory, filled in vectors that are transposed.
+    pub run: Option<std::ops::Range<usize>>,
     pub space: Space,
     pub layout: Layout,
     pub buffers: u8,

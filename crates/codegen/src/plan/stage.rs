@@ -73,12 +73,14 @@ impl Plan<'_> {
         if load.index().any(|n| n.op == Op::Reduce) {
             return Err("its index comes from a reduce".into());
         }
-        let dims = match layout {
+        let mut dims = match layout {
             Layout::LoopOrder => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
             _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
             Layout::RowMajor => self.lines(load, tile)?,
         };
-        let new = Tile { operand, dims, space, layout, buffers };
+        let can_grow = layout == Layout::LoopOrder && part.is_none();
+        let run = self.memory_run(load, &mut dims, can_grow);
+        let new = Tile { operand, dims, run, space, layout, buffers };
         // a block has its tiles in one memory, a core in its cache one after the other
         let (others, limit) = match &self.target.grid {
             Some(g) => (&self.tiles[..], g.local_bytes - g.local_bytes / (MOST_ADDED + 1)),
@@ -94,6 +96,35 @@ impl Plan<'_> {
         }
         self.tiles.push(new);
         Ok(())
+    }
+
+    /// Where a tile has vectors last along which the load is not contiguous: the dimensions before them that are one run
+    /// of memory, which is filled in vectors, transposed. It is whole vectors long, or grows to be.
+    fn memory_run(&self, load: &UOp, dims: &mut [Dim], can_grow: bool) -> Option<std::ops::Range<usize>> {
+        let (idx, lanes) = (load.index(), self.target.lanes(load.dtype) as i64);
+        let axis = |d: &Dim| self.axes.iter().find(|a| a.id() == d.axes[0].0);
+        let is_copy = |d: &Dim| axis(d).is_some_and(|a| a.kind.is_side_by_side());
+        let vector = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1)?;
+        if vector.stride.is_none_or(|s| s.abs() <= 1) || self.target.grid.is_some() {
+            return None;
+        }
+        let is_gated = |a: &Axis| {
+            let of_index = idx.op == Op::Where && idx.src[0].ranges.contains(&a.origin);
+            of_index || self.parts.get(&a.origin).is_none_or(|p| p.padded.is_some())
+        };
+        let plain = |d: &Dim| d.axes.len() == 1 && !is_copy(d) && axis(d).is_some_and(|a| !is_gated(a));
+        let end = 1 + dims.iter().rposition(|d| plain(d) && d.stride == Some(1))?;
+        let (mut begin, mut inner, mut whole) = (end - 1, 1, dims[end - 1].extent);
+        while begin > 0 && plain(&dims[begin - 1]) && dims[begin - 1].stride == Some(whole) {
+            begin -= 1;
+            (inner, whole) = (whole, whole * dims[begin].extent);
+        }
+        if can_grow && whole > lanes {
+            while (dims[begin].extent * inner) % lanes != 0 {
+                dims[begin].extent += 1;
+            }
+        }
+        (dims[begin].extent * inner % lanes == 0).then_some(begin..end)
     }
 
     /// Whether what a load reads can be filled in turns: a loop moves it, the innermost one around where it is filled.
