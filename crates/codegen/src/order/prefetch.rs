@@ -150,7 +150,7 @@ fn is_work(step: &Step) -> bool {
     matches!(step, Step::Do(n) if n.buffer_and_index().is_some() || n.op.is_elementwise() && n.dtype.is_float())
 }
 
-/// An access to a parameter that is larger than the cache.
+/// An access to a parameter that is larger than a cache: the first one if it is read, the second if it is written.
 struct Access<'a> {
     at: usize,
     node: &'a UOp,
@@ -175,11 +175,11 @@ impl Access<'_> {
     }
 }
 
-/// What a loop reads and writes of parameters that are larger than the cache.
+/// What a loop reads and writes of parameters that are larger than a cache.
 fn streams<'a>(steps: &'a [Step], of: &'a InnermostLoop<'a>, target: &Target) -> Vec<Stream<'a>> {
     let (far, costs) = (target.l2() as i64, target.costs);
     let width = costs.line as i64;
-    let accesses: Vec<Access> = of.steps.clone().filter_map(|at| access(steps, at, of, far)).collect();
+    let accesses: Vec<Access> = of.steps.clone().filter_map(|at| access(steps, at, of, target)).collect();
     let mut out: Vec<Stream> = interleaved_stores(&accesses, of, costs).into_iter().collect();
     let mut seen: FxHashSet<(Op, &UOp, &[Option<i64>], i64)> = FxHashSet::default();
     for a in &accesses {
@@ -205,13 +205,15 @@ fn streams<'a>(steps: &'a [Step], of: &'a InnermostLoop<'a>, target: &Target) ->
     out
 }
 
-fn access<'a>(steps: &'a [Step], at: usize, of: &InnermostLoop, far: i64) -> Option<Access<'a>> {
+fn access<'a>(steps: &'a [Step], at: usize, of: &InnermostLoop, target: &Target) -> Option<Access<'a>> {
     let Step::Do(node) = &steps[at] else { return None };
     let (buf, idx) = node.buffer_and_index().filter(|a| a.1.lanes() == 1)?;
     // what is read after it was written is near
     let buf = if node.op == Op::Store { buf.behind_after() } else { buf };
     let size = buf.dtype.size() as i64;
     let len = buf.shape().first().and_then(|n| n.as_int());
+    // what a kernel reads was written by another one, on another core or long ago: it is near only if it is small
+    let far = if node.op == Op::Load { target.caches[0] } else { target.l2() } as i64;
     let is_far = buf.op == Op::Param && len.is_none_or(|n| n.saturating_mul(size) > far);
     let moves = || of.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
     is_far.then(|| Access { at, node, buf, idx, size, moves: moves() })
@@ -296,7 +298,7 @@ mod tests {
         // two lines a round: 16 rounds are 2 KiB
         assert_eq!(prefetched(two), [(1, 16 * 256), (4, 16 * 256)]);
         // what fits a cache is there after the first time
-        let near = UOp::param(0, 1 << 18, DType::F32);
+        let near = UOp::param(0, 1 << 12, DType::F32);
         assert_eq!(prefetched(around(&r, vec![Step::Do(load(&near, &r * 16))])), []);
     }
 
