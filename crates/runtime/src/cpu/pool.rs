@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long an idle worker, or a caller that waits for one, spins before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
+/// How long an idle worker, or a caller that waits for one, spins before it sleeps: waking it takes longer than a small kernel,
+/// so it outlasts what stands between kernels, and between calls of a small program.
+const SPIN: Duration = Duration::from_micros(200);
 
 /// Threads that share the work of [`Pool::parallel_for`]. They start when first needed, and again after a fork.
 pub struct Pool {
