@@ -38,11 +38,13 @@ fn batch_norm(c: &Call, training: bool) -> Result<Outs> {
     }
     let (x, scale, bias) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (mean, var) = (c.tensor(3)?, c.tensor(4)?);
+    let wide = if x.dtype().is_small_float() { DType::F32 } else { x.dtype() };
+    // two operations a value, whatever is done for a channel
     let normal = |mean: &Tensor, var: &Tensor| {
-        let wide = if x.dtype().is_small_float() { x.float() } else { x.clone() };
-        let part = |t: &Tensor| per_channel(&t.cast(wide.dtype()), x.rank());
-        let y = (&wide - part(mean)) * (part(var) + eps).rsqrt() * part(&scale) + part(&bias);
-        y.cast(x.dtype())
+        let factor = (var.cast(wide) + eps).rsqrt() * scale.cast(wide);
+        let shift = bias.cast(wide) - mean.cast(wide) * &factor;
+        let part = |t: &Tensor| per_channel(t, x.rank());
+        (x.cast(wide) * part(&factor) + part(&shift)).cast(x.dtype())
     };
     if !training {
         return give(normal(&mean, &var));
