@@ -22,6 +22,8 @@ _FOREIGN = {
 }
 _ELEMENTS = {name: element for element, name in _FOREIGN.items()}
 _ELEMENTS |= {"float32": "float", "float64": "double"}
+# Element types by numpy's types, as they are met.
+_BY_TYPE = {}
 
 
 class Port:
@@ -83,14 +85,17 @@ def _value(v):
     import numpy
 
     v = numpy.asarray(v)
-    if v.dtype.kind in "OUS":
-        text = [x.decode() if isinstance(x, bytes) else str(x) for x in v.ravel().tolist()]
-        return ("strings", list(v.shape), text)
-    element = _ELEMENTS.get(v.dtype.name, v.dtype.name)
+    element = _BY_TYPE.get(v.dtype)
+    if element is None:
+        if v.dtype.kind in "OUS":
+            text = [x.decode() if isinstance(x, bytes) else str(x) for x in v.ravel().tolist()]
+            return ("strings", list(v.shape), text)
+        # numpy makes a type's name anew each time it is asked
+        element = _BY_TYPE[v.dtype] = _ELEMENTS.get(v.dtype.name, v.dtype.name)
     if element in _FOREIGN:
         wide = numpy.int8 if "int" in element else numpy.float32
         v = v.astype(numpy.uint8 if element.startswith("uint") else wide)
-    return ("tensor", Tensor(numpy.ascontiguousarray(v)).reshape(v.shape), element)
+    return ("tensor", v, element)
 
 
 def _array(v):
