@@ -12,7 +12,7 @@ use frit_abi::sync::LazyLock;
 use frit_uop::rewrite::rewrite;
 use frit_uop::rules::Matcher;
 use frit_uop::symbolic::simplify_given;
-use frit_uop::{Arg, Op, UOp, rules};
+use frit_uop::{Arg, AxisKind, Op, UOp, rules};
 use smallvec::{SmallVec, smallvec};
 
 rules! { GATES;
@@ -44,13 +44,22 @@ fn is_checked(n: &UOp) -> bool {
 
 /// The access at an index, where one more gate holds.
 fn under(n: &UOp, buf: &UOp, idx: &UOp, gate: &UOp) -> UOp {
-    let place = buf.at(&simplify_given(idx, gate));
+    // a vector stays one though its gate may leave a single lane, of which the index is then known
+    let given = simplify_given(idx, gate);
+    let is_lost = given.ranges.len() < idx.ranges.len() && vectors(&given) < vectors(idx);
+    let place = buf.at(if is_lost { idx } else { &given });
     let gate = n.gate().map_or_else(|| gate.clone(), |g| g.and_(gate));
     let src: SmallVec<[UOp; 4]> = match n.op {
         Op::Load => smallvec![place, n.alt().cloned().unwrap_or_else(|| n.const_like(0)), gate],
         _ => smallvec![place, n.value().clone(), gate],
     };
     UOp::new(n.op, n.dtype, src, n.arg.clone())
+}
+
+/// How many vector ranges a value moves with.
+fn vectors(n: &UOp) -> usize {
+    let is_vector = |r: &UOp| r.range_arg().is_some_and(|a| a.kind == AxisKind::Vector);
+    n.open_ranges().iter().filter(|r| is_vector(r)).count()
 }
 
 fn missing(n: &UOp, buf: &UOp) -> UOp {
@@ -65,7 +74,7 @@ fn unchecked(n: &UOp) -> UOp {
 mod tests {
     use super::*;
     use frit_abi::Target;
-    use frit_uop::{AxisKind, DType};
+    use frit_uop::DType;
 
     #[test]
     fn a_checked_access_that_cannot_miss_is_not_checked() {
