@@ -84,10 +84,11 @@ fn a_profile_has_kernels_at_the_devices_times_on_the_hosts_axis() {
     assert!(of("replay").iter().all(|l| l.contains("1 kernels, one by one")) && of("replay").len() >= 3);
     let ran: Vec<(f64, f64)> = kernels.iter().map(times).collect();
     assert!(ran.iter().all(|(from, to)| to > from), "{ran:?}");
-    assert!(ran.windows(2).all(|w| w[0].1 <= w[1].0 + 1.0), "one queue runs one after the other: {ran:?}");
     // each result is read before the next call: by the host's clock its kernel ran between both; the clocks are compared
     // through threads that may be late
     let slack = 2e3;
+    let in_order = |w: &[(f64, f64)]| w[0].1 <= w[1].0 + slack;
+    assert!(ran.windows(2).all(in_order), "one queue runs one after the other: {ran:?}");
     let copies: Vec<f64> = of("copy").iter().map(|l| times(l).1).collect();
     let last = copies.iter().fold(0.0, |a: f64, b| a.max(*b));
     for ((from, to), launch) in ran.iter().zip(&launches) {

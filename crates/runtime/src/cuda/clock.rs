@@ -7,12 +7,16 @@ use crate::{Error, Mark};
 use frit_abi::record::now;
 use frit_abi::sync::Mutex;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 /// How often the clocks are compared: two that differ by ten in a million are a microsecond apart after this.
 const EVERY: u64 = 100_000_000;
 /// Tries of a comparison, of which the shortest counts.
 const TRIES: usize = 4;
+/// One that took so many times as long as the last is no better than that was, for so long.
+const WORSE: u64 = 2;
+const LONGEST: u64 = 10 * EVERY;
 /// Comparisons that are kept, for events that are asked for late.
 const KEPT: usize = 64;
 /// Events that wait to be used again.
@@ -22,6 +26,8 @@ const SPARE: usize = 4096;
 pub struct Clock {
     queue: Queue,
     anchors: Mutex<VecDeque<Anchor>>,
+    /// When they were compared last, whatever came of it.
+    tried: AtomicU64,
     spare: Mutex<Vec<Event>>,
 }
 
@@ -30,33 +36,38 @@ pub struct Clock {
 struct Anchor {
     event: Arc<Event>,
     at: u64,
+    /// How long the comparison took: the time may be wrong by half of that.
+    took: u64,
 }
 
 impl Clock {
     /// One that has compared them once.
     pub fn new(context: &Arc<Context>) -> Result<Clock, Error> {
-        let (anchors, spare) = Default::default();
-        let clock = Clock { queue: Queue::new(context)?, anchors, spare };
+        let (anchors, tried, spare) = Default::default();
+        let clock = Clock { queue: Queue::new(context)?, anchors, tried, spare };
         clock.compare()?;
         Ok(clock)
     }
     /// The host's time of an event is between those before and after it; the narrower, the better.
     fn compare(&self) -> Result<(), Error> {
-        let mut best: Option<(u64, Anchor)> = None;
+        self.tried.store(now(), Relaxed);
+        let mut best: Option<Anchor> = None;
         for _ in 0..TRIES {
             let event = self.event()?;
             let from = now();
             event.record(&self.queue)?;
             event.wait()?;
             let took = now() - from;
-            if best.as_ref().is_none_or(|(least, _)| took < *least) {
-                best = Some((took, Anchor { event: Arc::new(event), at: from + took / 2 }));
+            if best.as_ref().is_none_or(|best| took < best.took) {
+                best = Some(Anchor { event: Arc::new(event), at: from + took / 2, took });
             } else {
                 self.give_back(event);
             }
         }
         let mut anchors = self.anchors.lock().unwrap_or_else(PoisonError::into_inner);
-        anchors.extend(best.map(|b| b.1));
+        let is_good = |new: &Anchor, old: &Anchor| new.took <= WORSE * old.took || new.at > old.at + LONGEST;
+        let better = best.filter(|new| anchors.back().is_none_or(|old| is_good(new, old)));
+        anchors.extend(better);
         if anchors.len() > KEPT {
             anchors.pop_front();
         }
@@ -64,8 +75,7 @@ impl Clock {
     }
     /// The last comparison before a time of the host, as far back as they are kept.
     fn anchor(&self, before: u64) -> Result<Anchor, Error> {
-        let last = |a: &VecDeque<Anchor>| a.back().map_or(0, |a| a.at);
-        if last(&self.anchors.lock().unwrap_or_else(PoisonError::into_inner)) + EVERY < now() {
+        if self.tried.load(Relaxed) + EVERY < now() {
             self.compare()?;
         }
         let anchors = self.anchors.lock().unwrap_or_else(PoisonError::into_inner);
