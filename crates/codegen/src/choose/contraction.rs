@@ -24,6 +24,9 @@ const LONGEST: usize = 28;
 
 /// How much of the time may be left where threads that were idle pack for themselves.
 const WORTH: f64 = 0.9;
+/// How much longer a way may take that cuts work into more parts, and the parts for each thread that are enough.
+const EQUAL: f64 = 1.02;
+const MOST_PARTS: usize = 8;
 /// What the estimate along a sum may be too low by: it knows of no masks, and of no vectors that lie across two lines.
 const ROUGH: f64 = 2.0;
 
@@ -621,16 +624,21 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let tiles: usize = others.iter().map(|o| self.left(*o)).product();
         let used = tiles as f64 * positions / (costs.fma_ports.get() * self.lanes as f64);
         let time = |parts: usize| (pieces * parts).div_ceil(threads) as f64 * (pack + used / parts as f64);
-        let mut best = (time(1) * WORTH, None);
+        let mut ways = vec![];
         for origin in others {
             let n = self.left(origin);
-            for parts in (2..=n).filter(|parts| n.is_multiple_of(*parts)) {
-                if time(parts) < best.0 {
-                    best = (time(parts), Some((origin, n, parts)));
-                }
-            }
+            let parts = (2..=n).filter(|parts| n.is_multiple_of(*parts));
+            ways.extend(parts.map(|parts| (time(parts), origin, n, parts)));
         }
-        let Some((origin, n, parts)) = best.1 else { return Some(None) };
+        let least = ways.iter().map(|w| w.0).fold(f64::INFINITY, f64::min);
+        if least >= time(1) * WORTH {
+            return Some(None);
+        }
+        // of those that take about as long the one with most parts: threads that are held up leave theirs to others
+        let good = ways.into_iter().filter(|w| w.0 <= least * EQUAL);
+        let Some((_, origin, n, parts)) = good.max_by_key(|w| (w.3 <= MOST_PARTS * threads, w.3)) else {
+            return Some(None);
+        };
         let axis = self.find(origin, AxisKind::Global)?;
         if parts < n {
             self.split(axis, n / parts, AxisKind::Global)?;
