@@ -4,7 +4,7 @@
 //! NVIDIA's GPUs are written PTX for; the others have no writer of their own, so their kernels
 //! are bytecode.
 
-use crate::matrix::{AMX_BF16, AMX_INT8};
+use crate::matrix::{AMX_BF16, AMX_INT8, dots};
 use crate::target::{DTypeSet, Grid, Isa, Processors};
 use crate::{DType, Target};
 
@@ -38,7 +38,8 @@ fn cpu(isa: Isa) -> Target {
 
 fn amx() -> Target {
     let target = cpu(Isa::Avx512);
-    Target { name: target.name.clone() + "-amx", matrix: [&[AMX_BF16], &AMX_INT8[..]].concat(), ..target }
+    let dots = dots(target.vector_bytes, target.registers, true);
+    Target { name: target.name.clone() + "-amx", matrix: [&[AMX_BF16], &AMX_INT8[..], &dots].concat(), ..target }
 }
 
 /// What tells NVIDIA's GPUs apart. All give a block all but 1 KiB of a multiprocessor's shared memory.

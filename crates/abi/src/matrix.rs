@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! AMX          A: tile, 16 rows of 32 bf16         B: tile, 16 rows of 16 words, each of two bf16 below one another
+//! VNNI         A: tile, one row of 4 bytes         B: tile, one row of 16 words, each of four bytes below one another
 //! mma.sync     A: 8 registers in each of 32 lanes  B: 4 registers                C: 4 registers
 //! ```
 
@@ -133,6 +134,13 @@ impl MatrixUnit {
         }
         at
     }
+    /// Accumulators that there is room for; operands pass through two of the tile registers.
+    pub const fn accumulators(&self) -> usize {
+        match self.homes[2] {
+            Home::Lanes { .. } => self.registers / self.held(2),
+            _ => self.registers - 2,
+        }
+    }
     /// Whether results of this type can be summed up in its accumulators.
     pub fn accumulates(&self, d: DType) -> bool {
         let wraps = |d: DType| d.is_int() && d.size() == self.accumulator.size();
@@ -169,6 +177,43 @@ pub const AMX_INT8: [MatrixUnit; 4] = [
     amx("amx-u8s8", [DType::U8, DType::I8], DType::I32, 4),
     amx("amx-u8u8", [DType::U8, DType::U8], DType::I32, 4),
 ];
+
+/// Products of vectors of so many words, of `registers` there are: each word of B is four bytes, whose products with the four
+/// bytes of A are added to C's. `operands` that the machine's one instruction takes need nothing else; others are made 16 bits
+/// wide, which takes registers too.
+const fn dot(name: &'static str, operands: [DType; 2], lanes: usize, registers: usize) -> MatrixUnit {
+    MatrixUnit {
+        name,
+        size: [1, lanes, 4],
+        operands,
+        accumulator: DType::I32,
+        homes: [tile(Dim::M, Dim::K, 1), tile(Dim::K, Dim::N, 4), tile(Dim::M, Dim::N, 1)],
+        runner: Runner::Core,
+        setup: Setup::None,
+        registers,
+        rate: lanes * 4,
+        keeps_subnormals: true,
+    }
+}
+
+/// The unit of VNNI, by which renderers know that a machine has the instruction.
+pub const VNNI: &str = "vnni-u8s8";
+
+/// Products of bytes in vectors of `bytes` bytes on a machine with so many vector registers, summed in int32: exact, also
+/// where the machine has no instruction for them. With VNNI, bytes without sign times bytes with sign are one.
+pub fn dots(bytes: usize, registers: usize, has_vnni: bool) -> Vec<MatrixUnit> {
+    use DType::{I8, U8};
+    let lanes = bytes / 4;
+    // what operands pass through, besides the two that every unit has
+    let (direct, widened) = (registers - 4, if registers > 16 { 20 } else { 10 });
+    let of = |name, operands, registers| dot(name, operands, lanes, registers);
+    let same = [of("dot-s8s8", [I8, I8], widened), of("dot-u8u8", [U8, U8], widened)];
+    let mixed = match has_vnni {
+        true => [of("vnni-s8u8", [I8, U8], direct), of(VNNI, [U8, I8], direct)],
+        false => [of("dot-s8u8", [I8, U8], widened), of("dot-u8s8", [U8, I8], widened)],
+    };
+    same.into_iter().chain(mixed).collect()
+}
 
 const fn mma_sync(name: &'static str, d: DType) -> MatrixUnit {
     use Dim::*;

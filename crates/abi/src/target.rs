@@ -2,7 +2,7 @@
 
 use crate::alu::AluSet;
 use crate::costs::Costs;
-use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MatrixUnit};
+use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MatrixUnit, dots};
 use crate::{Alu, DType, Language};
 
 /// Everything codegen and render need to know of a machine. Part of every kernel cache's key.
@@ -234,7 +234,7 @@ impl Target {
             float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
             int_ops: BASIC_INT,
             isa,
-            matrix: vec![],
+            matrix: dots(vector_bytes, registers, false),
             async_copies: false,
             costs: Costs::of_vectors(vector_bytes),
         }
@@ -261,7 +261,7 @@ impl Target {
             small_float_ops: AluSet::of(&Alu::ALL),
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,
-            matrix: [&AMX_INT8[..], &[AMX_BF16]].concat(),
+            matrix: [&AMX_INT8[..], &[AMX_BF16], &dots(16, 16, true)].concat(),
             async_copies: false,
             costs: Costs::of_vectors(16),
         }

@@ -270,7 +270,8 @@ impl Lowering<'_> {
         let stride = coefficient(idx, id(row))?;
         let origin = [row, column].map(|r| (id(r), UOp::index(0))).into_iter().collect();
         let (n, lanes) = (row.extent().as_int()? as u32, column.extent().as_int()? as u32);
-        Some(buf.at_tile(&substitute_open(idx, &origin), n, lanes, stride).load())
+        let at = substitute_open(idx, &origin);
+        Some(if n == 1 { buf.at_lanes(&at, lanes) } else { buf.at_tile(&at, n, lanes, stride) }.load())
     }
 
     /// The tile in a stage over these axes, of which the unit's parts are the last two. Elements that share a column
@@ -303,7 +304,12 @@ impl Lowering<'_> {
         src.insert(0, value);
         let stage = UOp::new(Op::Stage, dtype, src, arg);
         let place = flat(&outer).fold_mul(&UOp::index((lines * columns) as i64));
-        stage.at_tile(&place, lines as u32, columns as u32, columns as i64).load()
+        let (lines, columns) = (lines as u32, columns as u32);
+        let tile = match lines {
+            1 => stage.at_lanes(&place, columns),
+            _ => stage.at_tile(&place, lines, columns, columns as i64),
+        };
+        tile.load()
     }
 }
 

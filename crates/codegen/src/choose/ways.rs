@@ -23,6 +23,18 @@ pub struct Ways {
     pub kept: [usize; 2],
 }
 
+/// Rows and vectors of columns of accumulators of a unit whose operations are those of vectors: as many as load least for what
+/// they compute, padding included.
+fn kept_vectors(unit: MatrixUnit, [rows, columns]: [usize; 2]) -> [usize; 2] {
+    let room = unit.accumulators();
+    let all = (1..=columns.min(room)).flat_map(|n| (1..=rows.min(room / n)).map(move |m| [m, n]));
+    let cost = |[m, n]: [usize; 2]| {
+        let padded = rows.next_multiple_of(m) * columns.next_multiple_of(n);
+        padded as f64 * (1.0 + 1.0 / m as f64 + 1.0 / n as f64)
+    };
+    all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or([1, 1])
+}
+
 impl Ways {
     pub fn of(plan: &Plan, product: &Product, unit: MatrixUnit) -> Option<Ways> {
         if !unit.accumulates(product.reduce.dtype) {
@@ -71,6 +83,7 @@ impl Ways {
         }
         let blocks = [padded[0] / unit.size[0], padded[1] / unit.size[1]];
         let kept = match blocks {
+            _ if unit.size[0] == 1 => kept_vectors(unit, blocks),
             [1, n] => [1, n.min(4)],
             [m, 1] => [m.min(4), 1],
             _ => [2, 2],

@@ -17,9 +17,6 @@ use frit_abi::MatrixUnit;
 use frit_abi::matrix::{Home, Runner};
 use frit_uop::{Arg, AxisKind, Op, UOp};
 
-/// Tile registers that operands pass through; the others may hold accumulators.
-const PASSING: usize = 2;
-
 impl Plan<'_> {
     /// Apply `Opt::Matrix`.
     pub(super) fn give_to_unit(&mut self, name: &str, axes: [usize; 3]) -> Result<(), String> {
@@ -141,10 +138,7 @@ impl Plan<'_> {
             .filter(|a| a.kind == AxisKind::Upcast && chosen.reduce.ranges.contains(&a.origin))
             .map(|a| a.size().unwrap_or(usize::MAX))
             .product();
-        let room = match chosen.unit.homes[2] {
-            Home::Lanes { .. } => chosen.unit.registers / chosen.unit.held(2),
-            _ => chosen.unit.registers - PASSING,
-        };
+        let room = chosen.unit.accumulators();
         match held <= room {
             true => Ok(()),
             false => Err(format!("{held} accumulators, {} has room for {room}", chosen.unit.name)),

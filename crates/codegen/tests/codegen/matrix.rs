@@ -3,7 +3,7 @@
 use crate::kernels::{Case, range};
 use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
-use frit_abi::matrix::{AMX_BF16, MMA_SYNC};
+use frit_abi::matrix::{AMX_BF16, MMA_SYNC, VNNI, dots};
 use frit_codegen::{Layout, Opt, Opts, plan, random_opts};
 use frit_uop::{Alu, AxisKind, DType, Op, Space, Step, UOp};
 
@@ -51,6 +51,47 @@ const INT8: [(&str, [DType; 2]); 4] = [
     ("amx-u8s8", [DType::U8, DType::I8]),
     ("amx-u8u8", [DType::U8, DType::U8]),
 ];
+
+/// Machines with products of bytes in vectors: the interpreter and those that this one has, with and without VNNI.
+fn dotted() -> Vec<Target> {
+    let native = ["CPU:SSE2", "CPU:AVX2", "CPU:AVX512"].iter().filter_map(|n| cpu(n));
+    let mut all: Vec<Target> = native.map(|d| d.target().clone()).collect();
+    all.push(Target::interp());
+    let plain = |t: &Target| Target { matrix: dots(t.vector_bytes, t.registers, false), ..t.clone() };
+    let without: Vec<Target> = all.iter().filter(|t| t.unit(VNNI).is_some()).map(plain).collect();
+    all.extend(without);
+    all
+}
+
+#[test]
+fn bytes_are_multiplied_exactly_in_vectors() {
+    for target in dotted() {
+        for unit in target.matrix.iter().filter(|u| u.size[0] == 1) {
+            for second in [Second::Rows, Second::Columns] {
+                for (m, n, k) in [(2, 64, 64), (6, 32, 40), (13, 48, 8)] {
+                    let c = case("dots", product(m, n, k, unit.operands, second));
+                    let mut opts = vec![matrix(unit.name, [0, 1, 2])];
+                    check(&c, &target, &opts);
+                    assert!(uses_a_unit(&c.sink, &target, &opts));
+                    if (n as usize).is_multiple_of(2 * unit.size[1]) {
+                        opts.push(Opt::Split { axis: 1, n: 2, kind: AxisKind::Upcast, inner: true });
+                        check(&c, &target, &opts);
+                    }
+                }
+                for (m, n, k) in [(64, 64, 64), (9, 33, 35), (40, 20, 7)] {
+                    let c = case("dots", product(m, n, k, unit.operands, second));
+                    if let Err(e) = run(&c, &target, Opts::Heuristic) {
+                        panic!("{m} x {n} x {k} on {}: {}", target.name, &e[..e.len().min(4000)]);
+                    }
+                    for seed in 0..4 {
+                        let opts = random_opts(&c.sink, &target, seed, 2 + seed as usize).unwrap();
+                        check(&c, &target, &opts);
+                    }
+                }
+            }
+        }
+    }
+}
 
 fn uses_a_unit(sink: &UOp, target: &Target, opts: &[Opt]) -> bool {
     let linear = lower(sink, target, Opts::List(opts)).unwrap();

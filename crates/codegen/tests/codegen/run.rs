@@ -28,12 +28,16 @@ fn params(sink: &UOp) -> Vec<UOp> {
     p
 }
 
-/// Small integers, different in every buffer.
+/// Bytes whose products and sums are the largest there are, and others.
+const BYTES: [u8; 11] = [0, 255, 128, 127, 1, 254, 129, 100, 255, 128, 255];
+
+/// Small integers, different in every buffer; of bytes the largest too.
 fn inputs(params: &[UOp]) -> Buffers {
     let value = |slot: usize, i: usize, d: DType| {
         let v = (i * 7 + slot * 3 + i / 5) % 11;
         match d {
             DType::I32 => Scalar::Int(v as i64 % 5), // also an index
+            DType::U8 | DType::I8 => Scalar::from_bits(BYTES[v] as u64, d),
             d => Scalar::int(v as i128 - if d.is_float() { 5 } else { 0 }, d),
         }
     };

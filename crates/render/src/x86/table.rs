@@ -157,6 +157,10 @@ rows! {
     PMULLD = pair(VEX_Vpmulld_xmm_xmm_xmmm128, EVEX_Vpmulld_xmm_k1z_xmm_xmmm128b32);
     PMULLQ = evex(EVEX_Vpmullq_xmm_k1z_xmm_xmmm128b64);
     PMULUDQ = six(Pmuludq_xmm_xmmm128);
+    PMADDWD = six(Pmaddwd_xmm_xmmm128);
+    // of AVX-512, which not every machine has in the other encoding too
+    PDPBUSD = evex(EVEX_Vpdpbusd_xmm_k1z_xmm_xmmm128b32);
+    PDPBUSD_VEX = vex(VEX_Vpdpbusd_xmm_xmm_xmmm128);
     PAND = six(Pand_xmm_xmmm128);  PANDN = six(Pandn_xmm_xmmm128);  POR = six(Por_xmm_xmmm128);  PXOR = six(Pxor_xmm_xmmm128);
     PMINSD = five(VEX_Vpminsd_xmm_xmm_xmmm128);  PMAXSD = five(VEX_Vpmaxsd_xmm_xmm_xmmm128);
     PMINUD = five(VEX_Vpminud_xmm_xmm_xmmm128);  PMAXUD = five(VEX_Vpmaxud_xmm_xmm_xmmm128);

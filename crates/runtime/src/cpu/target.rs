@@ -1,7 +1,7 @@
 //! What this machine's cores can do.
 
 use crate::env::Units;
-use frit_abi::matrix::{AMX_BF16, AMX_INT8};
+use frit_abi::matrix::{AMX_BF16, AMX_INT8, dots};
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet, Isa};
 use frit_abi::{DType, Language, MatrixUnit, Target};
 
@@ -10,10 +10,10 @@ pub fn detect(threads: usize, isa: Isa, units: Units) -> Target {
     use DType::*;
     if isa != Isa::Portable {
         let mut target = Target::native(isa, threads, caches());
-        if isa == Isa::Avx512 {
-            target.matrix = units.of(matrix_units());
-        }
-        if !target.matrix.is_empty() {
+        target.matrix = dots(target.vector_bytes, target.registers, has_vnni(isa));
+        let tiles = if isa == Isa::Avx512 { units.of(matrix_units()) } else { vec![] };
+        if !tiles.is_empty() {
+            target.matrix.splice(0..0, tiles);
             target.name += "-amx";
         }
         return target;
@@ -77,6 +77,23 @@ pub fn has_avx512() -> bool {
 /// Whether there are vectors of 64 bytes.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn has_avx512() -> bool {
+    false
+}
+
+/// Whether one instruction of a set sums products of bytes here: with AVX2 alone it has an encoding of its own, which machine
+/// code for a machine that has less than this one does not use.
+#[cfg(target_arch = "x86_64")]
+fn has_vnni(isa: Isa) -> bool {
+    match isa {
+        Isa::Avx512 => is_x86_feature_detected!("avx512vnni"),
+        Isa::Avx2 => machine() == Isa::Avx2 && is_x86_feature_detected!("avxvnni"),
+        _ => false,
+    }
+}
+
+/// Whether one instruction sums products of bytes.
+#[cfg(not(target_arch = "x86_64"))]
+fn has_vnni(_: Isa) -> bool {
     false
 }
 
@@ -193,7 +210,7 @@ mod tests {
         let exact = detect(2, machine(), Units::Exact);
         assert!(exact.matrix.iter().all(|u| u.keeps_subnormals));
         let native = detect(2, machine(), Units::Off);
-        assert!(native.matrix.is_empty());
+        assert!(native.matrix.iter().all(|u| u.setup == frit_abi::matrix::Setup::None));
         assert_eq!((native.isa, native.threads), (machine(), 2));
         assert_eq!(parse_size("2048K"), Some(2 << 20));
         assert_eq!(

@@ -30,6 +30,8 @@ pub enum Key {
     InductionPointer(Reg, i64),
     /// An address with a number added that is too large for an instruction.
     Far(Reg, i64),
+    /// Of the bytes of a register, those at even or odd places with 16 bits each.
+    Widened(Reg, DType, bool),
 }
 
 /// A loop body that is being written; the first one is the kernel.

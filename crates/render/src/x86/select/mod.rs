@@ -4,6 +4,7 @@ mod address;
 mod build;
 mod cast;
 mod control;
+mod dot;
 mod lanes;
 mod mask;
 mod memory;

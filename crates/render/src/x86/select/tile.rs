@@ -11,7 +11,7 @@ use crate::Error;
 use crate::walk::Walk;
 use crate::walk::memory;
 use crate::x86::program::{Base, Class, Def, Kind, Mem, ONCE, Opd, Reg, Size, TILE_ROW_BYTES};
-use frit_abi::matrix::Home;
+use frit_abi::matrix::{Home, Setup};
 use frit_abi::{DType, MatrixUnit};
 use frit_uop::{Arg, Op, Step, UOp};
 use iced_x86::Code;
@@ -59,7 +59,11 @@ fn is_zero(n: &UOp) -> bool {
 
 impl Select<'_> {
     fn has_tiles(&self) -> bool {
-        self.linear.steps.iter().any(|s| matches!(s, Step::Do(n) if n.op == Op::Matrix))
+        let uses = |n: &UOp| match (n.op, &n.arg) {
+            (Op::Matrix, Arg::Name(name)) => self.target.unit(name).is_some_and(|u| u.setup == Setup::Tiles),
+            _ => false,
+        };
+        self.linear.steps.iter().any(|s| matches!(s, Step::Do(n) if uses(n)))
     }
     /// At the kernel's start: give the registers their shape.
     pub fn configure_tiles(&mut self) {
@@ -167,6 +171,9 @@ impl Select<'_> {
             Arg::Name(name) => self.target.unit(name),
             _ => None,
         };
+        if let Some(unit) = unit.filter(|u| u.size[0] == 1) {
+            return self.dot(n, *unit, want);
+        }
         let code = unit.and_then(multiply).ok_or_else(|| self.unsupported(n))?;
         let [a, b] = [self.tile_operand(&n.src[0])?, self.tile_operand(&n.src[1])?];
         let to = match want {

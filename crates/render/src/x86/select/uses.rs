@@ -23,7 +23,7 @@ struct Use {
     is_alias: bool,
     /// A load that its only user makes.
     is_folded: bool,
-    /// A scalar load that is only used in every lane of a vector.
+    /// A load of a scalar, or of four bytes, that is only used in every lane of a vector.
     is_broadcast: bool,
     /// A load whose memory stays as it is up to its last use.
     is_reloadable: bool,
@@ -225,11 +225,16 @@ impl Uses {
             let is_reloadable = here && !is_written(at, last);
             let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
             let broadcast = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
-            let is_broadcast = n.lanes() == 1
-                && matches!(n.dtype.size(), 4 | 8)
+            // the four bytes that a unit of vectors multiplies with those of each lane
+            let dot = |u: &UOp| u.op == Op::Matrix && u.src[0] == *n && u.src[1] != *n;
+            let in_every_lane = |u: &UOp| match n.lanes() {
+                1 => broadcast(u),
+                _ => dot(u),
+            };
+            let is_broadcast = matches!((n.lanes(), n.dtype.size()), (1, 4 | 8) | (4, 1))
                 && target.isa != Isa::Sse2
                 && !users.is_empty()
-                && users.iter().all(|i| user(i).is_some_and(broadcast));
+                && users.iter().all(|i| user(i).is_some_and(in_every_lane));
             let is_folded = match users[..] {
                 [only] => user(&only).is_some_and(|u| {
                     let free = self.block[at] == self.block[only] && !is_written(at, only);
