@@ -57,6 +57,7 @@ macro_rules! elementwise {
             Threefry  2  64 Int    "random bits of a counter and a key";
             Where     3   1 Any    "the second where the first holds, else the third";
             MulAcc    3   1 Any    "x * y + z, rounded once";
+            Dot4      3   2 Int    "the bytes of x times those of y taken with their signs, summed, plus z: four of them in 32 bits";
         }
     };
 }

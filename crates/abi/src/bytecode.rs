@@ -74,6 +74,8 @@ pub enum Instr {
     Lane(Reg, Reg, u32),
     /// Lanes of two vectors of one length, counted through both.
     Shuffle(Reg, Reg, Reg, Vec<u8>),
+    /// Words of 32 bits, each of four bytes of a vector, the first lowest.
+    Words(Reg, Reg),
     /// What a register has in the lane of the warp whose number is this one's xor so many.
     LaneShuffle(Reg, Reg, u32),
     /// What is at a place; `alt` where the gate is false.
@@ -255,6 +257,7 @@ impl fmt::Display for Show<'_> {
             Instr::Stack(r, src) => write!(f, "{} = stack {}", typed(r), list(src)),
             Instr::Lane(r, x, i) => write!(f, "{} = {x}.{i}", typed(r)),
             Instr::Shuffle(r, x, y, from) => write!(f, "{} = shuffle {x}, {y} {from:?}", typed(r)),
+            Instr::Words(r, x) => write!(f, "{} = words {x}", typed(r)),
             Instr::LaneShuffle(r, x, d) => write!(f, "{} = {x} of lane ^ {d}", typed(r)),
             Instr::Load { dst, from, alt } => {
                 let alt = alt.map_or(String::new(), |a| format!(" else {a}"));

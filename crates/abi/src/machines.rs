@@ -39,7 +39,11 @@ fn cpu(isa: Isa) -> Target {
 fn amx() -> Target {
     let target = cpu(Isa::Avx512);
     let dots = dots(target.vector_bytes, target.registers, true);
-    Target { name: target.name.clone() + "-amx", matrix: [&[AMX_BF16], &AMX_INT8[..], &dots].concat(), ..target }
+    Target {
+        name: target.name.clone() + "-amx",
+        matrix: [&[AMX_BF16], &AMX_INT8[..], &dots].concat(),
+        ..target
+    }
 }
 
 /// What tells NVIDIA's GPUs apart. All give a block all but 1 KiB of a multiprocessor's shared memory.

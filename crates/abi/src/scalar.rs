@@ -259,6 +259,10 @@ fn int_alu(op: Alu, d: DType, a: &[Scalar]) -> Scalar {
             }
         }
         Alu::MulAcc => x.wrapping_mul(y).wrapping_add(a[2].as_i128()),
+        Alu::Dot4 => {
+            let product = |j: usize| (x >> (8 * j)) as u8 as i128 * (y >> (8 * j)) as i8 as i128;
+            (0..d.size()).map(product).sum::<i128>() + a[2].as_i128()
+        }
         Alu::Threefry => threefry2x32(x as u64, y as u64) as i128,
         Alu::Pow => int_pow(x, y),
         _ => x,

@@ -232,7 +232,7 @@ impl Target {
             packed: DTypeSet::default(),
             small_float_ops: AluSet::default(),
             float_ops: if isa == Isa::Sse2 { BASIC_FLOAT.without(LATER) } else { BASIC_FLOAT },
-            int_ops: BASIC_INT,
+            int_ops: BASIC_INT.or(AluSet::of(&[Alu::Dot4])),
             isa,
             matrix: dots(vector_bytes, registers, false),
             async_copies: false,

@@ -426,6 +426,29 @@ impl Tensor {
         let ab = pair("clamp", &self.into(), &hi.into(), Ok);
         limited(Composite::AtMost, ab, |x, hi| hi.lt(x).or_(&hi.eq_(x)))
     }
+    /// Products of bytes, four at a time: int32 words of four bytes without sign times words of four bytes with sign, whose
+    /// products are added to `sum`. Machines have an instruction for it, or compute it exactly from products of 16 bits.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let (x, y) = (Tensor::from_slice(&[255u8, 1, 2, 3]), Tensor::from_slice(&[-128i8, 1, 1, -1]));
+    /// let sum = x.bitcast(DType::I32).dot4(&y.bitcast(DType::I32), 7);
+    /// assert_eq!(sum.to_vec::<i32>()?, [255 * -128 + 1 + 2 - 3 + 7]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn dot4(&self, y: &Tensor, sum: impl Into<Operand>) -> Tensor {
+        let _c = call("dot4");
+        let (y, sum) = (Operand::from(y), sum.into());
+        self.map(|x| {
+            let d = DType::I32;
+            let [x, y, z] = align("dot4", [x.clone(), y.node("dot4", d)?, sum.node("dot4", d)?])?;
+            match [&x, &y, &z].into_iter().find(|n| n.dtype != d) {
+                Some(n) => fail!("dot4", "of {}; words of bytes are int32", n.dtype),
+                None => Ok(UOp::alu(Alu::Dot4, &[&x, &y, &z])),
+            }
+        })
+    }
     /// From this to `end` by the fraction `w`: `x + (end - x) * w`.
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, w: impl Into<Operand>) -> Tensor {

@@ -112,6 +112,7 @@ pub fn shape(op: Op, src: &[UOp], arg: &Arg) -> Option<Shape> {
         }
         Op::Lane => of(0)?.get(1..)?.iter().cloned().collect(),
         Op::Matrix => of(2)?.clone(),
+        Op::Words => smallvec![UOp::index(of(0)?.first()?.as_int()? / 4)],
         Op::Shuffle => match arg {
             Arg::Axes(from) => smallvec![UOp::index(from.len() as i64)],
             _ => return None,

@@ -62,6 +62,7 @@
 //! | `LaneShuffle` | x | `Lanes(d)` | x of the lane of the warp whose number is this one's xor d; all lanes of a warp are there |
 //! | `Matrix` | a, b, c | `Name(unit)` | what one operation of a matrix unit makes of its operands: c + a b. In a kernel c is zero, and a reduce around it sums |
 //! | `Shuffle` | vectors a, b of one length n | `Axes` | a vector whose i-th element is lane `axes[i]` of a and b side by side: of a below n, of b from there on |
+//! | `Words` | bytes `(4 n,)` | | n words of 32 bits that each have four of them, the first lowest |
 //! | *elementwise* | operands | | `Cast`, `Bitcast` and one op for each [`Alu`] |
 
 use frit_abi::Alu;
@@ -96,7 +97,7 @@ frit_abi::elementwise!(ops [
     Store After End Sink Barrier CopyAsync Commit Wait
     Index Load LoadMatrix
     Reduce Scan Stage
-    Stack Lane Shuffle LaneShuffle Matrix
+    Stack Lane Shuffle LaneShuffle Matrix Words
     Cast Bitcast
 ]);
 

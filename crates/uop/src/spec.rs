@@ -114,6 +114,7 @@ const TABLE: &[Row] = {
         row(&[Lane],                     K | E | P, |n| matches!((&n.src[..], &n.arg), ([_], Arg::Lane(_)))),
         row(&[Matrix],                   K | E | P, |n| matches!((&n.src[..], &n.arg), ([_, _, c], Arg::Name(_)) if c.dtype == n.dtype) && has_shape(n)),
         row(&[Shuffle],                  E | P,     |n| matches!((&n.src[..], &n.arg), ([a, b], Arg::Axes(from)) if a.lanes() == b.lanes() && from.iter().all(|l| (*l as usize) < 2 * a.lanes())) && same_dtype(&n.src, n)),
+        row(&[Words],                    E | P,     |n| matches!(&n.src[..], [x] if x.dtype.size() == 1 && x.lanes() % 4 == 0) && n.dtype == DType::U32 && has_shape(n)),
         // elementwise
         row(&[Cast],                     ALL,       |n| n.src.len() == 1 && n.dtype != DType::Void),
         row(&[Bitcast],                  ALL,       |n| matches!(&n.src[..], [x] if x.dtype.size() == n.dtype.size())),
@@ -121,6 +122,7 @@ const TABLE: &[Row] = {
         class(OpSet::Binary,             ALL,       |n| n.src.len() == 2 && same_dtype(&n.src, n) && has_shape(n)),
         class(OpSet::Comparison,         ALL,       |n| matches!(&n.src[..], [a, b] if a.dtype == b.dtype) && is_bool(n) && has_shape(n)),
         row(&[Where],                    ALL,       |n| matches!(&n.src[..], [c, values @ ..] if is_bool(c) && values.len() == 2 && same_dtype(values, n)) && has_shape(n)),
+        row(&[Dot4],                     ALL,       |n| n.src.len() == 3 && n.dtype.is_int() && same_dtype(&n.src, n) && has_shape(n)),
         row(&[MulAcc],                   ALL,       |n| n.src.len() == 3 && same_dtype(&n.src, n) && has_shape(n)),
     ]
 };

@@ -15,6 +15,24 @@ rules! { pub BASIC(target: Target);
     Round(x) as n         if lacks(target, n)  => round(x);
     Neg(x) as n           if lacks(target, n)  => negate(x);
     MulAcc(x, y, z) as n  if lacks(target, n)  => multiply_add(x, y, z, target);
+    Dot4(x, y, z) as n    if lacks(target, n) || n.dtype.size() != 4  => dot(x, y, z);
+}
+
+/// Byte by byte, in the signed type of the width.
+fn dot(x: &UOp, y: &UOp, z: &UOp) -> UOp {
+    let d = [DType::I8, DType::I16, DType::I32, DType::I64][x.dtype.size().trailing_zeros() as usize];
+    let bits = d.bits() as i64;
+    let (xs, ys) = (x.bitcast(d), y.bitcast(d));
+    let product = |j: i64| {
+        let shifted = |v: &UOp, alu: Alu, by: i64| v.bin(alu, &v.const_like(by));
+        let byte = shifted(&xs, Alu::Shr, 8 * j);
+        // of one byte the sign makes no difference to what is left of the product
+        let byte = if bits == 8 { byte } else { byte.and_(&byte.const_like(255)) };
+        let signed = shifted(&shifted(&ys, Alu::Shl, bits - 8 - 8 * j), Alu::Shr, bits - 8);
+        byte * signed
+    };
+    let sum = (0..bits / 8).fold(z.bitcast(d), |sum, j| sum + product(j));
+    sum.bitcast(x.dtype)
 }
 
 fn extreme(x: &UOp, y: &UOp, max: bool) -> UOp {

@@ -6,6 +6,7 @@
 //! ```text
 //! Load(p[i*4 + l])   ->  Load(p[i*4] x4)                     contiguous: one vector
 //! Load(p[l*9 + i])   ->  Load(p[i] 4x1 by 9)                 a constant distance apart: one vector
+//! p[4*l] | p[4*l + 1] << 8 | …  ->  Words(Load(p[0] x4w))    bytes of words: one vector
 //! Load(p[q[l]])      ->  Stack(Load(p[q[0]]), Load(p[q[1]]), …) each lane for itself
 //! Reduce(x, l)       ->  the halves of x added, and the halves of that, …
 //! ```
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open};
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Arg, AxisKind, DType, Op, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -45,7 +46,9 @@ pub fn vectorise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         .filter_map(|n| Some(n.buffer_and_index()?.0.behind_after().clone()));
     let done = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
     let reach = ctx.target.costs.address_reach;
-    let mut v = Vectoriser { widths, transposed, written: written.collect(), done, reach };
+    let has_words = ctx.target.supports(Alu::Dot4, DType::I32);
+    let most = ctx.target.vector_bytes;
+    let mut v = Vectoriser { widths, transposed, written: written.collect(), done, reach, has_words, most };
     Ok(simplify(&v.vector(sink)?))
 }
 
@@ -58,6 +61,10 @@ struct Vectoriser {
     done: FxHashMap<UOp, UOp>,
     /// Elements from one lane to the next that an address reaches.
     reach: i64,
+    /// Bytes of a vector can be taken as words.
+    has_words: bool,
+    /// Bytes of a vector.
+    most: usize,
 }
 
 impl Vectoriser {
@@ -104,6 +111,12 @@ impl Vectoriser {
                 Some(_) => Ok(UOp::sink([])),
                 None => self.access(n, id, w),
             },
+            (Op::Or, Some((id, w))) if self.has_words && n.dtype == DType::U32 => {
+                match self.words(n, id, w)? {
+                    Some(words) => Ok(words),
+                    None => Ok(n.with_src(n.src.iter().map(|s| self.done[s].clone()).collect())),
+                }
+            }
             (Op::Reduce, _) => {
                 let (mine, others): (Vec<&UOp>, Vec<&UOp>) = n
                     .closed_ranges()
@@ -147,6 +160,27 @@ impl Vectoriser {
         let is_lane = UOp::stack(places.map(|e| UOp::boolean(e % step == 0)));
         let of_lanes: FxHashMap<u32, UOp> = [(id, lanes)].into_iter().collect();
         Ok(self.vector(&substitute_open(gate, &of_lanes))?.and_(&is_lane))
+    }
+
+    /// Words put together from bytes that lie one after the other in all lanes.
+    fn words(&mut self, n: &UOp, id: u32, w: u32) -> Result<Option<UOp>, Error> {
+        let mut bytes: [Option<UOp>; 4] = Default::default();
+        if 4 * w as usize > self.most || !bytes_of_word(n, &mut bytes) {
+            return Ok(None);
+        }
+        let [Some(a), Some(b), Some(c), Some(d)] = bytes else { return Ok(None) };
+        let Some((buf, idx)) = a.buffer_and_index() else { return Ok(None) };
+        let follows = |(i, l): (i64, &UOp)| {
+            let Some((other, at)) = l.buffer_and_index() else { return false };
+            other == buf && simplify(&(at + idx * -1)).as_int() == Some(i)
+        };
+        if coefficient(idx, id) != Some(4) || !(1..).zip([&b, &c, &d]).all(follows) {
+            return Ok(None);
+        }
+        let at_zero: FxHashMap<u32, UOp> = [(id, UOp::index(0))].into_iter().collect();
+        let rest = self.vector(&substitute_open(idx, &at_zero))?;
+        let bytes = self.done[buf].at_lanes(&rest, 4 * w).load();
+        Ok(Some(UOp::new(Op::Words, DType::U32, [bytes], Arg::None)))
     }
 
     fn access(&mut self, n: &UOp, id: u32, w: u32) -> Result<UOp, Error> {
@@ -222,6 +256,29 @@ impl Vectoriser {
             _ if step == Some(0) && gate.is_none() => each.swap_remove(w as usize - 1),
             _ => UOp::sink(each),
         })
+    }
+}
+
+/// The loads of the four bytes that are or-ed together to a word, each in its place; false where it is something else.
+fn bytes_of_word(n: &UOp, bytes: &mut [Option<UOp>; 4]) -> bool {
+    if n.op == Op::Or {
+        return n.src.iter().all(|s| bytes_of_word(s, bytes));
+    }
+    let (x, shift) = match (n.op, n.src.get(1).and_then(|s| s.as_int())) {
+        (Op::Shl, Some(shift)) => (&n.src[0], shift),
+        _ => (n, 0),
+    };
+    if x.op != Op::Cast || x.src[0].dtype != DType::U8 || shift % 8 != 0 {
+        return false;
+    }
+    let byte = if x.src[0].op == Op::Bitcast { &x.src[0].src[0] } else { &x.src[0] };
+    let is_plain = byte.op == Op::Load && byte.src.len() == 1 && byte.arg == Arg::None;
+    match usize::try_from(shift / 8).ok().and_then(|at| bytes.get_mut(at)) {
+        Some(place @ None) if is_plain => {
+            *place = Some(byte.clone());
+            true
+        }
+        _ => false,
     }
 }
 

@@ -12,6 +12,9 @@ use frit_uop::Op;
 fn is_step(op: Op) -> bool {
     use Op::*;
     op.is_elementwise()
-        || matches!(op, Load | LoadMatrix | Store | Stack | Lane | Shuffle | LaneShuffle | Matrix | Barrier)
+        || matches!(
+            op,
+            Load | LoadMatrix | Store | Stack | Lane | Shuffle | LaneShuffle | Matrix | Words | Barrier
+        )
         || matches!(op, CopyAsync | Commit | Wait)
 }

@@ -22,6 +22,7 @@ impl Writer<'_> {
             (Op::Stack, _) => Instr::Stack(dst, src),
             (Op::Lane, &Arg::Lane(i)) => Instr::Lane(dst, src[0], i),
             (Op::Shuffle, Arg::Axes(from)) => Instr::Shuffle(dst, src[0], src[1], from.to_vec()),
+            (Op::Words, _) => Instr::Words(dst, src[0]),
             (Op::LaneShuffle, &Arg::Lanes(d)) => Instr::LaneShuffle(dst, src[0], d),
             (Op::Cast, _) => Instr::Cast(dst, src[0]),
             (Op::Bitcast, _) => Instr::Bitcast(dst, src[0]),

@@ -170,6 +170,11 @@ macro_rules! integers {
                     false => 0,
                 }),
                 Alu::Threefry => Two(|x, y| wrap(threefry2x32(x, y) as $wide)),
+                Alu::Dot4 => Three(|x, y, z| {
+                    let byte = |v: u64, j: usize| (v >> (8 * j)) as u8;
+                    let product = |j: usize| byte(x, j) as i64 * byte(y, j) as i8 as i64;
+                    wrap((0..size_of::<$t>()).map(product).sum::<i64>().wrapping_add(z as i64) as $wide)
+                }),
                 Alu::MulAcc => Three(|x, y, z| {
                     wrap((x as $wide).wrapping_mul(y as $wide).wrapping_add(z as $wide))
                 }),

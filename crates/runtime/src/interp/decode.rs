@@ -38,6 +38,11 @@ pub enum Op {
         from: DType,
     },
     Stack(u32, Box<[u32]>),
+    Words {
+        dst: u32,
+        src: u32,
+        lanes: u32,
+    },
     Copy {
         dst: u32,
         src: u32,
@@ -324,6 +329,15 @@ impl<'a> Decoder<'a> {
                 let fits = kind.dtype == a.dtype && kind.lanes as usize == from.len();
                 check(there && fits, "the lanes do not fit")?;
                 self.push(Op::Stack(dst, srcs));
+            }
+            &Instr::Words(r, x) => {
+                let bytes = self.read(x)?;
+                let src = self.slots[x.0 as usize];
+                let (dst, kind) = self.write(r)?;
+                let fits =
+                    bytes.dtype.size() == 1 && kind == Kind { dtype: DType::U32, lanes: bytes.lanes / 4 };
+                check(fits && bytes.lanes.is_multiple_of(4), "a word has four bytes")?;
+                self.push(Op::Words { dst, src, lanes: kind.lanes });
             }
             Instr::Load { dst, from, alt } => self.access(*dst, from, *alt, true)?,
             Instr::Store { to, value } => self.access(*value, to, None, false)?,

@@ -312,6 +312,13 @@ impl Machine<'_> {
                         lane.set(dst + i, alu::extend(lane.lane(src, i) & mask, to));
                     }
                 }
+                &Op::Words { dst, src, lanes } => {
+                    for i in 0..lanes {
+                        let byte = |j: u32| (lane.get(src + 4 * i + j) & 0xff) << (8 * j);
+                        let word = (0..4).map(byte).sum();
+                        lane.set(dst + i, word);
+                    }
+                }
                 &Op::Copy { dst, src } => lane.set(dst, lane.get(src)),
                 Op::Stack(dst, srcs) => {
                     for (i, &s) in srcs.iter().enumerate() {

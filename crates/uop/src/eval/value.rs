@@ -275,6 +275,11 @@ fn on_integers(op: Alu, [x, y, z]: [i128; 3], width: i128) -> i128 {
         Alu::Sub => x - y,
         Alu::Mul => x.wrapping_mul(y),
         Alu::MulAcc => x.wrapping_mul(y).wrapping_add(z),
+        Alu::Dot4 => {
+            let byte = |v: i128, j: i128| (v >> (8 * j)).rem_euclid(256);
+            let signed = |b: i128| if b < 128 { b } else { b - 256 };
+            (0..width / 8).map(|j| byte(x, j) * signed(byte(y, j))).sum::<i128>() + z
+        }
         Alu::Idiv | Alu::Mod | Alu::Tdiv if y == 0 => 0,
         Alu::Idiv => floor_div(x, y),
         Alu::Mod => x - floor_div(x, y) * y,

@@ -52,6 +52,7 @@ rules! {
     And[x, 0]                                       => x.const_like(0);
     (Shl|Shr)(x, 0)                                 => x;
     And[x, #m] if m == -1 && x.dtype.is_int()       => x;
+    And[x, #m] if is_within_mask(x, m)              => x;                                 // the upper bits are zeros already
     And[And[x, #a], #b]                             => x.bin(Alu::And, &x.const_like(a & b));
     Or[Or[x, #a], #b]                               => x.bin(Alu::Or, &x.const_like(a | b));
     Xor[Xor[x, y], =y]                              => x;
@@ -106,6 +107,11 @@ impl UOp {
     pub fn folded(&self, op: Alu, o: &UOp) -> UOp {
         trivial(op, self, o).unwrap_or_else(|| self.bin(op, o))
     }
+}
+
+/// Whether an integer has no bits outside a mask of the lowest ones.
+fn is_within_mask(x: &UOp, m: i64) -> bool {
+    m > 0 && m & m.wrapping_add(1) == 0 && x.dtype.is_int() && x.bounds.0 >= 0 && x.bounds.1 <= m as i128
 }
 
 fn lane_of(n: &UOp, stack: &UOp) -> Option<UOp> {

@@ -13,6 +13,7 @@ use super::types::Val;
 use crate::Error;
 use crate::x86::program::{Def, Kind, Opd, Reg, Size};
 use crate::x86::table as t;
+use frit_abi::matrix::VNNI;
 use frit_abi::target::Isa;
 use frit_abi::{DType, MatrixUnit};
 use frit_uop::UOp;
@@ -26,27 +27,39 @@ impl Select<'_> {
         let a = self.four_bytes_in_every_lane(&n.src[0], size)?;
         let b = self.operand(&n.src[1])?.parts[0];
         let c = self.vector_operand(&n.src[2], n.dtype, lanes)?.parts[0];
-        let to = match want {
-            Some(v) => v.parts[0],
-            None => self.vec(size),
-        };
-        if unit.name.starts_with("vnni") {
+        let to = self.sum_of_dots(size, unit.operands, [a, b, c], want.as_ref().map(|v| v.parts[0]));
+        Ok(Val::one(to, n.dtype, lanes))
+    }
+    /// `c` plus the products of bytes of these types, four in each lane.
+    pub fn sum_of_dots(
+        &mut self,
+        size: Size,
+        types: [DType; 2],
+        [a, b, c]: [Reg; 3],
+        to: Option<Reg>,
+    ) -> Reg {
+        let to = to.unwrap_or_else(|| self.vec(size));
+        if types[0] != types[1] && self.target.unit(VNNI).is_some() {
             // the bytes without sign come first
-            let (x, y) = if unit.operands[0] == DType::U8 { (a, b) } else { (b, a) };
+            let (x, y) = if types[0] == DType::U8 { (a, b) } else { (b, a) };
             self.copy(to, c, size);
             let row = if self.isa == Isa::Avx512 { t::PDPBUSD } else { t::PDPBUSD_VEX };
             let ops = smallvec![r(to, size), r(x, size), r(y, size)];
             self.emit(Kind::Row(row, size), Def::Modify, ops);
-            return Ok(Val::one(to, n.dtype, lanes));
+            return to;
         }
         let [even, odd] = [false, true].map(|odd| {
-            let (x, y) =
-                (self.widened(a, unit.operands[0], odd, size), self.widened(b, unit.operands[1], odd, size));
+            let (x, y) = (self.widened(a, types[0], odd, size), self.widened(b, types[1], odd, size));
             self.v2(t::PMADDWD, size, x, y)
         });
         let sum = self.v2(t::PADDD, size, even, odd);
-        self.v2_opd(t::PADDD, size, c, r(sum, size), Some(to));
-        Ok(Val::one(to, n.dtype, lanes))
+        self.v2_opd(t::PADDD, size, c, r(sum, size), Some(to))
+    }
+    /// Of one word, in the first lane of a vector.
+    pub fn dot_scalar(&mut self, [a, b, c]: [Reg; 3]) -> Reg {
+        let words = [a, b, c].map(|x| self.int_to_lane(x, Size::D));
+        let sum = self.sum_of_dots(Size::X, [DType::U8, DType::I8], words, None);
+        self.lane_to_int(sum, Size::D)
     }
     /// A value of four bytes in every lane; made once a block.
     fn four_bytes_in_every_lane(&mut self, n: &UOp, size: Size) -> Result<Reg, Error> {

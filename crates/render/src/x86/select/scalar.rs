@@ -49,8 +49,17 @@ impl Select<'_> {
         let d = n.src[0].dtype;
         let reg = match n.op {
             Op::Cast => {
-                let x = self.scalar_operand(&n.src[0])?;
-                self.cast_scalar(n, x, d, n.dtype)?
+                let halves = match (d, n.dtype) {
+                    (DType::F16, DType::F32) if self.isa != Isa::Sse2 => self.halves_in_memory(&n.src[0])?,
+                    _ => None,
+                };
+                match halves {
+                    Some(m) => self.v1(t::CVTPH2PS, Size::X, Opd::Mem(m)),
+                    None => {
+                        let x = self.scalar_operand(&n.src[0])?;
+                        self.cast_scalar(n, x, d, n.dtype)?
+                    }
+                }
             }
             Op::Bitcast => {
                 let x = self.scalar_operand(&n.src[0])?;
@@ -61,6 +70,9 @@ impl Select<'_> {
                 let Some(alu) = o.alu() else { return Err(self.unsupported(n)) };
                 if let Some(word) = self.word_of_bytes(n)? {
                     word
+                } else if alu == Alu::Dot4 {
+                    let [a, b, c] = [0, 1, 2].map(|i| self.scalar_operand(&n.src[i]));
+                    self.dot_scalar([a?, b?, c?])
                 } else if is_real(d) {
                     self.float_scalar(n, alu, d, step, want.as_ref().map(|w| w.parts[0]))?
                 } else {

@@ -28,6 +28,7 @@ impl Select<'_> {
             Op::Matrix => self.matrix(n, &want)?,
             Op::Lane => self.lane(n)?,
             Op::Shuffle => self.shuffle(n)?,
+            Op::Words => Val { elem: n.dtype, lanes: n.lanes(), ..self.operand(&n.src[0])? },
             o if o.is_elementwise() => {
                 self.check_lanes(n, n.lanes())?;
                 if n.lanes() == 1 { self.scalar(n, step, &want)? } else { self.vector(n, step, &want)? }

@@ -308,6 +308,14 @@ impl Select<'_> {
             return self.shift_number(n, alu, d, &a, by);
         }
         let b = self.vector_operand(&n.src[1], d, lanes)?;
+        if alu == Alu::Dot4 && d.size() == 4 {
+            let c = self.vector_operand(&n.src[2], d, lanes)?;
+            let (size, types) = (a.size(), [DType::U8, DType::I8]);
+            let parts = (0..a.parts.len())
+                .map(|k| self.sum_of_dots(size, types, [a.parts[k], b.parts[k], c.parts[k]], None))
+                .collect();
+            return Ok(Val { parts, ..a.clone() });
+        }
         self.int_vals(n, alu, d, &a, &b)
     }
     /// Arithmetic of integer vectors in registers.
