@@ -253,6 +253,10 @@ impl Adapting {
         let source = Source::File { folder: folder.into(), tensors, config, is_merged };
         Ok(Adapting { source, lora, parts: RefCell::default() })
     }
+    /// Whether its parts are made here, to be trained.
+    pub fn is_trained(&self) -> bool {
+        !matches!(self.source, Source::File { .. })
+    }
     /// Whether weights take their parts in.
     pub fn is_merged(&self) -> bool {
         matches!(self.source, Source::File { is_merged: true, .. })

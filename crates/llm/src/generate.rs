@@ -99,6 +99,10 @@ impl Llm {
         options: &Options,
         settings: Settings,
     ) -> Result<Llm> {
+        // tokens are checked several at a time with a draft and written one at a time without, and both must be the same ones;
+        // so must those of other batches where that is asked for
+        let is_float = options.is_float || draft.is_some() || settings.deterministic;
+        let options = &Options { is_float, ..options.clone() };
         let model = Arc::new(open(&path, options)?);
         let text = chat::text_of(&path).map_err(of_text)?;
         // what the model learnt is not the draft's

@@ -4,7 +4,9 @@ use crate::adapter::LowRank;
 use crate::config::{self, Activation, Config};
 use crate::weights::Weights;
 use frit_nn::Linear;
+use frit_nn::gguf::Words;
 use frit_tensor::{Result, Tensor};
+use std::sync::Arc;
 
 /// A norm with its weights.
 pub struct Norm {
@@ -44,23 +46,41 @@ pub fn maybe(norm: &Option<Norm>, x: Tensor) -> Tensor {
 /// A product with a weight of `(outputs, inputs)`, a bias where there is one, and what an adapter adds.
 pub struct Product {
     linear: Linear,
+    /// The same weight for few tokens, in whole numbers.
+    words: Option<Arc<Words>>,
     added: Option<LowRank>,
 }
+
+/// Tokens up to which a weight is multiplied in whole numbers: it is read once for all of them. Where there are more, it is
+/// worth making float32 of it first.
+const FEW: usize = 4;
 
 impl Product {
     /// With a weight alone.
     pub fn of(weight: Tensor) -> Product {
-        Product { linear: Linear { weight, bias: None }, added: None }
+        Product { linear: Linear { weight, bias: None }, words: None, added: None }
+    }
+    /// With a weight that is stored under a name, and has no bias.
+    pub fn tied(w: &Weights, name: &str, weight: Tensor) -> Result<Product> {
+        Ok(Product { words: w.words(name)?.map(Arc::new), ..Product::of(weight) })
     }
     /// Some rows of its weight.
     fn rows(&self, begin: usize, count: usize) -> Product {
         let rows = |t: &Tensor| t.narrow(0, begin, count);
         let linear = Linear { weight: rows(&self.linear.weight), bias: self.linear.bias.as_ref().map(rows) };
-        Product { linear, added: self.added.as_ref().map(|a| a.rows(begin, count)) }
+        let words = self.words.as_ref().map(|w| Arc::new(w.rows(begin, count)));
+        Product { linear, words, added: self.added.as_ref().map(|a| a.rows(begin, count)) }
     }
     /// (.., inputs) -> (.., outputs)
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        let y = self.linear.forward(x);
+        let is_few = matches!(x.dims(), Ok(dims) if dims.len() == 2 && dims[0] <= FEW);
+        let y = match self.words.as_ref().filter(|_| is_few) {
+            Some(words) => {
+                let y = words.product(x);
+                self.linear.bias.as_ref().map_or(y.clone(), |b| y + b)
+            }
+            None => self.linear.forward(x),
+        };
         match &self.added {
             Some(added) => y + added.forward(x),
             None => y,
@@ -72,7 +92,8 @@ impl Product {
 pub fn linear(w: &Weights, name: &str, inputs: usize, outputs: usize) -> Result<Product> {
     let (weight, added) = w.product(name, inputs, outputs)?;
     let bias = w.get_if(&format!("{name}.bias"), &[outputs])?;
-    Ok(Product { linear: Linear { weight, bias }, added })
+    let words = w.words(&format!("{name}.weight"))?.map(Arc::new);
+    Ok(Product { linear: Linear { weight, bias }, words, added })
 }
 
 /// Several products of one input: their weights by name, or the rows of one weight that has them one after the other.

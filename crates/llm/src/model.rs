@@ -23,6 +23,9 @@ pub struct Options {
     pub is_merged: bool,
     /// Weights of products are made float32 in memory, once, instead of in every product.
     pub is_unpacked: bool,
+    /// Products with quantised weights are computed in float32 for any number of tokens. Else, on a CPU, vectors of few tokens
+    /// are rounded to bytes in blocks, each with a scale, and multiplied in whole numbers.
+    pub is_float: bool,
 }
 
 /// Opens the decoder in a GGUF file (the first, if there are several) or in a folder with `config.json` and safetensors.
@@ -142,6 +145,9 @@ fn finish<T>(
     }
     if options.is_unpacked {
         weights.unpack();
+    }
+    if !options.is_float {
+        weights.round();
     }
     let model = make(&weights, config)?;
     weights.finish()?;

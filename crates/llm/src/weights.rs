@@ -3,7 +3,7 @@
 //! Tensors that someone asked for are remembered: one that is left at the end is an error that names it.
 
 use crate::adapter::{Adapter, Adapting, LowRank, Place};
-use frit_nn::gguf::Gguf;
+use frit_nn::gguf::{Gguf, Words};
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::{DType, Error, Result, Tensor};
 use std::cell::RefCell;
@@ -39,6 +39,7 @@ pub struct Weights {
     /// Rows of queries and keys lie in pairs of heads of so many elements, and not in halves as in transformers.
     pairs: Option<usize>,
     is_unpacked: bool,
+    is_rounded: bool,
 }
 
 /// Tables of a GGUF file that nobody multiplies by.
@@ -46,7 +47,15 @@ const UNUSED_GGUF: &[&str] = &["rope_factors_long.weight", "rope_factors_short.w
 
 impl Weights {
     fn new(source: Source, names: Names) -> Weights {
-        Weights { source, names, read: RefCell::default(), adapting: None, pairs: None, is_unpacked: false }
+        Weights {
+            source,
+            names,
+            read: RefCell::default(),
+            adapting: None,
+            pairs: None,
+            is_unpacked: false,
+            is_rounded: false,
+        }
     }
     /// Those of a GGUF file; `names` are what they would be called in a folder.
     pub fn of_gguf(file: Gguf, names: Names) -> Weights {
@@ -70,6 +79,22 @@ impl Weights {
     /// Weights of products are made float32 in memory, once, instead of in every product.
     pub fn unpack(&mut self) {
         self.is_unpacked = true;
+    }
+    /// Products of few tokens round them to bytes, and are computed in whole numbers where the weight has them.
+    pub fn round(&mut self) {
+        self.is_rounded = true;
+    }
+    /// A weight for products in whole numbers, if there is one and it is asked for.
+    pub fn words(&self, name: &str) -> Result<Option<Words>> {
+        // an adapter that is trained wants gradients of what it stands beside
+        let is_plain = self.adapting.as_ref().is_none_or(|a| !a.is_merged() && !a.is_trained());
+        match &self.source {
+            Source::Gguf(file) if self.is_rounded && !self.is_unpacked && is_plain => {
+                let is_cpu = file.raw(name)?.device()?.starts_with("CPU");
+                if is_cpu { file.words(name) } else { Ok(None) }
+            }
+            _ => Ok(None),
+        }
     }
     /// The adapter that products got, if there is one.
     pub fn into_adapter(self) -> Result<Option<Adapter>> {

@@ -13,10 +13,11 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     let mut given = Given::of(words)?;
     let (pp, tg): (usize, usize) = (given.number("pp")?.unwrap_or(512), given.number("tg")?.unwrap_or(128));
     let (repeat, kind) = (given.number::<usize>("repeat")?.unwrap_or(5).max(1), given.cache()?);
+    let is_float = given.opening()?.is_float;
     given.finish()?;
     let longest = pp.max(tg).max(1);
-    let model =
-        open(path, &Options { context: Some(longest), ..Options::default() }).map_err(|e| e.to_string())?;
+    let model = open(path, &Options { context: Some(longest), is_float, ..Options::default() })
+        .map_err(|e| e.to_string())?;
     let name = model.config().architecture.clone();
     let (layers, width) = (model.config().layers, model.config().width);
     let sizes = Sizes { rows: vec![1], chunks: vec![pp.max(1)] };

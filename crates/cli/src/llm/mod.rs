@@ -34,6 +34,7 @@ options:
   --context N                      positions at most (4096, or what the model has)
   --cache f32|f16|bf16|int8        how keys and values are kept (f16)
   --adapter FOLDER                 what frit finetune or PEFT made of it; --merge yes takes it into the weights
+  --products int8|float            with quantised weights on a CPU: few tokens rounded to bytes, or float32 (int8; with a draft float)
   --draft MODEL                    a smaller model of the same tokens, which proposes several tokens at once
 ";
 

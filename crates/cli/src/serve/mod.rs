@@ -50,6 +50,7 @@ options:
   --max-tokens=N               tokens of an answer at most (4096)
   --body=BYTES                 the largest body (8388608)
   --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
+  --products=int8|float        with quantised weights on a CPU: few tokens rounded to bytes, or float32 (int8)
   --deterministic              answers do not depend on what runs beside them
 
 routes:
@@ -71,6 +72,7 @@ pub struct Options {
     pub deterministic: bool,
     adapter: Option<PathBuf>,
     is_merged: bool,
+    is_float: bool,
     limits: Limits,
 }
 
@@ -88,6 +90,7 @@ impl Options {
             deterministic: false,
             adapter: None,
             is_merged: false,
+            is_float: false,
             limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096 },
         };
         for word in words {
@@ -110,6 +113,7 @@ impl Options {
                 "--deterministic" => o.deterministic = true,
                 "--adapter" => o.adapter = Some(value.into()),
                 "--merge" => o.is_merged = true,
+                "--products" if matches!(value, "int8" | "float") => o.is_float = value == "float",
                 _ => return Err(format!("{word:?} is no option of frit serve")),
             }
         }
@@ -130,6 +134,7 @@ pub fn run(model: &str, words: &[&str]) -> Result<(), String> {
         context: options.context,
         adapter: options.adapter.clone(),
         is_merged: options.is_merged,
+        is_float: options.is_float || options.deterministic,
         ..frit_llm::Options::default()
     };
     let opened = frit_llm::open(model, &opening);

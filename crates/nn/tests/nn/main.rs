@@ -11,6 +11,7 @@ mod optim_goldens;
 mod real;
 mod safetensors;
 mod state;
+mod words;
 
 use frit_tensor::Tensor;
 

@@ -157,7 +157,7 @@ pub(super) fn q3_k(b: &Blocks) -> Tensor {
     scaled(&(q - 4).float(), &scale)
 }
 /// Eight scales and eight minima of six bits each, from twelve bytes.
-fn six_bits(b: &Blocks) -> (Tensor, Tensor) {
+pub(super) fn six_bits(b: &Blocks) -> (Tensor, Tensor) {
     let [x, y, z] = [4, 8, 12].map(|at| b.ints(at, 4));
     let scale = Tensor::cat(&[&x & 63, (&z & 15) | ((&x >> 6) << 4)], 1);
     let min = Tensor::cat(&[&y & 63, (&z >> 4) | ((&y >> 6) << 4)], 1);

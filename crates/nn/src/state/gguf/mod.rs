@@ -10,7 +10,8 @@
 //! A large model may be in several files (`parts`), which are opened by the first.
 //!
 //! A quantised tensor becomes an expression over its mapped bytes (`blocks`, `grids`) that makes float32 of them
-//! where they are used: nothing is dequantised at loading, and a product with such a tensor reads its few bits.
+//! where they are used: nothing is dequantised at loading, and a product with such a tensor reads its few bits. `words` are
+//! the same weights for products in whole numbers.
 //!
 //! ```
 //! # use frit_nn::{StateDict, gguf::{self, Gguf, Value}};
@@ -30,6 +31,7 @@ mod grids;
 mod kind;
 mod parts;
 mod value;
+mod words;
 mod write;
 
 use super::cursor::{Cursor, byte_size, text};
@@ -41,6 +43,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 pub use value::{Array, Value};
+pub use words::Words;
 pub use write::save;
 
 /// Data starts at multiples of this, unless the file says otherwise.
@@ -146,6 +149,13 @@ impl Gguf {
         let (info, bytes) = self.find(name)?;
         let t = raw(info, &bytes);
         t.check().map(|()| t)
+    }
+    /// One tensor of two dims for products in whole numbers, if its type is one that there are such for.
+    #[track_caller]
+    pub fn words(&self, name: &str) -> Result<Option<Words>> {
+        let _c = frit_tensor::call("load");
+        let (info, bytes) = self.find(name)?;
+        Ok(info.kind.words(&raw(info, &bytes)))
     }
     fn find(&self, name: &str) -> Result<(&Info, Blob)> {
         let info = self.tensors.get(name);
