@@ -7,7 +7,7 @@
 //! ```text
 //! AMX          A: tile, 16 rows of 32 bf16         B: tile, 16 rows of 16 words, each of two bf16 below one another
 //! VNNI         A: tile, one row of 4 bytes         B: tile, one row of 16 words, each of four bytes below one another
-//! mma.sync     A: 8 registers in each of 32 lanes  B: 4 registers                C: 4 registers
+//! mma.sync     A: 8 halves in each of 32 lanes     B: 4 halves                   C: 4 floats
 //! ```
 
 use crate::DType;
@@ -95,9 +95,21 @@ pub struct MatrixUnit {
     pub rate: usize,
     /// Numbers below the normal range count as they are; else as zero, in operands and in results.
     pub keeps_subnormals: bool,
+    /// Operands are rounded to floats of so many bits of fraction first, to nearest and ties away from zero.
+    pub fraction: Option<u32>,
 }
 
 impl MatrixUnit {
+    /// An operand as it counts.
+    pub fn rounded(&self, x: f32) -> f32 {
+        match self.fraction {
+            Some(bits) if x.is_finite() => {
+                let dropped = f32::MANTISSA_DIGITS - 1 - bits;
+                f32::from_bits((x.to_bits() + (1 << (dropped - 1))) >> dropped << dropped)
+            }
+            _ => x,
+        }
+    }
     /// The extent of a coordinate.
     pub const fn extent(&self, d: Dim) -> usize {
         self.size[d as usize]
@@ -164,6 +176,7 @@ const fn amx(name: &'static str, operands: [DType; 2], accumulator: DType, pack:
         registers: 8,
         rate: 16 * 16 * pack,
         keeps_subnormals: accumulator.is_int(),
+        fraction: None,
     }
 }
 
@@ -193,6 +206,7 @@ const fn dot(name: &'static str, operands: [DType; 2], lanes: usize, registers: 
         registers,
         rate: lanes * 4,
         keeps_subnormals: true,
+        fraction: None,
     }
 }
 
@@ -215,14 +229,26 @@ pub fn dots(bytes: usize, registers: usize, has_vnni: bool) -> Vec<MatrixUnit> {
     same.into_iter().chain(mixed).collect()
 }
 
-const fn mma_sync(name: &'static str, d: DType) -> MatrixUnit {
+/// Operands of two bytes, four bytes or one in each of a lane's registers of 32 bits; the accumulator is the same for all.
+const fn mma_sync(
+    name: &'static str,
+    size: [usize; 3],
+    operands: [DType; 2],
+    accumulator: DType,
+) -> MatrixUnit {
     use Dim::*;
-    MatrixUnit {
-        name,
-        size: [16, 8, 16],
-        operands: [d, d],
-        accumulator: DType::F32,
-        homes: [
+    let [a, b]: [Home; 2] = match operands[0].size() {
+        4 => [
+            Home::Lanes {
+                registers: &[Bit(M, 3), Bit(K, 2)],
+                lanes: &[Bit(K, 0), Bit(K, 1), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+            },
+            Home::Lanes {
+                registers: &[Bit(K, 2)],
+                lanes: &[Bit(K, 0), Bit(K, 1), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
+            },
+        ],
+        2 => [
             Home::Lanes {
                 registers: &[Bit(K, 0), Bit(M, 3), Bit(K, 3)],
                 lanes: &[Bit(K, 1), Bit(K, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
@@ -231,21 +257,56 @@ const fn mma_sync(name: &'static str, d: DType) -> MatrixUnit {
                 registers: &[Bit(K, 0), Bit(K, 3)],
                 lanes: &[Bit(K, 1), Bit(K, 2), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
             },
+        ],
+        _ => [
             Home::Lanes {
-                registers: &[Bit(N, 0), Bit(M, 3)],
-                lanes: &[Bit(N, 1), Bit(N, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+                registers: &[Bit(K, 0), Bit(K, 1), Bit(M, 3), Bit(K, 4)],
+                lanes: &[Bit(K, 2), Bit(K, 3), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+            },
+            Home::Lanes {
+                registers: &[Bit(K, 0), Bit(K, 1), Bit(K, 4)],
+                lanes: &[Bit(K, 2), Bit(K, 3), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
             },
         ],
+    };
+    let c = Home::Lanes {
+        registers: &[Bit(N, 0), Bit(M, 3)],
+        lanes: &[Bit(N, 1), Bit(N, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+    };
+    MatrixUnit {
+        name,
+        size,
+        operands,
+        accumulator,
+        homes: [a, b, c],
         runner: Runner::Warp(32),
         setup: Setup::None,
         registers: 128,
-        rate: 1024,
+        rate: 64 * size[2],
         keeps_subnormals: true,
+        fraction: if operands[0].size() == 4 { Some(10) } else { None },
     }
 }
 
-/// PTX's `mma.sync.aligned.m16n8k16`, float16 and bfloat16 into float32, with the lane layout that PTX documents.
-pub const MMA_SYNC: [MatrixUnit; 2] = [mma_sync("mma-f16", DType::F16), mma_sync("mma-bf16", DType::BF16)];
+const fn mma_halves(name: &'static str, d: DType) -> MatrixUnit {
+    mma_sync(name, [16, 8, 16], [d, d], DType::F32)
+}
+const fn mma_bytes(name: &'static str, operands: [DType; 2]) -> MatrixUnit {
+    mma_sync(name, [16, 8, 32], operands, DType::I32)
+}
+
+/// PTX's `mma.sync.aligned.m16n8k16`, float16 and bfloat16 into float32, and `m16n8k32`, bytes into int32, with the lane
+/// layout that PTX documents.
+pub const MMA_SYNC: [MatrixUnit; 6] = [
+    mma_halves("mma-f16", DType::F16),
+    mma_halves("mma-bf16", DType::BF16),
+    mma_bytes("mma-s8s8", [DType::I8, DType::I8]),
+    mma_bytes("mma-s8u8", [DType::I8, DType::U8]),
+    mma_bytes("mma-u8s8", [DType::U8, DType::I8]),
+    mma_bytes("mma-u8u8", [DType::U8, DType::U8]),
+];
+/// `m16n8k8` on float32 of which ten bits of the fraction count: for those who ask for it.
+pub const MMA_TF32: MatrixUnit = mma_sync("mma-tf32", [16, 8, 8], [DType::F32, DType::F32], DType::F32);
 
 #[cfg(test)]
 mod tests {
@@ -253,16 +314,19 @@ mod tests {
 
     #[test]
     fn lanes_hold_every_element_as_ptx_says() {
-        for unit in MMA_SYNC {
+        for unit in MMA_SYNC.into_iter().chain([MMA_TF32]) {
+            // elements of a register, of which a lane's follow each other along k
+            let word = 4 / unit.operands[0].size();
             for operand in 0..3 {
                 let mut seen = std::collections::HashSet::new();
                 for lane in 0..32 {
                     for r in 0..unit.held(operand) {
                         let (group, t) = (lane / 4, lane % 4);
                         let [m, n, k] = unit.of_lane(operand, r, lane);
+                        let (part, register) = (r % word, r / word);
                         let expected = match operand {
-                            0 => [group + 8 * (r / 2 % 2), 0, t * 2 + (r & 1) + 8 * (r / 4)],
-                            1 => [0, group, t * 2 + (r & 1) + 8 * (r / 2)],
+                            0 => [group + 8 * (register % 2), 0, t * word + part + 4 * word * (register / 2)],
+                            1 => [0, group, t * word + part + 4 * word * register],
                             _ => [group + 8 * (r / 2), t * 2 + (r & 1), 0],
                         };
                         assert_eq!([m, n, k], expected);
@@ -272,6 +336,17 @@ mod tests {
                 assert_eq!(seen.len(), unit.elements(operand), "operand {operand} of {}", unit.name);
             }
         }
+    }
+
+    #[test]
+    fn operands_are_rounded_to_ten_bits() {
+        let one = 1.0f32;
+        assert_eq!(MMA_TF32.rounded(one + 2f32.powi(-11)), one + 2f32.powi(-10));
+        assert_eq!(MMA_TF32.rounded(-one - 2f32.powi(-11)), -one - 2f32.powi(-10));
+        assert_eq!(MMA_TF32.rounded(one + 2f32.powi(-12)), one);
+        assert_eq!(MMA_TF32.rounded(f32::MAX), f32::INFINITY);
+        assert!(MMA_TF32.rounded(f32::NAN).is_nan());
+        assert_eq!(MMA_SYNC[0].rounded(f32::MAX), f32::MAX);
     }
 
     #[test]

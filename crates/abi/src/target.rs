@@ -2,7 +2,7 @@
 
 use crate::alu::AluSet;
 use crate::costs::Costs;
-use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MatrixUnit, dots};
+use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MMA_TF32, MatrixUnit, dots};
 use crate::{Alu, DType, Language};
 
 /// Everything codegen and render need to know of a machine. Part of every kernel cache's key.
@@ -192,6 +192,11 @@ impl Target {
     /// The matrix unit of a name.
     pub fn unit(&self, name: &str) -> Option<&MatrixUnit> {
         self.matrix.iter().find(|u| u.name == name)
+    }
+    /// Its matrix units, and those that it has for who asks for them.
+    pub fn all_units(&self) -> Vec<MatrixUnit> {
+        let asked = if self.language == Language::Ptx { &[MMA_TF32][..] } else { &[] };
+        [&self.matrix[..], asked].concat()
     }
     /// How many elements of `dtype` the widest arithmetic vector holds (at least 1).
     pub fn lanes(&self, dtype: DType) -> usize {

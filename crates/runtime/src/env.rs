@@ -40,8 +40,8 @@ const ISA: Flag = Flag {
 };
 const MATRIX: Flag = Flag {
     name: "FRIT_MATRIX",
-    accepts: "all, exact or off",
-    about: "matrix units that native CPU kernels may use: all, those that keep subnormal numbers, none; all by default",
+    accepts: "all, exact, tf32 or off",
+    about: "matrix units that kernels may use: all, those that keep subnormal numbers, also those that round float32 to ten bits of fraction, none; all by default",
 };
 const CC: Flag = Flag {
     name: "FRIT_CC",
@@ -122,14 +122,21 @@ pub enum Units {
     Off,
     /// Those that keep numbers below the normal range.
     Exact,
-    /// All that the machine has.
+    /// All that the machine has for the types of the program.
     All,
+    /// Also those that round operands to fewer bits than they have.
+    Tf32,
 }
 
 impl Units {
     /// Of some units those that are asked for.
     pub fn of(self, mut all: Vec<MatrixUnit>) -> Vec<MatrixUnit> {
-        all.retain(|u| self == Units::All || self == Units::Exact && u.keeps_subnormals);
+        all.retain(|u| match self {
+            Units::Off => false,
+            Units::Exact => u.keeps_subnormals && u.fraction.is_none(),
+            Units::All => u.fraction.is_none(),
+            Units::Tf32 => true,
+        });
         all
     }
 }
@@ -147,6 +154,7 @@ pub fn cpu_units() -> Result<Units, Error> {
 fn parse_units(value: Option<&OsStr>) -> Result<Units, Error> {
     match value.map(|v| (v, v.to_str().unwrap_or(""))) {
         None | Some((_, "all")) => Ok(Units::All),
+        Some((_, "tf32")) => Ok(Units::Tf32),
         Some((_, "exact")) => Ok(Units::Exact),
         Some((_, "off")) => Ok(Units::Off),
         Some((v, _)) => Err(invalid(&MATRIX, v)),
@@ -251,7 +259,7 @@ mod tests {
         let message = parse_isa(Some("mmx".as_ref())).unwrap_err().to_string();
         assert_eq!(message, "FRIT_ISA=mmx is not valid: expected sse2, avx2, avx512 or amx");
         let message = parse_units(Some("some".as_ref())).unwrap_err().to_string();
-        assert_eq!(message, "FRIT_MATRIX=some is not valid: expected all, exact or off");
+        assert_eq!(message, "FRIT_MATRIX=some is not valid: expected all, exact, tf32 or off");
         let message = is_native(Some("llvm".as_ref())).unwrap_err().to_string();
         assert_eq!(message, "FRIT_CPU=llvm is not valid: expected native or c");
         assert_eq!(parse_isa(Some("avx2".as_ref())), Ok(Isa::Avx2));

@@ -110,14 +110,13 @@ impl Lowering<'_> {
         let Home::Lanes { registers, lanes } = self.chosen.unit.homes[operand] else { return None };
         let stage = load.src.first().filter(|at| at.op == Op::Index && at.src[0].op == Op::Stage)?;
         let word = (4 / load.dtype.size().max(1)).checked_ilog2()? as usize;
-        let [Bit(along, _), ..] = *registers else { return None };
-        let Bit(across, _) = *lanes.get(2)?;
+        let (Bit(along, _), Bit(across, _)) = (*lanes.first()?, *lanes.get(2)?);
         let is_run = |bits: &[Bit], d: Dim, from: usize| {
             bits.iter().enumerate().all(|(i, b)| *b == Bit(d, (from + i) as u8))
         };
-        let which = registers.get(word..)?;
+        let (within, which) = registers.split_at_checked(word)?;
         let (row, columns) = (1i64 << (word + 2), 8);
-        if !is_run(&registers[..word], along, 0)
+        if !is_run(within, along, 0)
             || !is_run(&lanes[..2], along, word)
             || !is_run(&lanes[2..], across, 0)
             || lanes.len() != 5

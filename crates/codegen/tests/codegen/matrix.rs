@@ -3,7 +3,7 @@
 use crate::kernels::{Case, range};
 use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
-use frit_abi::matrix::{AMX_BF16, MMA_SYNC, VNNI, dots};
+use frit_abi::matrix::{AMX_BF16, MMA_SYNC, MMA_TF32, VNNI, dots};
 use frit_codegen::{Layout, Opt, Opts, plan, random_opts};
 use frit_uop::{Alu, AxisKind, DType, Op, Space, Step, UOp};
 
@@ -93,6 +93,12 @@ fn bytes_are_multiplied_exactly_in_vectors() {
     }
 }
 
+/// A GPU with all units that there are for those who ask for them.
+fn gpu() -> Target {
+    let matrix = MMA_SYNC.into_iter().chain([MMA_TF32]).collect();
+    Target { matrix, ..Target::interp_gpu() }
+}
+
 fn uses_a_unit(sink: &UOp, target: &Target, opts: &[Opt]) -> bool {
     let linear = lower(sink, target, Opts::List(opts)).unwrap();
     linear.steps.iter().any(|s| matches!(s, Step::Do(n) if n.op == Op::Matrix))
@@ -100,7 +106,7 @@ fn uses_a_unit(sink: &UOp, target: &Target, opts: &[Opt]) -> bool {
 
 #[test]
 fn a_unit_computes_what_loops_do() {
-    let gpu = Target::interp_gpu();
+    let gpu = gpu();
     let bf16 = [DType::BF16; 2];
     for second in [Second::Rows, Second::Columns] {
         for (m, n, k) in [(16, 16, 32), (32, 16, 64)] {
@@ -121,7 +127,14 @@ fn a_unit_computes_what_loops_do() {
         for (unit, types) in INT8 {
             let c = case("int8", product(16, 32, 128, types, second));
             tiled().iter().for_each(|t| check(&c, t, &[matrix(unit, [0, 1, 2])]));
+            check(&c, &gpu, &[matrix(&unit.replace("amx", "mma"), [0, 1, 2])]);
         }
+        // small whole numbers need no more than ten bits
+        check(
+            &case("tf32", product(32, 16, 24, [DType::F32; 2], second)),
+            &gpu,
+            &[matrix("mma-tf32", [0, 1, 2])],
+        );
     }
 }
 
@@ -366,7 +379,8 @@ fn block_of_warps(
     let at = 1 + split(&mut opts, 2, depth, AxisKind::Reduce);
     // the bias is a load too
     let loads = plan(sink, target, &opts).unwrap().operands;
-    for operand in (0..loads.len()).filter(|i| loads[*i].dtype.size() == 2) {
+    let is_factor = |l: &UOp| l.buffer_and_index().is_some_and(|(_, idx)| idx.ranges.contains(&2));
+    for operand in (0..loads.len()).filter(|i| is_factor(&loads[*i])) {
         opts.push(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers });
     }
     opts
@@ -374,20 +388,29 @@ fn block_of_warps(
 
 #[test]
 fn a_block_of_warps_shares_tiles_that_are_copied_ahead() {
-    let gpu = Target::interp_gpu();
-    for (second, types) in
-        [(Second::Rows, DType::BF16), (Second::Columns, DType::BF16), (Second::Rows, DType::F16)]
-    {
-        let unit = if types == DType::F16 { "mma-f16" } else { "mma-bf16" };
-        let c = case("block", product(128, 64, 160, [types; 2], second));
-        for (rows, depth, buffers) in [(2, 2, 1), (2, 2, 2), (1, 2, 3), (1, 1, 4)] {
+    let gpu = gpu();
+    let f32 = [DType::F32; 2];
+    for (unit, types, second, depth) in [
+        ("mma-bf16", [DType::BF16; 2], Second::Rows, 2),
+        ("mma-bf16", [DType::BF16; 2], Second::Columns, 2),
+        ("mma-f16", [DType::F16; 2], Second::Rows, 2),
+        ("mma-u8s8", [DType::U8, DType::I8], Second::Columns, 1),
+        ("mma-s8s8", [DType::I8; 2], Second::Rows, 1),
+        ("mma-tf32", f32, Second::Columns, 2),
+        ("mma-tf32", f32, Second::Rows, 2),
+    ] {
+        let c = case("block", product(128, 64, 160, types, second));
+        for (rows, part, buffers) in [(2, 1, 1), (2, 1, 2), (1, 1, 3), (1, 2, 4)] {
+            let depth = (depth / part).max(1);
             let opts = block_of_warps(&c.sink, &gpu, unit, rows, depth, buffers);
             check(&c, &gpu, &opts);
             let linear = lower(&c.sink, &gpu, Opts::List(&opts)).unwrap();
             let count =
                 |op: Op| linear.steps.iter().filter(|s| matches!(s, Step::Do(n) if n.op == op)).count();
-            // fragments are used by all operations of their row or column
-            assert_eq!((count(Op::LoadMatrix), count(Op::Matrix)), (rows + 2, rows * 2), "{linear}");
+            // fragments are used by all operations of their row or column; only halves are transposed on the way
+            let is_read_so = second == Second::Columns || types[1].size() == 2;
+            let fragments = rows + if is_read_so { 2 } else { 0 };
+            assert_eq!((count(Op::LoadMatrix), count(Op::Matrix)), (fragments, rows * 2), "{linear}");
             assert_eq!(count(Op::CopyAsync) > 0, buffers > 1, "{linear}");
             assert_eq!(count(Op::Barrier), if buffers > 1 { 2 } else { 3 }, "{linear}");
         }

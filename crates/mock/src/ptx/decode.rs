@@ -37,7 +37,7 @@ pub fn is_known(form: &str) -> bool {
         || matches!(form, "ld.param.b32" | "ld.param.b64" | "bra" | "bar.sync" | "ret")
         || COPIES.contains(&form)
         || fragments(form).is_some()
-        || is_brain(form).is_some()
+        || factors(form).is_some()
 }
 
 #[derive(Default)]
@@ -361,7 +361,7 @@ impl Entry {
     }
     /// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {d..}, {a..}, {b..}, {c..}`
     fn matrix(&mut self, t: &mut Tokens, name: &str) -> Result<(Step, Rows), Error> {
-        let is_brain = is_brain(name).ok_or_else(|| t.error(format!("unknown instruction '{name}'")))?;
+        let factors = factors(name).ok_or_else(|| t.error(format!("unknown instruction '{name}'")))?;
         let d = self.words(t, 4)?;
         t.expect(",")?;
         let a = self.words(t, 4)?;
@@ -369,7 +369,7 @@ impl Entry {
         let b = self.words(t, 2)?;
         t.expect(",")?;
         let c = self.words(t, 4)?;
-        Ok((Step::Matrix(Box::new(Matrix { is_brain, d, a, b, c })), Rows::default()))
+        Ok((Step::Matrix(Box::new(Matrix { factors, d, a, b, c })), Rows::default()))
     }
     /// `cp.async.cg.shared.global [%r0], [%d0], 16, %r1`
     fn copy_async(&mut self, t: &mut Tokens, name: &str) -> Result<(Step, Rows), Error> {
@@ -448,11 +448,17 @@ fn fragments(name: &str) -> Option<(usize, bool)> {
     }
 }
 
-/// Whether an operation of a matrix unit is on bfloat16.
-fn is_brain(name: &str) -> Option<bool> {
-    match name.strip_prefix("mma.sync.aligned.m16n8k16.row.col.")? {
-        "f32.f16.f16.f32" => Some(false),
-        "f32.bf16.bf16.f32" => Some(true),
+/// What an operation of a matrix unit multiplies.
+fn factors(name: &str) -> Option<Factors> {
+    let halves = |is_brain| Some(Factors::Halves { is_brain });
+    match name.strip_prefix("mma.sync.aligned.m16n8")? {
+        "k16.row.col.f32.f16.f16.f32" => halves(false),
+        "k16.row.col.f32.bf16.bf16.f32" => halves(true),
+        "k8.row.col.f32.tf32.tf32.f32" => Some(Factors::Tf32),
+        "k32.row.col.s32.s8.s8.s32" => Some(Factors::Bytes([true, true])),
+        "k32.row.col.s32.s8.u8.s32" => Some(Factors::Bytes([true, false])),
+        "k32.row.col.s32.u8.s8.s32" => Some(Factors::Bytes([false, true])),
+        "k32.row.col.s32.u8.u8.s32" => Some(Factors::Bytes([false, false])),
         _ => None,
     }
 }

@@ -166,3 +166,12 @@ pub fn encode8(low: f32, high: f32, is_e5m2: bool) -> u16 {
 pub fn or_if_nan<T>(is_nan: bool, x: T, nan: T) -> T {
     if is_nan { nan } else { x }
 }
+
+/// A float32 of ten bits of fraction, the nearest; ties away from zero.
+pub fn ten_bits(x: f32) -> u32 {
+    match x.is_nan() {
+        true => 0x7fff_ffff,
+        false if x.is_infinite() => x.to_bits(),
+        false => (x.to_bits() + (1 << 12)) & !((1 << 13) - 1),
+    }
+}

@@ -236,6 +236,7 @@ const HALVES: &[Form] = forms! {
 const LEAST: u64 = 1 << 63;
 
 const CONVERSIONS: &[Form] = forms! {
+    "cvt.rna.tf32.f32" u32(a: f32) = ten_bits(a);
     "cvt.s32.s8"      i32(a: u32) = i32::from(a as i8);
     "cvt.s32.s16"     i32(a: u32) = i32::from(a as i16);
     "cvt.u32.u16"     u32(a: u16) = a.into();

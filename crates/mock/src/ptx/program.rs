@@ -140,11 +140,25 @@ pub struct Fragments {
     pub offset: i64,
 }
 
-/// The registers of an operation of m16n8k16.
-#[derive(Clone, Copy, Debug, Default)]
+/// What matrix units multiply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Factors {
+    /// Float16 or, if so, bfloat16.
+    Halves {
+        /// Whether they are bfloat16.
+        is_brain: bool,
+    },
+    /// Float32 of which the low bits do not count.
+    Tf32,
+    /// Bytes; whether each has a sign.
+    Bytes([bool; 2]),
+}
+
+/// The registers of an operation of 16 rows, 8 columns and, of factors, as many as fill 32 bytes.
+#[derive(Clone, Copy, Debug)]
 pub struct Matrix {
-    /// Whether factors are bfloat16 and not float16.
-    pub is_brain: bool,
+    /// Its factors.
+    pub factors: Factors,
     /// The result.
     pub d: [u32; 4],
     /// Rows by k.

@@ -149,29 +149,33 @@ fn matrices() -> Vec<Snippet> {
         );
         all.push(made(&name, vec![Kind::Bits(64); 2], &body));
     }
-    for (t, convert) in [("f16", "cvt.rn.f16x2.f32"), ("bf16", "cvt.rn.bf16x2.f32")] {
-        // bytes of the operands, as whole numbers from -128 on
+    // bytes of the operands, as whole numbers from -128 on where they have a sign
+    let halves = |convert: &str, to: usize| {
+        let bits =
+            |from: usize, to: &str| format!("bfe.s32 %r14, %r15, {from}, 8;\n cvt.rn.f32.s32 {to}, %r14;\n ");
+        format!("{}{}{convert} %r{to}, %r13, %r12;\n ", bits(0, "%r12"), bits(8, "%r13"))
+    };
+    let tf32 = |to: usize| format!("bfe.s32 %r14, %r15, 0, 8;\n cvt.rn.f32.s32 %r{to}, %r14;\n ");
+    let bytes = |to: usize| format!("mov.b32 %r{to}, %r15;\n ");
+    let mut product = |types: &str, begin: &dyn Fn(usize) -> String, added: String| {
         let mut body = String::new();
         for i in 0..6 {
-            let bits = |from: usize, to: &str| {
-                format!("bfe.s32 %r14, %r15, {from}, 8;\n cvt.rn.f32.s32 {to}, %r14;\n ")
-            };
-            body += &format!(
-                "ld.global.b32 %r15, [%d4+{}];\n {}{}{convert} %r{}, %r13, %r12;\n ",
-                i * 4,
-                bits(0, "%r12"),
-                bits(8, "%r13"),
-                i + 1
-            );
+            body += &format!("ld.global.b32 %r15, [%d4+{}];\n {}", i * 4, begin(i + 1));
         }
-        body += "ld.global.b32 %r14, [%d4+24];\n bfe.s32 %r14, %r14, 0, 8;\n cvt.rn.f32.s32 %r8, %r14;\n ";
-        let name = format!("mma.sync.aligned.m16n8k16.row.col.f32.{t}.{t}.f32");
+        let name = format!("mma.sync.aligned.m16n8{types}");
         body += &format!(
-            "{name} {{%r9, %r10, %r11, %r12}}, {{%r1, %r2, %r3, %r4}}, {{%r5, %r6}}, {{%r8, %r8, %r8, %r8}};\n \
+            "ld.global.b32 %r15, [%d4+24];\n {added}\
+             {name} {{%r9, %r10, %r11, %r12}}, {{%r1, %r2, %r3, %r4}}, {{%r5, %r6}}, {{%r8, %r8, %r8, %r8}};\n \
              st.global.b32 [%d5], %r9;\n st.global.b32 [%d5+4], %r10;\n st.global.b32 [%d5+8], %r11;\n \
              st.global.b32 [%d5+12], %r12;"
         );
         all.push(made(&name, vec![Kind::Bits(64); 4], &body));
+    };
+    product("k16.row.col.f32.f16.f16.f32", &|to| halves("cvt.rn.f16x2.f32", to), tf32(8));
+    product("k16.row.col.f32.bf16.bf16.f32", &|to| halves("cvt.rn.bf16x2.f32", to), tf32(8));
+    product("k8.row.col.f32.tf32.tf32.f32", &tf32, tf32(8));
+    for (a, b) in [("s8", "s8"), ("s8", "u8"), ("u8", "s8"), ("u8", "u8")] {
+        product(&format!("k32.row.col.s32.{a}.{b}.s32"), &bytes, bytes(8));
     }
     all
 }

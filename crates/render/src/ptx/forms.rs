@@ -33,6 +33,10 @@ pub const FORMS: &[(&str, &str)] = &[
     ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 ldmatrix.sync.aligned.m8n8.x4.shared.b16", "8 rows of 16 bytes a matrix, row l mod 8 of matrix l / 8 at lane l's a: d0, .. = word l mod 4 of row l / 4 of each"),
     ("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "halves 2 (l mod 4) and the next of column l / 4"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "d = a b + c: d, c of 4 registers, a of 4, b of 2"),
+    ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "the same on bytes"),
+    ("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", ""),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",   "the same on float32 of ten bits of fraction"),
+    ("cvt.rna.tf32.f32",                                     "d = a to ten bits of fraction, ties away from zero"),
     // moves; mov.b32 also from %tid.x, %ctaid.x (y, z), from the name of shared memory, and from and to {low, high} of 16 bits
     ("mov.pred mov.b16 mov.b32 mov.b64",                     "d = a"),
     ("selp.b16 selp.b32 selp.b64",                           "d = a if the predicate c holds, else b"),

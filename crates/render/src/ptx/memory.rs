@@ -208,7 +208,8 @@ impl Writer<'_> {
     pub fn load_matrix(&mut self, n: &UOp) -> Result<Val, Error> {
         let Arg::Fragment { matrices, transposed } = n.arg else { return Err(self.unsupported(n)) };
         let access = self.access_at(n, &n.src[0], n.dtype, 1, None)?;
-        if !access.is_local || !is_half(n.dtype) || !matches!(matrices, 2 | 4) {
+        let is_whole = n.dtype.size() == 2 || !transposed;
+        if !access.is_local || !is_whole || n.dtype == DType::Bool || !matches!(matrices, 2 | 4) {
             return Err(self.unsupported(n));
         }
         let trans = if transposed { ".trans" } else { "" };
@@ -221,7 +222,26 @@ impl Writer<'_> {
             listed(&regs).trim_matches(['{', '}']),
             access.place()
         );
-        Ok(Val::Pairs(regs))
+        match n.dtype.size() {
+            4 => Ok(Val::Lanes(regs)),
+            2 if is_half(n.dtype) => Ok(Val::Pairs(regs)),
+            1 => Ok(Val::Quads(regs)),
+            _ => Err(self.unsupported(n)),
+        }
+    }
+
+    /// The registers of a matrix unit's factor: as many elements in each as there is room for.
+    fn factor(&mut self, v: &Val, lanes: usize, d: DType) -> Operands {
+        match (d.size(), v) {
+            (1, Val::Quads(regs)) => regs.clone(),
+            (2, _) => self.pairs(v, lanes, d),
+            (size, _) => {
+                let each: Operands = (0..lanes).map(|k| self.lane(v, k, d).as_bits()).collect();
+                let words: Operands = each.chunks(4 / size).map(|c| self.joined(c, d)).collect();
+                let round = |w: Operand| self.make(Class::Word, "cvt.rna.tf32.f32", &[w]);
+                if d == DType::F32 { words.into_iter().map(round).collect() } else { words }
+            }
+        }
     }
 
     /// An operation of a matrix unit, whose lanes hold operands as [`frit_abi::matrix`] says.
@@ -230,26 +250,22 @@ impl Writer<'_> {
         let Some(unit) = unit.copied() else { return Err(self.unsupported(n)) };
         let [rows, columns, depth] = unit.size;
         let [a, b] = unit.operands;
-        let (t, u, s) = (types::name(a), types::name(b), types::name(unit.accumulator));
+        let (t, u, s) = (types::operand_name(a), types::operand_name(b), types::name(unit.accumulator));
         let form = format!("mma.sync.aligned.m{rows}n{columns}k{depth}.row.col.{s}.{t}.{u}.{s}");
         debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
         let mut lists = vec![];
         for (o, src) in n.src.iter().enumerate() {
             let v = self.value(src)?;
-            let regs = if o < 2 {
-                self.pairs(&v, unit.held(o), src.dtype)
-            } else {
-                let mut regs = Operands::new();
-                for lane in 0..unit.held(2) {
-                    let x = self.lane(&v, lane, src.dtype).as_bits();
-                    regs.push(match x {
-                        Operand::Int(c) => self.uniform(Class::Word, "mov.b32", &c.to_string()),
-                        r => r,
-                    });
-                }
-                regs
+            let regs: Operands = match o {
+                0 | 1 => self.factor(&v, unit.held(o), src.dtype),
+                _ => (0..unit.held(o)).map(|lane| self.lane(&v, lane, src.dtype).as_bits()).collect(),
             };
-            lists.push(listed(&regs));
+            // it takes no constants
+            let register = |x: Operand| match x {
+                Operand::Int(c) => self.uniform(Class::Word, "mov.b32", &c.to_string()),
+                r => r,
+            };
+            lists.push(listed(&regs.into_iter().map(register).collect::<Operands>()));
         }
         let to: Operands = match self.updated(n) {
             Some(regs) => regs.into(),
@@ -282,6 +298,13 @@ impl Writer<'_> {
         };
     }
 
+    /// One of several narrow lanes in a register.
+    pub fn part(&mut self, word: Operand, k: usize, d: DType) -> Operand {
+        let bits = d.bits() as i64;
+        let form = if is_signed(d) { "bfe.s32" } else { "bfe.u32" };
+        self.make(Class::Word, form, &[word, Operand::Int(k as i64 * bits), Operand::Int(bits)])
+    }
+
     /// The value that was loaded into registers.
     fn lanes_of(&mut self, access: &Access, regs: Operands) -> Val {
         let d = access.dtype;
@@ -289,14 +312,8 @@ impl Writer<'_> {
             (true, _) => regs,
             (false, true) => return Val::Pairs(regs),
             (false, false) => {
-                let bits = d.bits() as i64;
-                let form = if is_signed(d) { "bfe.s32" } else { "bfe.u32" };
                 let per = 4 / d.size();
-                let lane = |k: usize| {
-                    let at = Operand::Int((k % per) as i64 * bits);
-                    self.make(Class::Word, form, &[regs[k / per], at, Operand::Int(bits)])
-                };
-                (0..access.lanes).map(lane).collect()
+                (0..access.lanes).map(|k| self.part(regs[k / per], k % per, d)).collect()
             }
         };
         if d != DType::Bool {

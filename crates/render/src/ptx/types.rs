@@ -92,6 +92,8 @@ pub enum Val {
     Lanes(SmallVec<[Operand; 4]>),
     /// Halves, two in each register of 32 bits, the first one low.
     Pairs(SmallVec<[Operand; 4]>),
+    /// Bytes, four in each register of 32 bits, the first one lowest.
+    Quads(SmallVec<[Operand; 4]>),
 }
 
 impl Val {
@@ -102,6 +104,7 @@ impl Val {
         match self {
             Val::Lanes(l) => l.len(),
             Val::Pairs(p) => 2 * p.len(),
+            Val::Quads(q) => 4 * q.len(),
         }
     }
 }
@@ -118,6 +121,16 @@ pub const fn name(d: DType) -> &'static str {
         DType::I8 | DType::I16 | DType::I32 => "s32",
         DType::Bool => "pred",
         _ => "u32",
+    }
+}
+
+/// What matrix units call a type of their operands.
+pub const fn operand_name(d: DType) -> &'static str {
+    match d {
+        DType::I8 => "s8",
+        DType::U8 => "u8",
+        DType::F32 => "tf32",
+        _ => name(d),
     }
 }
 

@@ -73,6 +73,7 @@ impl Writer<'_> {
             Val::Lanes(l) if l.len() == 1 => l[0],
             Val::Lanes(l) => l[lane],
             Val::Pairs(p) => self.taken_apart(p[lane / 2])[lane % 2],
+            Val::Quads(q) => self.part(q[lane / 4], lane % 4, d),
         };
         match (o, Class::of(d)) {
             (Operand::Int(c), Class::Pred) => self.uniform(Class::Pred, "mov.pred", &c.to_string()),
@@ -99,7 +100,7 @@ impl Writer<'_> {
     /// The pairs of a value with so many lanes; a scalar is in both halves.
     pub fn pairs(&mut self, v: &Val, lanes: usize, d: DType) -> Operands {
         match v {
-            Val::Pairs(p) => p.clone(),
+            Val::Pairs(p) | Val::Quads(p) => p.clone(),
             Val::Lanes(l) if l.len() == 1 => {
                 let both = match l[0] {
                     Operand::Int(c) => {

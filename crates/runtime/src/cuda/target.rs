@@ -50,7 +50,7 @@ pub fn of(context: &Context, model: &str) -> Result<Target, Error> {
     let caches = [get(SHARED_A_PROCESSOR)? + (28 << 10), get(L2_BYTES)?, 0];
     let name = format!("{} ({}, {} processors)", model, isa.name(), grid.processors.count);
     let ptx = Target::ptx(isa);
-    Ok(Target { name, caches, grid: Some(grid), matrix: env::units()?.of(ptx.matrix.clone()), ..ptx })
+    Ok(Target { name, caches, grid: Some(grid), matrix: env::units()?.of(ptx.all_units()), ..ptx })
 }
 
 /// The instructions it has. Code for sm_90a runs on that machine alone; older ones run on all that came later.

@@ -124,7 +124,7 @@ impl Matrix {
         let mut sums = [0f32; 2];
         for p in 0..k {
             let (x, y) = pair(p);
-            let (x, y) = (flush(x.as_f64() as f32), flush(y.as_f64() as f32));
+            let [x, y] = [x, y].map(|v| flush(self.unit.rounded(v.as_f64() as f32)));
             let sum = &mut sums[p % chains];
             *sum = flush(x.mul_add(y, *sum));
         }

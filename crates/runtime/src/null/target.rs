@@ -21,5 +21,6 @@ pub fn of(name: &str) -> Result<Target, Error> {
             env::cpu_units()?,
         ));
     }
-    machine(name).ok_or_else(|| Error::Device(format!("NULL knows no machine {name}")))
+    let target = machine(name).ok_or_else(|| Error::Device(format!("NULL knows no machine {name}")))?;
+    Ok(Target { matrix: env::units()?.of(target.all_units()), ..target })
 }
