@@ -167,11 +167,8 @@ pub fn or_if_nan<T>(is_nan: bool, x: T, nan: T) -> T {
     if is_nan { nan } else { x }
 }
 
-/// A float32 of ten bits of fraction, the nearest; ties away from zero.
+/// A float32 of ten bits of fraction, the nearest; ties away from zero. What is no number loses its low bits.
 pub fn ten_bits(x: f32) -> u32 {
-    match x.is_nan() {
-        true => 0x7fff_ffff,
-        false if x.is_infinite() => x.to_bits(),
-        false => (x.to_bits() + (1 << 12)) & !((1 << 13) - 1),
-    }
+    let half = if x.is_finite() { 1 << 12 } else { 0 };
+    (x.to_bits() + half) & !((1 << 13) - 1)
 }
