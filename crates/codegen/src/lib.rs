@@ -64,6 +64,7 @@ pub const PASSES: &[Pass] = {
         row("digits",      Graph(prepare::digits::digits),               KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
+        row("collapse",    Graph(choose::collapse::collapse),            KERNEL,           GRIDS),
         row("choose",      Graph(choose::choose),                        KERNEL,           ALL),
         row("pad",         Graph(apply::pad::pad),                       KERNEL,           ALL),
         row("split",       Graph(apply::split::split),                   KERNEL,           ALL),

@@ -28,7 +28,7 @@ pub fn choose(plan: &mut Plan) -> Option<Vec<Opt>> {
 }
 
 /// The unit that does most in an operation, of those that the kernel may be given to.
-fn ways(plan: &Plan) -> Option<Ways> {
+pub fn ways(plan: &Plan) -> Option<Ways> {
     if plan.target.matrix.is_empty() {
         return None;
     }

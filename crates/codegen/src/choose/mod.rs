@@ -12,6 +12,7 @@ mod contraction;
 mod ways;
 mod warps;
 mod matrix;
+pub mod collapse;
 pub mod random;
 
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! Which unit a kernel may be given to, and along which of its axes.
 
-use crate::kernel::access::coefficient;
+use crate::kernel::access::{coefficient, walk};
 use crate::kernel::contraction::Product;
 use crate::plan::opt::Opt;
 use crate::plan::{Axis, Plan};
@@ -53,7 +53,7 @@ impl Ways {
         let is_column = |a: &Axis| {
             let order = plan.ast.toposort();
             let stores = order.iter().filter(|n| n.op == Op::Store).filter_map(|n| n.buffer_and_index());
-            stores.filter(|(_, idx)| coefficient(idx, a.origin) == Some(1)).count() > 0
+            stores.filter(|(_, idx)| walk(idx, a.origin).is_some_and(|w| w.step == 1)).count() > 0
         };
         let (of_x, of_y) = (longest(alone(x, y))?, longest(alone(y, x))?);
         let (m, n, a, b) = if is_column(&of_x) { (of_y, of_x, y, x) } else { (of_x, of_y, x, y) };
@@ -62,13 +62,13 @@ impl Ways {
         if [a.dtype, b.dtype] != unit.operands {
             return None;
         }
-        // elements that are packed one by one, each under a gate, cost more than the unit saves
+        // elements that a core packs one by one, each under a gate, cost more than the unit saves
         let near = |l: &UOp, across: &Axis| {
             let idx = l.index();
             coefficient(idx, k.origin) == Some(1)
                 || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
         };
-        if !near(a, &m) || !near(b, &n) {
+        if plan.target.grid.is_none() && (!near(a, &m) || !near(b, &n)) {
             return None;
         }
         let axes = [m, n, k];

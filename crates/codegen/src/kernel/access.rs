@@ -26,6 +26,44 @@ pub fn coefficient(idx: &UOp, id: u32) -> Option<i64> {
     }
 }
 
+/// How an index grows with a range that it may be made of digits of: by how much with most steps, and for how many in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walk {
+    pub step: i64,
+    pub run: i64,
+}
+
+/// How the index walks along range `id`; `None` where that is not known.
+pub fn walk(idx: &UOp, id: u32) -> Option<Walk> {
+    if let Some(step) = coefficient(idx, id) {
+        return Some(Walk { step, run: i64::MAX });
+    }
+    let both = |f: fn(i64, i64) -> Option<i64>| {
+        let (a, b) = (walk(idx.lhs(), id)?, walk(idx.rhs(), id)?);
+        Some(Walk { step: f(a.step, b.step)?, run: a.run.min(b.run) })
+    };
+    match idx.op {
+        Op::Add => both(i64::checked_add),
+        Op::Sub => both(i64::checked_sub),
+        Op::Mul => {
+            let (x, c) = (walk(idx.lhs(), id)?, idx.rhs().as_int()?);
+            Some(Walk { step: x.step.checked_mul(c)?, ..x })
+        }
+        // it goes on as it does until the next multiple
+        Op::Mod | Op::Idiv => {
+            let (x, c) = (walk(idx.lhs(), id)?, idx.rhs().as_int().filter(|c| *c > 0)?);
+            let run = if x.step == 0 { x.run } else { x.run.min(c / x.step.abs()).max(1) };
+            let step = match idx.op {
+                Op::Mod => x.step,
+                _ => x.step / c,
+            };
+            Some(Walk { step, run })
+        }
+        Op::Where if idx.if_false().op == Op::Invalid => walk(idx.if_true(), id),
+        _ => None,
+    }
+}
+
 /// A constant that divides every value of the index; 0 for the constant 0.
 pub fn factor(idx: &UOp) -> i64 {
     match idx.op {
@@ -156,6 +194,15 @@ mod tests {
         assert_eq!(coefficient(&i.floordiv(&UOp::index(2)), 1), None);
         let gated = r.lt(&UOp::index(3)).select(&(&r + &q), &UOp::invalid());
         assert_eq!(coefficient(&gated, 1), Some(1));
+    }
+    #[test]
+    fn digits_walk_in_runs() {
+        let r = UOp::range(&UOp::index(96), 0, AxisKind::Global);
+        let (row, column) = (r.floordiv(&UOp::index(12)), r.modulo(&UOp::index(12)));
+        assert_eq!(walk(&column, 0), Some(Walk { step: 1, run: 12 }));
+        assert_eq!(walk(&(&row * 14 + &column * 2 + 3), 0), Some(Walk { step: 2, run: 12 }));
+        assert_eq!(walk(&(&r * 5), 0), Some(Walk { step: 5, run: i64::MAX }));
+        assert_eq!(walk(&(&r * &r), 0), None);
     }
     #[test]
     fn factors_divide() {

@@ -81,6 +81,12 @@ pub enum Opt {
         /// How many.
         n: usize,
     },
+    /// Make one loop each of those that only the first factor of the kernel's product moves with, only the second, and of those
+    /// of the sum, where that is said. Before all but `Fold` and `SplitReduce`.
+    Collapse {
+        /// Which kinds.
+        of: [bool; 3],
+    },
     /// Exchange two axes.
     Swap {
         /// One axis.
@@ -93,7 +99,7 @@ pub enum Opt {
 impl Opt {
     /// Whether it decides what the kernel is, before its axes are planned.
     pub fn is_first(&self) -> bool {
-        matches!(self, Opt::TileAndFuse { .. } | Opt::Fold | Opt::SplitReduce { .. })
+        matches!(self, Opt::TileAndFuse { .. } | Opt::Fold | Opt::SplitReduce { .. } | Opt::Collapse { .. })
     }
 }
 
@@ -116,6 +122,10 @@ impl std::fmt::Display for Opt {
             Opt::TileAndFuse { rows } => write!(f, "tile-and-fuse {rows}"),
             Opt::Fold => f.write_str("fold"),
             Opt::SplitReduce { n } => write!(f, "split-reduce {n}"),
+            Opt::Collapse { of } => {
+                f.write_str("collapse")?;
+                of.iter().try_for_each(|is_one| write!(f, " {}", u8::from(*is_one)))
+            }
             Opt::Swap { a, b } => write!(f, "swap {a} {b}"),
             Opt::Matrix { unit, axes: [m, n, k] } => write!(f, "matrix {unit} {m} {n} {k}"),
         }
@@ -152,6 +162,10 @@ impl std::str::FromStr for Opt {
             "tile-and-fuse" => Opt::TileAndFuse { rows: number(1)? },
             "fold" if words.len() == 1 => Opt::Fold,
             "split-reduce" => Opt::SplitReduce { n: number(1)? },
+            "collapse" => {
+                let bit = |i: usize| number(i).map(|n: usize| n != 0);
+                Opt::Collapse { of: [bit(1)?, bit(2)?, bit(3)?] }
+            }
             "swap" => Opt::Swap { a: number(1)?, b: number(2)? },
             "matrix" => Opt::Matrix { unit: word(1).into(), axes: [number(2)?, number(3)?, number(4)?] },
             _ => return Err(wrong()),

@@ -5,7 +5,7 @@
 
 use super::axes::{Axis, Dim, Plan, Tile};
 use super::opt::Layout;
-use crate::kernel::access::{coefficient, slot};
+use crate::kernel::access::{Walk, coefficient, slot, walk};
 use frit_abi::matrix::Home;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashSet;
@@ -57,10 +57,12 @@ impl Plan<'_> {
         let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
         // lanes take theirs from anywhere, a tile register lies as it wants
         let part = part.filter(|(m, o)| !matches!(m.unit.homes[*o], Home::Lanes { .. }));
-        // lanes fill a tile in the order of memory
-        let step = |a: &Axis| self.stride(idx, a).map_or(i64::MAX, i64::abs);
-        let order =
-            |a: &Axis| if grid && part.is_none() { std::cmp::Reverse(step(a)) } else { std::cmp::Reverse(0) };
+        // lanes fill a tile in the order of memory, of equal steps along those that go on longest
+        let order = |a: &Axis| match self.walk(idx, a) {
+            Some(w) if grid && part.is_none() => (std::cmp::Reverse(w.step.abs()), w.run),
+            None if grid && part.is_none() => (std::cmp::Reverse(i64::MAX), 0),
+            _ => (std::cmp::Reverse(0), 0),
+        };
         tile.sort_by_key(|a| {
             let side_by_side = a.kind.is_in_registers() || matches!(a.kind, Local | GroupReduce | Warp);
             let contiguous = a.kind.is_side_by_side() && coefficient(idx, a.origin) == Some(1);
@@ -158,6 +160,13 @@ impl Plan<'_> {
                 let together = steps.iter().filter(|(_, j)| j.abs() == k.abs());
                 is_window(idx, together.map(|(o, _)| *o)) && coefficient(idx, *o).is_some()
             })
+    }
+
+    /// How an index walks along an axis.
+    fn walk(&self, idx: &UOp, a: &Axis) -> Option<Walk> {
+        let (whole, part) = (walk(idx, a.origin)?, coefficient(&self.parts.get(&a.origin)?.value, a.id())?);
+        let run = if whole.run == i64::MAX { whole.run } else { whole.run / part.abs().max(1) };
+        Some(Walk { step: whole.step.checked_mul(part)?, run })
     }
 
     /// How much an index grows with a step of an axis.

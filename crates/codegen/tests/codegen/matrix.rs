@@ -1,6 +1,6 @@
 //! Matrix units: kernels given to them compute what they did before.
 
-use crate::kernels::{Case, range};
+use crate::kernels::{Case, conv, range};
 use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
 use frit_abi::matrix::{AMX_BF16, MMA_SYNC, MMA_TF32, VNNI, dots};
@@ -414,5 +414,23 @@ fn a_block_of_warps_shares_tiles_that_are_copied_ahead() {
             assert_eq!(count(Op::CopyAsync) > 0, buffers > 1, "{linear}");
             assert_eq!(count(Op::Barrier), if buffers > 1 { 2 } else { 3 }, "{linear}");
         }
+    }
+}
+
+#[test]
+fn a_convolution_is_one_product_for_a_unit() {
+    let gpu = gpu();
+    for (n, c, o, s, k) in [(2, 8, 16, 6, 3), (3, 5, 20, 7, 3), (2, 3, 8, 9, 5)] {
+        let case = case("convolution", conv(n, c, o, s, k));
+        let lowered = frit_codegen::lower(&case.sink, &gpu, Opts::Heuristic).unwrap();
+        assert_eq!(lowered.opts[0], Opt::Collapse { of: [true, false, true] }, "{:?}", lowered.opts);
+        assert!(lowered.opts.iter().any(|o| matches!(o, Opt::Matrix { .. })), "{:?}", lowered.opts);
+        check(&case, &gpu, &lowered.opts);
+        // loops of a kind are one or several, as one likes
+        for of in [[true, false, false], [false, false, true]] {
+            check(&case, &gpu, &[Opt::Collapse { of }]);
+        }
+        let several = [Opt::Collapse { of: [false, true, false] }];
+        assert!(frit_codegen::lower(&case.sink, &gpu, Opts::List(&several)).is_err());
     }
 }

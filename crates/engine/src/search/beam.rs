@@ -92,8 +92,7 @@ pub(crate) fn search_here(
     let failed = |e: frit_codegen::Error| Error::Schedule(e.to_string());
     let mut cut = frit_codegen::lower(ast, dev.target(), Opts::Heuristic).map_err(failed)?.opts;
     // whether a kernel is folded, and how it is cut into programs, stays
-    let heuristic =
-        cut.split_off(cut.iter().take_while(|o| matches!(o, Opt::Fold | Opt::SplitReduce { .. })).count());
+    let heuristic = cut.split_off(cut.iter().take_while(|o| o.is_first()).count());
     let untouched = frit_codegen::plan(ast, dev.target(), &cut).map_err(failed)?;
     let mut trial = Trial::new(ast, dev.clone(), begun + effort.time, launch, cut, guide.watch);
     guide.refused.iter().for_each(|opts| trial.refuse(opts));

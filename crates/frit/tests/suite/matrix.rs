@@ -1,9 +1,9 @@
 //! Products of small types, which matrix units compute where there are any: the same on every device, at odd and thin
 //! sizes, fused with what comes before and after, with random opts, at the edges of memory.
 
-use crate::support::{array, child, is_child, on};
+use crate::support::{array, child, gpu, is_child, on};
 use frit::engine::with_random_opts;
-use frit::{DType, Tensor};
+use frit::{DType, Tensor, Window};
 
 /// Whole numbers from -4 to 4: sums of products are exact in every order.
 fn whole(dims: [usize; 2], seed: usize, dtype: DType) -> Tensor {
@@ -43,8 +43,37 @@ fn every_device_gives_the_same_at_every_size() {
         }
         let small = [17, 20, 33];
         let expected = on(PLAIN, || products(types, small));
-        for device in ["INTERP", "INTERP:GPU"] {
+        for device in ["INTERP", "INTERP:GPU", gpu()] {
             assert_eq!(on(device, || products(types, small)), expected, "{types:?} on {device}");
+        }
+    }
+}
+
+/// A convolution and its gradients.
+fn windows(dtype: DType, window: Window) -> Vec<Vec<f64>> {
+    let of = |dims: [usize; 4], seed| {
+        whole([dims[0] * dims[1], dims[2] * dims[3]], seed, dtype).reshape(dims).requires_grad(true)
+    };
+    let (x, w) = (of([2, 8, 9, 9], 1), of([16, 8, 3, 3], 2));
+    let y = x.conv2d(&w, None, window);
+    let weight = whole([1, y.shape()[3].get()], 3, dtype);
+    (y.cast(DType::F32) * weight.cast(DType::F32)).sum(..).backward().unwrap_or_else(|e| panic!("{e}"));
+    let all = [Some(y), x.grad(), w.grad()];
+    let values = |t: Tensor| array(&t.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data;
+    all.into_iter().flatten().map(values).collect()
+}
+
+#[test]
+fn convolutions_are_products_on_every_device() {
+    for (dtype, window) in [
+        (DType::BF16, Window::new().padding(1)),
+        (DType::BF16, Window::new().stride(2)),
+        (DType::F16, Window::new()),
+    ] {
+        let expected = on(PLAIN, || windows(dtype, window.clone()));
+        assert_eq!(expected.len(), 3);
+        for device in ["CPU", "INTERP:GPU", gpu()] {
+            assert_eq!(on(device, || windows(dtype, window.clone())), expected, "{dtype:?} on {device}");
         }
     }
 }
