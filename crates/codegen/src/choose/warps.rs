@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::plan::opt::{Layout, Opt};
 use crate::plan::stage::MOST_ADDED;
 use frit_abi::target::Grid;
-use frit_uop::{AxisKind, Space};
+use frit_uop::{AxisKind, DType, Op, Space, UOp};
 
 /// Operations of a warp along m and n.
 const OPERATIONS: [[usize; 2]; 8] = [[4, 8], [4, 4], [2, 8], [2, 4], [1, 8], [1, 4], [2, 2], [1, 1]];
@@ -21,9 +21,15 @@ const WARPS: [[usize; 2]; 10] =
 /// Bytes of a row of what a round copies along k, at most, and buffers for rounds, at most.
 const DEPTHS: [usize; 3] = [128, 64, 32];
 const BUFFERS: [u8; 4] = [4, 3, 2, 1];
-/// Cycles of a round that lanes wait for each other, and of a block before its first round and for its results.
+/// Cycles of a round that lanes wait for each other, and of a block before its first round.
 const MEETING: f64 = 60.0;
-const BEGIN: f64 = 2500.0;
+const BEGIN: f64 = 2000.0;
+/// Of the cycles of a round's copies, how many show beside what is computed.
+const CONTENTION: f64 = 0.25;
+/// Warps of a scheduler that hide the latency of plain code.
+const HIDING: f64 = 4.0;
+/// Instructions of a function that the machine has none for.
+const FUNCTION: usize = 64;
 /// Times that a round waits so where copies have less than a whole round to arrive.
 const EXPOSED: f64 = 8.0;
 
@@ -77,7 +83,7 @@ impl Shape {
         k * (m * ways.unit.operands[0].size() + n * ways.unit.operands[1].size())
     }
     /// An estimate of the cycles that all blocks take.
-    fn cycles(&self, ways: &Ways, grid: &Grid, batches: usize) -> f64 {
+    fn cycles(&self, ways: &Ways, grid: &Grid, batches: usize, after: &After) -> f64 {
         let ([m, n, k], p) = (self.size(ways), &grid.processors);
         let count = |d: usize, part: usize| ways.sizes[d].div_ceil(part) as f64;
         let blocks = count(0, m) * count(1, n) * batches as f64;
@@ -97,19 +103,57 @@ impl Shape {
             .min(p.lanes as usize / lanes)
             .max(1) as f64;
         let waits = if self.buffers > 2 { MEETING } else { MEETING * EXPOSED } / resident;
-        let round = (warps * read.max(computed)).max(copied) + waits;
+        let round = (warps * read.max(computed)).max(copied) + CONTENTION * copied + waits;
         let waves = (blocks / p.count as f64).ceil();
         // few warps leave units idle
         let busy = (warps * resident.min(waves) / p.schedulers as f64).min(1.0);
-        waves * (count(2, k) * round / busy + BEGIN / resident)
+        // plain code waits for itself where few warps take turns
+        let hidden = (warps * resident / (HIDING * p.schedulers as f64)).min(1.0);
+        let results = (m * n) as f64 * after.cycles(grid) / hidden;
+        waves * (count(2, k) * round / busy + (BEGIN + results) / resident)
+    }
+}
+
+/// What happens to an element of the result after the sum.
+struct After {
+    instructions: usize,
+    /// That are loaded and stored.
+    bytes: usize,
+}
+
+impl After {
+    fn of(plan: &Plan, ways: &Ways) -> After {
+        let mut after = After { instructions: 0, bytes: 0 };
+        let is_sum = |n: &UOp| n.op == Op::Reduce;
+        for n in plan.ast.toposort().iter() {
+            let is_result = !is_sum(n) && n.any(is_sum);
+            match (n.op, n.op.alu()) {
+                (_, Some(alu)) if is_result && n.dtype != DType::Bool => {
+                    let is_there = plan.target.supports(alu, n.dtype);
+                    after.instructions += if is_there { 1 } else { FUNCTION };
+                }
+                (Op::Store, _) => after.bytes += n.src[1].dtype.size(),
+                (Op::Load, _) if ways.origins[..2].iter().all(|o| n.index().ranges.contains(o)) => {
+                    after.bytes += n.dtype.size();
+                }
+                _ => {}
+            }
+        }
+        after
+    }
+    fn cycles(&self, grid: &Grid) -> f64 {
+        let p = &grid.processors;
+        self.instructions as f64 / (p.schedulers * grid.warp) as f64
+            + self.bytes as f64 / p.far_bandwidth as f64
     }
 }
 
 /// All shapes, the one with the least estimate first.
 fn ranked(ways: &Ways, plan: &Plan, batches: usize) -> Vec<Shape> {
     let Some(grid) = plan.target.grid.as_ref() else { return vec![] };
-    let mut shapes = Shape::all(ways, grid);
-    shapes.sort_by(|a, b| a.cycles(ways, grid, batches).total_cmp(&b.cycles(ways, grid, batches)));
+    let (mut shapes, after) = (Shape::all(ways, grid), After::of(plan, ways));
+    let cycles = |s: &Shape| s.cycles(ways, grid, batches, &after);
+    shapes.sort_by(|a, b| cycles(a).total_cmp(&cycles(b)));
     shapes
 }
 
