@@ -25,8 +25,8 @@ use smallvec::SmallVec;
 
 /// Rounds after which turns must have come back to the first.
 const MOST_TURNS: i64 = 8;
-/// Bytes of an access from which it is copied in the background: narrower ones are too many.
-const LEAST_COPIED: usize = 8;
+/// Bytes of an access from which it is copied in the background: there are no narrower copies.
+const LEAST_COPIED: usize = 4;
 
 /// The pass: every loop that fills tiles in turns fills them ahead.
 pub fn pipeline(mut steps: Vec<Step>, target: &Target) -> Vec<Step> {
