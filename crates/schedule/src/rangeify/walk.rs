@@ -323,8 +323,25 @@ impl<'a> Walk<'a> {
             Op::ScanAxis => self.scan_joins(i, n).err(),
             _ if n.dtype == DType::Index => None,
             _ if self.costs[i].expensive => self.reduce_joins(i, n).err(),
+            _ if self.is_factor_for_a_unit(i, n) => {
+                Some("a matrix unit multiplies what lies in memory, many times each")
+            }
             _ => self.prefers_memory_to_recompute(i),
         }
+    }
+
+    /// Whether it is computed for a sum of products that the grid has a matrix unit for.
+    fn is_factor_for_a_unit(&self, i: usize, n: &UOp) -> bool {
+        let is_taken = |d: DType| self.target.matrix.iter().any(|u| u.operands.contains(&d));
+        let is_factor = |r: &Request| {
+            r.in_reduce && r.repeat >= UNIT_REUSE && self.cut.drafts[r.kernel as usize].sums_product
+        };
+        self.target.grid.is_some()
+            && n.op.is_elementwise()
+            && self.cut.requests[i].iter().any(is_factor)
+            && is_taken(n.dtype)
+            // what is only widened is taken as it was
+            && !(n.op == Op::Cast && is_taken(n.input().dtype))
     }
 
     /// Whether the node is the very value of a tensor-level store.
@@ -617,6 +634,9 @@ const MANY_READERS: usize = 16;
 const SOME_READERS: usize = 4;
 /// See [`FEW_OPS`].
 const MANY_TIMES: u64 = 16;
+
+/// Times that an element of a factor is used from which a matrix unit may multiply it.
+const UNIT_REUSE: u64 = 16;
 
 /// Kernels with fewer elements than this run on one thread anyway.
 const SMALL: u64 = 16384;
