@@ -12,6 +12,7 @@ from frit.dtype import DType, dtypes
 from frit.function import function
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
 from frit.helpers import Context, GlobalCounters, getenv
+from frit.tensor import autocast
 from frit.viz import Viz, span
 from frit import llm, nn, onnx
 
@@ -26,6 +27,7 @@ __all__ = [
     "TinyJit",
     "Variable",
     "Viz",
+    "autocast",
     "dtypes",
     "function",
     "getenv",

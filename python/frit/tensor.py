@@ -1,8 +1,30 @@
-"""What of ``Tensor`` is written in Python: contexts that say whether the program trains."""
+"""What of ``Tensor`` is written in Python: contexts that say whether the program trains, and in which type it multiplies."""
 
-from frit._frit import Tensor
+from frit._frit import Tensor, set_factors
 
-__all__ = ["Tensor"]
+__all__ = ["Tensor", "autocast"]
+
+
+class autocast:
+    """Mixed precision: ``with frit.autocast(dtypes.bfloat16):`` has products and convolutions of float32 computed on factors of
+    that type, with sums in float32. Weights and their gradients stay float32.
+
+    >>> from frit import Tensor, autocast, dtypes
+    >>> with autocast(dtypes.bfloat16):
+    ...     y = Tensor.ones(2, 3) @ Tensor.ones(3, 4)
+    >>> y.dtype == dtypes.bfloat16, (Tensor.ones(2, 3) @ Tensor.ones(3, 4)).dtype == dtypes.float32
+    (True, True)
+    """
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def __enter__(self):
+        self.before = set_factors(self.dtype)
+        return self
+
+    def __exit__(self, *_):
+        set_factors(self.before)
 
 
 class _Train:

@@ -3,6 +3,7 @@
 use crate::composite::mul;
 use crate::error::{Result, call, fail};
 use crate::linalg::accumulate;
+use crate::mode::factor_type;
 use crate::movement::{cut, every, fixed, pad_axis, windows};
 use crate::operand::Operand;
 use crate::pad::pad_with;
@@ -266,11 +267,11 @@ fn conv_where(op: &'static str, x: &UOp, mask: Option<&UOp>, w: &UOp, opts: &Win
             show_all(t)
         );
     }
-    let dtype = promoted(op, x.dtype, w.dtype)?;
+    let dtype = factor_type(promoted(op, x.dtype, w.dtype)?);
     let acc = accumulate(dtype);
     let size: Vec<usize> = t[2..].iter().map(|d| fixed(op, d).map(|v| v as usize)).collect::<Result<_>>()?;
     let window = opts.step_by_one().per_dim(op, &size)?;
-    let win = window.windows(op, &window.padded(&x.cast(acc), &0.into())?)?; // (N, Cin, O…, K…)
+    let win = window.windows(op, &window.padded(&x.cast(dtype).cast(acc), &0.into())?)?; // (N, Cin, O…, K…)
     let (o, k) = (&win.shape()[2..2 + n], &win.shape()[2 + n..]);
     let i = UOp::index;
     // (N, G, 1, Cin/G, O…, K…) -> (N, G, 1, O…, Cin/G, K…)
@@ -289,7 +290,7 @@ fn conv_where(op: &'static str, x: &UOp, mask: Option<&UOp>, w: &UOp, opts: &Win
     let mut full: SmallVec<[UOp; 8]> = SmallVec::from_iter([s[0].clone(), i(g), i(cout / g)]);
     full.extend(o.iter().cloned());
     full.extend(t[1..].iter().cloned());
-    let mut p = mul(&expand_to(&win_g, &full), &expand_to(&w.cast(acc).reshape(&wd), &full));
+    let mut p = mul(&expand_to(&win_g, &full), &expand_to(&w.cast(dtype).cast(acc).reshape(&wd), &full));
     if let Some(mask) = mask {
         let seen = by_group(&window.windows(op, mask)?, [i(1), i(1), i(1), i(1)]);
         p = expand_to(&seen, &full).select(&p, &UOp::int(0, acc));

@@ -90,7 +90,7 @@ pub use interpolate::{Interpolate, Sampling};
 pub use jit::{Bundle, Jit, rehearse};
 pub use linalg::Triangular;
 pub use loss::{Bce, CrossEntropy, Reduction};
-pub use mode::{is_training, training};
+pub use mode::{autocast, is_training, set_factors, training};
 pub use movement::Shifts;
 pub use operand::Operand;
 pub use pad::PadMode;

@@ -6,6 +6,7 @@
 //! evaluator    the same graphs by the evaluator
 //! factors      linear algebra beyond the vectors
 //! matrix       products that matrix units compute, on every device
+//! precision    training with products in bfloat16
 //! fusion       kernels, bytes and work counted
 //! caches       the second time nothing is scheduled or compiled
 //! depth        a layer costs the same at any depth
@@ -41,6 +42,7 @@ mod matrix;
 mod memory;
 mod numerics;
 mod ops;
+mod precision;
 mod programs;
 mod rules;
 mod support;

@@ -309,5 +309,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     create::register(m)?;
     m.add_function(wrap_pyfunction!(data::unpickle, m)?)?;
     m.add_function(wrap_pyfunction!(random::training, m)?)?;
+    m.add_function(wrap_pyfunction!(random::set_factors, m)?)?;
     m.add_function(wrap_pyfunction!(random::manual_seed, m)?)
 }

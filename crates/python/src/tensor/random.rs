@@ -1,9 +1,9 @@
-//! Random numbers, and whether the program trains.
+//! Random numbers, whether the program trains, and in which type it multiplies.
 
 use super::create::TensorOptions;
 use super::{PyTensor, out};
 use crate::convert::{Arg, SizesArg, count, size_list, sizes, truth};
-use crate::dtype::DTypeArg;
+use crate::dtype::{DTypeArg, PyDType, object};
 use crate::error::compute;
 use frit::{DType, Dim, Dims, Operand, Scalar, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -30,6 +30,13 @@ pub fn training(py: Python<'_>, on: Option<bool>) -> PyResult<bool> {
         return Ok(on);
     }
     is_training(py)
+}
+
+/// The type in which float32 is multiplied from now on, `None` for its own; what it was before.
+#[pyfunction]
+#[pyo3(signature = (dtype))]
+pub fn set_factors(py: Python<'_>, dtype: Option<DTypeArg>) -> PyResult<Option<Py<PyDType>>> {
+    frit::set_factors(dtype.map(|d| d.0)).map(|d| object(py, d)).transpose()
 }
 
 /// Starts the stream of random numbers again with this seed.

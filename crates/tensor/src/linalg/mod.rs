@@ -15,6 +15,7 @@ pub use solve::Triangular;
 
 use crate::composite::mul;
 use crate::error::{Error, Result, call, fail};
+use crate::mode::factor_type;
 use crate::movement::fixed;
 use crate::reduce::{drop_axes, reduce_node};
 use crate::shape::{self, same, show, show_all};
@@ -36,7 +37,7 @@ pub(crate) fn accumulate(d: DType) -> DType {
 
 fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
     check_devices("matmul", &[a.clone(), b.clone()])?;
-    let dtype = promoted("matmul", a.dtype, b.dtype)?;
+    let dtype = factor_type(promoted("matmul", a.dtype, b.dtype)?);
     let (s, t) = (a.shape(), b.shape());
     if s.is_empty() || t.is_empty() {
         return fail!("matmul", "shapes {} and {}: a scalar has no rows; use *", show_all(s), show_all(t));
@@ -77,8 +78,8 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
         |lead: &[UOp], tail: [&UOp; 3]| -> SmallVec<[UOp; 4]> { lead.iter().chain(tail).cloned().collect() };
     let acc = accumulate(dtype);
     let full = dims(&batch, [&m, &n, k]);
-    let x = expand_to(&a.cast(acc).reshape(&dims(sb, [&m, &one, k])), &full);
-    let y = expand_to(&bt.cast(acc).reshape(&dims(tb, [&one, &n, k])), &full);
+    let x = expand_to(&a.cast(dtype).cast(acc).reshape(&dims(sb, [&m, &one, k])), &full);
+    let y = expand_to(&bt.cast(dtype).cast(acc).reshape(&dims(tb, [&one, &n, k])), &full);
     let sum = mul(&x, &y).reduce_axes(Alu::Add, &[full.len() - 1]);
     let mut out: SmallVec<[UOp; 4]> = batch;
     out.extend((s.len() > 1).then_some(m));
