@@ -80,6 +80,11 @@ def pair(
     return setup
 
 
+def int8() -> Callable[[], object]:
+    a, b = (torch.randint(-128, 128, (4096, 4096), device="cuda", dtype=torch.int8) for _ in range(2))
+    return lambda: torch._int_mm(a, b.t())
+
+
 def mnist() -> Callable[[], object]:
     """A training step of the network of `frit bench mnist_train_bs512`, with an optimiser that a graph can hold."""
     nn = torch.nn
@@ -132,6 +137,7 @@ ROWS: dict[str, Callable[[], Callable[[], object]]] = {
     "gemm_bf16_4096_tn": pair((4096, 4096), (4096, 4096), f=lambda a, b: a.t() @ b),
     "gemm_bf16_4096_nt": pair((4096, 4096), (4096, 4096), f=lambda a, b: a @ b.t()),
     "gemm_bf16_4096_tt": pair((4096, 4096), (4096, 4096), f=lambda a, b: a.t() @ b.t()),
+    "gemm_int8_4096_nt": int8,
     "bmm_bf16_64x128": pair((64, 128, 128), (64, 128, 128)),
     "gemm_bias_gelu_4096": pair((4096, 4096), (4096, 4096), f=lambda a, b: F.gelu(F.linear(a, b.t(), b[0]))),
     "mnist_train_bs512": mnist,
@@ -198,13 +204,17 @@ def main() -> None:
     parser.add_argument("--plot", help="an SVG file for a chart of both, by `frit bench --plot`")
     parser.add_argument("--rows", help="names, with commas; all without")
     parser.add_argument("--unchecked", action="store_true", help="do not compare results first")
+    parser.add_argument("--tf32", action="store_true", help="both sides may round float32 factors to ten bits of fraction")
     args = parser.parse_args()
     names = args.rows.split(",") if args.rows else list(ROWS)
     unknown = [name for name in names if name not in ROWS]
     if unknown:
         sys.exit(f"there are no rows {unknown}; there are {list(ROWS)}")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+    # as float32 has it, since what is rounded so differs from that by design
     good = args.unchecked or is_right(args.frit, names)
+    if args.tf32:
+        os.environ["FRIT_MATRIX"] = "tf32"
     print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}\n{'row':28} {'torch ms':>10} {'frit ms':>10} {'ratio':>7}")
     rows: list[dict] = []
     for name in names:

@@ -11,9 +11,16 @@ fn random(dims: &[usize], dtype: DType) -> Result<Tensor> {
     Ok(x)
 }
 
+/// Bytes of any value.
+fn bytes(dims: &[usize]) -> Result<Tensor> {
+    let x = Tensor::randint(-128, 128, dims).cast(DType::I8);
+    x.realize()?;
+    Ok(x)
+}
+
 /// The list.
 pub fn benches() -> Vec<Bench> {
-    use DType::{BF16, F16, F32};
+    use DType::{BF16, F16, F32, I32};
     type Op = fn(&Tensor) -> Tensor;
     // name, dims, type, bytes that an element costs, what
     let rows: [(&str, [usize; 2], DType, f64, Op); 11] = [
@@ -62,7 +69,9 @@ pub fn benches() -> Vec<Bench> {
         v.push(Bench::new(format!("gemm_bf16_{m}x{k}x{n}"), move || gemm(m, k, n, BF16)));
     }
     type Of2 = fn(&Tensor, &Tensor) -> Tensor;
-    let products: [(&str, [&[usize]; 2], f64, Of2); 5] = [
+    let int8: Of2 = |a, b| a.cast(I32).matmul(&b.t().cast(I32));
+    let products: [(&str, [&[usize]; 2], f64, Of2); 6] = [
+        ("gemm_int8_4096_nt", [&[4096, 4096]; 2], 4096f64.powi(3), int8),
         ("gemm_bf16_4096_tn", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| a.t().matmul(b)),
         ("gemm_bf16_4096_nt", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| a.matmul(&b.t())),
         ("gemm_bf16_4096_tt", [&[4096, 4096]; 2], 4096f64.powi(3), |a, b| a.t().matmul(&b.t())),
@@ -73,7 +82,10 @@ pub fn benches() -> Vec<Bench> {
     ];
     for (name, dims, products, f) in products {
         v.push(Bench::new(name, move || {
-            let pair = (random(dims[0], BF16)?, random(dims[1], BF16)?);
+            let pair = match name.contains("int8") {
+                false => (random(dims[0], BF16)?, random(dims[1], BF16)?),
+                true => (bytes(dims[0])?, bytes(dims[1])?),
+            };
             let line = captured(pair, move |(a, b)| Ok(f(&a, &b)))?;
             let gflops = 2.0 * products / line.ms / 1e6;
             Ok(line.with("gflops", gflops))

@@ -1,4 +1,4 @@
-//! A token of a language model of the size and shape of Llama 3 8B, with random weights.
+//! A token, and a prompt, of a language model of the size and shape of Llama 3 8B, with random weights.
 
 use super::ops::randn;
 use super::{Bench, CHECK, Line, captured};
@@ -101,6 +101,31 @@ impl Model {
         Tensor::realize_all(&state.into_iter().chain([&next]).collect::<Vec<_>>())?;
         Ok(next)
     }
+
+    /// The token after a prompt.
+    fn after(&self, tokens: &Tensor) -> Tensor {
+        let Sizes { dim, heads, kv_heads, length, .. } = self.sizes;
+        let (head, groups) = (dim / heads, heads / kv_heads);
+        let places = Tensor::arange(length).reshape((length, 1));
+        let mut x = self.embedding.embedding(tokens);
+        for layer in &self.layers {
+            let h = x.rmsnorm(-1, Some(&layer.norms[0]), 1e-5);
+            let qkv =
+                h.linear(&layer.qkv, None).reshape((length, heads + 2 * kv_heads, head)).transpose(0, 1);
+            let q = turned(&qkv.at(..heads), &places).reshape((kv_heads, groups, length, head));
+            let shared = |t: Tensor| t.unsqueeze(1).expand((kv_heads, groups, length, head));
+            let k = shared(turned(&qkv.at(heads..heads + kv_heads), &places));
+            let v = shared(qkv.at(heads + kv_heads..));
+            let y = q.scaled_dot_product_attention(&k, &v, None, true);
+            let y = y.reshape((heads, length, head)).transpose(0, 1).reshape((length, dim));
+            x = &x + y.linear(&layer.out, None);
+            let h = x.rmsnorm(-1, Some(&layer.norms[1]), 1e-5);
+            let h = h.linear(&layer.gate, None).silu() * h.linear(&layer.up, None);
+            x = &x + h.linear(&layer.down, None);
+        }
+        let last = x.at(length - 1..).rmsnorm(-1, Some(&self.norm), 1e-5);
+        last.linear(&self.classify, None).argmax(-1)
+    }
 }
 
 /// Rotary places: the two halves of a head turned by an angle that grows with the place.
@@ -113,13 +138,23 @@ fn turned(x: &Tensor, place: &Tensor) -> Tensor {
     Tensor::cat(&[&a * &cos - &b * &sin, a * sin + b * cos], -1)
 }
 
+/// Weights are random and stay on their device.
+fn refuse_to_compare() -> Result<()> {
+    let why = "the weights are random and stay on their device: nothing to compare with";
+    if CHECK.load(Ordering::Relaxed) { Err(Error::new("bench", why)) } else { Ok(()) }
+}
+
+fn prefill(sizes: Sizes) -> Result<Line> {
+    refuse_to_compare()?;
+    let model = Model::new(sizes)?;
+    let tokens = Tensor::randint(0, sizes.words as i64, [sizes.length]).realize()?;
+    let line = captured(tokens, move |tokens| Ok(model.after(&tokens)))?;
+    let rate = sizes.length as f64 / line.ms * 1e3;
+    Ok(line.with("tokens_s", rate))
+}
+
 fn decode(sizes: Sizes) -> Result<Line> {
-    if CHECK.load(Ordering::Relaxed) {
-        return Err(Error::new(
-            "bench",
-            "the weights are random and stay on their device: nothing to compare with",
-        ));
-    }
+    refuse_to_compare()?;
     let model = Model::new(sizes)?;
     let bytes = model.bytes();
     let scalar = |n: i32| Tensor::from_vec([n], [1]).realize();
@@ -131,6 +166,14 @@ fn decode(sizes: Sizes) -> Result<Line> {
 
 /// The list.
 pub fn benches() -> Vec<Bench> {
-    let large = Bench { only_by_name: true, ..Bench::new("llama8b_bf16_decode", || decode(LLAMA_8B)) };
-    vec![Bench::new("llama_small_bf16_decode", || decode(SMALL)), large]
+    let large = |name: &str, run: fn(Sizes) -> Result<Line>| Bench {
+        only_by_name: true,
+        ..Bench::new(name, move || run(LLAMA_8B))
+    };
+    vec![
+        Bench::new("llama_small_bf16_decode", || decode(SMALL)),
+        Bench::new("llama_small_bf16_prefill", || prefill(SMALL)),
+        large("llama8b_bf16_decode", decode),
+        large("llama8b_bf16_prefill512", prefill),
+    ]
 }

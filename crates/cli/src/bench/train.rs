@@ -1,6 +1,6 @@
 //! Whole models: inference and training steps.
 
-use super::models::{GPT2, Mnist, Resnet50, Transformer};
+use super::models::{BERT_LARGE, Config, GPT2, Mnist, Resnet50, Transformer};
 use super::{Bench, CHECK, captured, check, peak_mb, searched, time};
 use frit::engine::devices::HOST;
 use frit::nn::*;
@@ -44,9 +44,53 @@ fn forward(model: impl Fn(&Tensor) -> Tensor + Send + 'static, dims: &[usize]) -
     captured(x, move |x| Ok(model(&x)))
 }
 
+/// A training step in mixed precision: products of bfloat16, everything else and all that is kept in float32.
+fn mixed_step<M: Module + Send + 'static>(
+    model: M,
+    forward: fn(&M, &Tensor) -> Tensor,
+    inputs: Batch,
+) -> Result<super::Line> {
+    let mut opt = Adam::new(&model, 1e-3)?;
+    Tensor::realize_all(&[&inputs.0, &inputs.1])?;
+    let step = Jit::new(move |(x, y): Batch| {
+        training(true, || {
+            let logits = autocast(DType::BF16, || forward(&model, &x)).cast(DType::F32);
+            let loss = logits.flatten(0, -2).cross_entropy(&y);
+            loss.backward()?;
+            opt.step_with(&[&loss])?;
+            Ok(loss)
+        })
+    });
+    let start = std::time::Instant::now();
+    step.call(inputs.clone())?.realize()?;
+    let first = start.elapsed();
+    let line = time(|| step.call(inputs.clone()).map(|_| ()))?.with("first_s", first.as_secs_f64());
+    searched(&step, inputs, line.with("peak_mb", peak_mb(0)?))
+}
+
+fn mixed_transformer(c: Config, batch: usize, len: usize) -> Result<super::Line> {
+    let tokens = |dims: &[usize]| Tensor::randint(0, c.vocab as i64, dims);
+    mixed_step(
+        Transformer::new(c, true),
+        Transformer::forward,
+        (tokens(&[batch, len]), tokens(&[batch * len])),
+    )
+}
+
+/// For machines that are large enough.
+fn large(name: &str, run: impl Fn() -> Result<super::Line> + 'static) -> Bench {
+    Bench { only_by_name: true, ..Bench::new(name, run) }
+}
+
 /// The list.
 pub fn benches() -> Vec<Bench> {
     vec![
+        large("resnet50_train_bs256_bf16", || {
+            let inputs = (Tensor::randn([256, 3, 224, 224]), Tensor::randint(0, 1000, [256]));
+            mixed_step(Resnet50::new(), Resnet50::forward, inputs)
+        }),
+        large("bert_large_train_bs64_s512_bf16", || mixed_transformer(BERT_LARGE, 64, 512)),
+        large("gpt2_train_16x1024_bf16", || mixed_transformer(GPT2, 16, 1024)),
         Bench::new("mnist_train_bs512", || {
             if CHECK.load(Ordering::Relaxed) {
                 let (ours, theirs) = (losses()?, Device::scope(HOST, losses)??);
