@@ -148,7 +148,7 @@ fn prefill(sizes: Sizes) -> Result<Line> {
     refuse_to_compare()?;
     let model = Model::new(sizes)?;
     let tokens = Tensor::randint(0, sizes.words as i64, [sizes.length]).realize()?;
-    let line = captured(tokens, move |tokens| Ok(model.after(&tokens)))?;
+    let line = captured(tokens, move |tokens| Ok(autocast(DType::BF16, || model.after(&tokens))))?;
     let rate = sizes.length as f64 / line.ms * 1e3;
     Ok(line.with("tokens_s", rate))
 }

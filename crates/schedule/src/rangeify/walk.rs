@@ -322,6 +322,8 @@ impl<'a> Walk<'a> {
             o if o.is_movement() || o == Op::Detach || o == Op::Gather => None,
             Op::ScanAxis => self.scan_joins(i, n).err(),
             _ if n.dtype == DType::Index => None,
+            // what it converts is stored, in fewer bytes and as a unit takes it
+            Op::Cast if self.is_widened_for_a_unit(n) => None,
             _ if self.costs[i].expensive => self.reduce_joins(i, n).err(),
             _ if self.is_factor_for_a_unit(i, n) => {
                 Some("a matrix unit multiplies what lies in memory, many times each")
@@ -330,18 +332,22 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether the grid has a matrix unit for factors of a type.
+    fn is_taken(&self, d: DType) -> bool {
+        self.target.grid.is_some() && self.target.matrix.iter().any(|u| u.operands.contains(&d))
+    }
+    /// Whether it converts factors of a matrix unit to a type that has all their values.
+    fn is_widened_for_a_unit(&self, n: &UOp) -> bool {
+        let (from, to) = (n.input().dtype, n.dtype);
+        let is_wider = from.size() < to.size() && from.is_float() == to.is_float();
+        is_wider && self.is_taken(from)
+    }
     /// Whether it is computed for a sum of products that the grid has a matrix unit for.
     fn is_factor_for_a_unit(&self, i: usize, n: &UOp) -> bool {
-        let is_taken = |d: DType| self.target.matrix.iter().any(|u| u.operands.contains(&d));
         let is_factor = |r: &Request| {
             r.in_reduce && r.repeat >= UNIT_REUSE && self.cut.drafts[r.kernel as usize].sums_product
         };
-        self.target.grid.is_some()
-            && n.op.is_elementwise()
-            && self.cut.requests[i].iter().any(is_factor)
-            && is_taken(n.dtype)
-            // what is only widened is taken as it was
-            && !(n.op == Op::Cast && is_taken(n.input().dtype))
+        n.op.is_elementwise() && self.is_taken(n.dtype) && self.cut.requests[i].iter().any(is_factor)
     }
 
     /// Whether the node is the very value of a tensor-level store.
