@@ -9,6 +9,10 @@ use frit_uop::{AxisKind, Op, UOp};
 
 /// More than this many times the work it was is too much padding.
 const MOST_PADDING: usize = 4;
+/// Elements of a row beside which what pads it is little.
+const LONG_ROW: usize = 1024;
+/// Bytes of the least copy in the background.
+const WORD: usize = 4;
 /// What is packed must be used by so many rows.
 const LEAST_ROWS: usize = 8;
 
@@ -62,13 +66,18 @@ impl Ways {
         if [a.dtype, b.dtype] != unit.operands {
             return None;
         }
-        // elements that a core packs one by one, each under a gate, cost more than the unit saves
+        // elements that are packed one by one, each under a gate, cost more than the unit saves; a grid copies words in the
+        // background, and of smaller elements rows of whole accesses, or rows so long that their ends do not count
+        let of_access =
+            if plan.target.grid.is_some() { plan.target.vector_access_bytes / a.dtype.size() } else { 1 };
+        let is_whole = |x: &Axis| x.size().is_some_and(|n| n % of_access.max(1) == 0 || n >= LONG_ROW);
         let near = |l: &UOp, across: &Axis| {
             let idx = l.index();
             coefficient(idx, k.origin) == Some(1)
-                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
+                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where && is_whole(across)
         };
-        if plan.target.grid.is_none() && (!near(a, &m) || !near(b, &n)) {
+        let has_words = plan.target.grid.is_some() && a.dtype.size() >= WORD;
+        if !has_words && (!near(a, &m) || !near(b, &n)) {
             return None;
         }
         let axes = [m, n, k];
