@@ -2,7 +2,7 @@
 
 use frit::nn::*;
 use frit::prelude::*;
-use frit::{autocast, manual_seed};
+use frit::{Window, autocast, manual_seed};
 
 const STEPS: usize = 40;
 
@@ -64,7 +64,7 @@ impl Digits {
     }
     fn forward(&self, x: &Tensor) -> Tensor {
         let x = self.norm.forward(&self.first.forward(x).relu());
-        let x = self.second.forward(&x.max_pool2d(2)).relu().max_pool2d(2);
+        let x = self.second.forward(&x.max_pool2d(2, Window::new())).relu().max_pool2d(2, Window::new());
         self.head.forward(&x.flatten(1, -1))
     }
 }
