@@ -468,6 +468,7 @@ impl Tensor {
             walk = Some(window.step_by_one().per_dim(op, &size)?);
             let Some(b) = bias else { return Ok(y) };
             let b = b.uop()?;
+            let b = b.cast(factor_type(b.dtype));
             let c = &y.shape()[1];
             if b.shape().len() != 1 || !same(op, &b.shape()[0], c)? {
                 return fail!(op, "bias of shape {} for {} output channels", show_all(b.shape()), show(c));

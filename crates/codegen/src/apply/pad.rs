@@ -5,7 +5,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{coefficient, gated, is_zero_outside, substitute_open, with_index};
+use crate::kernel::access::{coefficient, gated, is_zero_outside, slot, substitute_open, with_index};
 use crate::kernel::ranges::{Replacement, closed, replace};
 use crate::pass::Ctx;
 use crate::plan::{Axis, Plan};
@@ -21,6 +21,8 @@ struct Padded {
     gates: FxHashMap<u32, UOp>,
     /// Its value with a last row again where there is none, for those of which rows are loaded so.
     clamped: FxHashMap<u32, UOp>,
+    /// The parameters that the kernel writes.
+    written: Vec<Option<u32>>,
 }
 
 /// The pass.
@@ -52,16 +54,19 @@ impl Padded {
             }
             ranges.insert(id, r);
         }
-        Padded { ranges, gates, clamped }
+        let written = plan.ast.toposort().iter().filter(|n| n.op == Op::Store).map(slot).collect();
+        Padded { ranges, gates, clamped, written }
     }
 
-    /// Whether a load reads the last row again where padding has none, instead of nothing. Not from what the kernel wrote
-    /// itself: another thread may still be writing that row.
+    /// Whether a load reads the last row again where padding has none, instead of nothing. Not from what the kernel writes
+    /// itself: another thread may be writing that row.
     fn is_clamped(&self, load: &UOp, id: u32) -> bool {
         let far = |(buf, idx): (&UOp, &UOp)| {
             buf.op != Op::After && coefficient(idx, id).is_none_or(|c| c.abs() > 1)
         };
-        self.clamped.contains_key(&id) && load.buffer_and_index().is_some_and(far)
+        self.clamped.contains_key(&id)
+            && !self.written.contains(&slot(load))
+            && load.buffer_and_index().is_some_and(far)
     }
 
     /// A load that is rebuilt, with its clamped ranges in its index.

@@ -9,8 +9,6 @@ use frit_uop::{AxisKind, Op, UOp};
 
 /// More than this many times the work it was is too much padding.
 const MOST_PADDING: usize = 4;
-/// Elements of a row beside which what pads it is little.
-const LONG_ROW: usize = 1024;
 /// Bytes of the least copy in the background.
 const WORD: usize = 4;
 /// What is packed must be used by so many rows.
@@ -67,14 +65,11 @@ impl Ways {
             return None;
         }
         // elements that are packed one by one, each under a gate, cost more than the unit saves; a grid copies words in the
-        // background, and of smaller elements rows of whole accesses, or rows so long that their ends do not count
-        let of_access =
-            if plan.target.grid.is_some() { plan.target.vector_access_bytes / a.dtype.size() } else { 1 };
-        let is_whole = |x: &Axis| x.size().is_some_and(|n| n % of_access.max(1) == 0 || n >= LONG_ROW);
+        // background
         let near = |l: &UOp, across: &Axis| {
             let idx = l.index();
             coefficient(idx, k.origin) == Some(1)
-                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where && is_whole(across)
+                || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
         };
         let has_words = plan.target.grid.is_some() && a.dtype.size() >= WORD;
         if !has_words && (!near(a, &m) || !near(b, &n)) {

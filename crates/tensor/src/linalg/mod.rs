@@ -137,7 +137,7 @@ impl Tensor {
         let _c = call("linear");
         let y = self.matmul(&weight.t());
         match bias {
-            Some(b) => y + b,
+            Some(b) => y + b.cast(factor_type(b.dtype())),
             None => y,
         }
     }
