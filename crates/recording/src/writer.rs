@@ -1,7 +1,7 @@
 //! The sink that rooms write to: each thread has records of its own, chunks of which go to one file.
 //!
 //! While compiling is recorded, a thread appends to a buffer and writes it when it is full, when a run or a kernel is done,
-//! and when the thread or the recording ends. In a profile it puts records into a [`Ring`], which a thread of this room
+//! and when the thread or the recording ends. In a profile it puts records into a `Ring`, which a thread of this room
 //! empties: whoever launches kernels waits neither for the file nor for anyone. A text has a number, under which it is
 //! written once; each thread remembers those it used. A child that was forked writes nothing.
 
