@@ -5,8 +5,15 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Type
 
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
-from frit._frit import Tensor
-__all__ = ['Tensor']
+from frit._frit import Tensor, set_factors
+__all__ = ['Tensor', 'autocast']
+
+class autocast:
+    dtype: Any
+    before: Any
+    def __init__(self, dtype: DTypeLike) -> None: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *_: Any) -> None: ...
 
 class _Train:
     mode: Any
