@@ -6,7 +6,8 @@
 //!
 //! | node | requests | placement |
 //! |---|---|---|
-//! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory |
+//! | widens a factor that a grid's matrix unit takes | any | inlined: what it widens is stored |
+//! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory or a unit takes it |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
 //! | expensive | one, constant over the kernel's inner ranges | inlined at that scope: softmax in one kernel |
 //! | the sum of a product | one, each element once, no other reduce beside it | inlined: its kernel is walked for it |
