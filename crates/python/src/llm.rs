@@ -32,7 +32,7 @@ impl PyLlm {
     /// A GGUF file or a folder of Hugging Face.
     #[new]
     #[pyo3(signature = (path, context=None, adapter=None, merge=false, draft=None, parallel=8, positions=16384, cache="f16"))]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments)] // they are the API's
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -95,7 +95,7 @@ impl PyLlm {
     /// Begins an answer: its pieces, one after the other.
     #[pyo3(signature = (tokens, max_tokens=None, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0,
         repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=None, stop=vec![]))]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments)] // they are the API's
     fn begin(
         &self,
         py: Python<'_>,

@@ -12,6 +12,7 @@ use crate::plan::opt::{Layout, Opt};
 use crate::plan::stage::MOST_ADDED;
 use frit_abi::target::Grid;
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
+use rustc_hash::FxHashSet;
 
 /// Operations of a warp along m and n.
 const OPERATIONS: [[usize; 2]; 8] = [[4, 8], [4, 4], [2, 8], [2, 4], [1, 8], [1, 4], [2, 2], [1, 1]];
@@ -124,9 +125,13 @@ struct After {
 impl After {
     fn of(plan: &Plan, ways: &Ways) -> After {
         let mut after = After { instructions: 0, bytes: 0 };
-        let is_sum = |n: &UOp| n.op == Op::Reduce;
-        for n in plan.ast.toposort().iter() {
-            let is_result = !is_sum(n) && n.any(is_sum);
+        // what is made of the sum
+        let mut results: FxHashSet<UOp> = FxHashSet::default();
+        for n in plan.ast.toposort() {
+            let is_result = n.src.iter().any(|s| s.op == Op::Reduce || results.contains(s));
+            if is_result {
+                results.insert(n.clone());
+            }
             match (n.op, n.op.alu()) {
                 (_, Some(alu)) if is_result && n.dtype != DType::Bool => {
                     let is_there = plan.target.supports(alu, n.dtype);
