@@ -200,14 +200,18 @@ fn combine(n: &UOp, r: &Recipe, values: &Values) -> UOp {
     }
 }
 
-/// What `Pad` makes of a value: a load that is gated already reads zero outside.
+/// What `Pad` makes of a value: a load that is gated already reads zero outside, which every conversion keeps.
 fn zero_outside(gate: &UOp, v: UOp) -> UOp {
     let zero = UOp::constant(Scalar::zero(v.dtype), v.dtype);
     if v == zero {
         return v;
     }
-    if v.op == Op::Load && v.arg == Arg::None {
-        let at = v.index();
+    let mut load = &v;
+    while load.op == Op::Cast {
+        load = load.input();
+    }
+    if load.op == Op::Load && load.arg == Arg::None {
+        let at = load.index();
         if at.op == Op::Where && at.if_false().op == Op::Invalid {
             let held = conjuncts(at.condition());
             if conjuncts(gate).iter().all(|c| held.contains(c)) {
