@@ -19,15 +19,19 @@ pub struct Cost {
 }
 
 /// Whether it is a product of two values that are each repeated many times, as in a matrix product or a convolution: its
-/// sum is worth a kernel that is walked for it alone.
+/// sum is worth a kernel that is walked for it alone. It may be under a mask, as the gradient of a strided convolution is.
 pub fn is_contraction(x: &UOp) -> bool {
     let mut x = x;
-    while matches!(x.op, Op::Permute | Op::Reshape) {
-        x = &x.src[0];
+    loop {
+        x = match x.op {
+            Op::Permute | Op::Reshape | Op::Shrink | Op::Flip => x.input(),
+            Op::Where if x.if_false().as_scalar().is_some_and(|z| z.as_f64() == 0.0) => x.if_true(),
+            _ => break,
+        };
     }
     let is_repeated = |mut x: &UOp| {
         let all = max_numel(x.shape());
-        while x.op.is_movement() {
+        while x.op.is_movement() || x.op == Op::Cast {
             x = &x.src[0];
         }
         max_numel(x.shape()).saturating_mul(8) <= all
