@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Reshape -> Reshape back       Expand -> a sum, later       Permute -> the inverse       Flip -> Flip
-//! Pad     -> Shrink             Shrink -> Pad with zeros
+//! Pad     -> Shrink             Shrink -> sums, then Pad with zeros
 //! ```
 
 use crate::reduce::{drop_axes, reduce_node};
@@ -92,6 +92,8 @@ pub(super) fn carry(n: &UOp, g: &Gradient) -> Gradient {
             g.node.permute(&back)
         }
         (Op::Pad, _) => g.node.shrink(&padded(n.padding().0), &g.under(dims)),
+        // zeros are not summed
+        (Op::Shrink, _) if lead > 0 => return carry(n, &Gradient::of(g.sum())),
         (Op::Shrink, _) => {
             let (begin, size) = n.cut();
             let after: Vec<UOp> =

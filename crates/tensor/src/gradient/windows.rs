@@ -28,6 +28,12 @@ impl Windows {
         (dims[lead + self.axis], dims[lead + self.axis + 1]) = (i(self.size), i(n));
         Gradient { node: met.reshape(&dims), lead }.defer(&[self.axis], false).node
     }
+    /// What is the same in all windows, as what [`transpose`] gives lies.
+    fn in_all(&self, x: &UOp, lead: usize) -> UOp {
+        let axis = self.axis + lead;
+        let one = cut(x, axis + 1, &UOp::index(0), &UOp::index(1)).flip(&[axis]);
+        Gradient { node: one, lead }.defer(&[self.axis], false).node
+    }
 }
 
 /// The parameters of overlapping windows, if this node is what [`windows_dilated`] makes of them.
@@ -70,21 +76,27 @@ pub(super) fn recognise(n: &UOp) -> Option<Windows> {
 
 /// The gradient of what windows are over, as windows over the padded gradient: each element gathers from the windows it
 /// was in, `sum over k of g[k, (j - k * dilation) / step]`. Where that is a product with weights that are the same in
-/// all windows, the other factor is padded alone: a convolution of the padded gradient.
+/// all windows, the other factor is padded alone: a convolution of the padded gradient. A mask that is the same in all windows,
+/// as that of steps along another axis is, stays one.
 pub(super) fn gradient(w: &Windows, gradient: &Gradient) -> Gradient {
     let (axis, lead) = (w.axis + gradient.lead, gradient.lead);
+    if let Some((mask, value)) = selected(&gradient.node, axis + 1) {
+        let inner = self::gradient(w, &Gradient { node: value, lead });
+        let mask = w.in_all(&mask, lead).expand(inner.node.shape());
+        return Gradient { node: or_zero(&mask, &inner.node), lead: inner.lead };
+    }
     let Some((a, b)) = factors(&gradient.node, axis + 1) else {
         return transpose(w, &gradient.node, lead);
     };
     let moved = transpose(w, &a, lead);
-    let weights = cut(&b, axis + 1, &UOp::index(0), &UOp::index(1)).flip(&[axis]);
-    let weights = Gradient { node: weights, lead }.defer(&[w.axis], false).node;
-    let node = mul(&moved.node, &weights.expand(moved.node.shape()));
-    let node = match w.step {
-        1 => node,
-        _ => w.met(lead).expand(node.shape()).select(&node, &UOp::int(0, node.dtype)),
-    };
+    let weights = w.in_all(&b, lead).expand(moved.node.shape());
+    let node = mul(&moved.node, &weights);
+    let node = if w.step == 1 { node } else { or_zero(&w.met(lead).expand(node.shape()), &node) };
     Gradient { node, lead: moved.lead }
+}
+
+fn or_zero(mask: &UOp, value: &UOp) -> UOp {
+    mask.select(value, &UOp::int(0, value.dtype))
 }
 
 fn transpose(w: &Windows, g: &UOp, lead: usize) -> Gradient {
@@ -118,24 +130,42 @@ fn transpose(w: &Windows, g: &UOp, lead: usize) -> Gradient {
 
 /// A product under movement as the product of its factors moved likewise, the second the same all along an axis.
 fn factors(g: &UOp, axis: usize) -> Option<(UOp, UOp)> {
-    let (mut at, mut moved) = (g, vec![]);
-    while matches!(at.op, Op::Reshape | Op::Permute | Op::Flip | Op::Shrink) {
-        moved.push(at);
-        at = at.input();
-    }
+    let (at, moved) = behind_movement(g);
     let [a, b] = (at.op == Op::Mul).then(|| at.operands())?;
-    let again = |x: &UOp| {
-        let x = if x.shape().is_empty() { expand_to(x, at.shape()) } else { x.clone() };
-        moved.iter().rev().fold(x, |x, m| {
-            let mut src = m.src.clone();
-            src[0] = x;
-            m.with_src(src)
-        })
-    };
-    let (a, b) = (again(a), again(b));
+    let (a, b) = (again(a, at, &moved), again(b, at, &moved));
     match (is_same_along(&a, axis), is_same_along(&b, axis)) {
         (_, true) => Some((a, b)),
         (true, false) => Some((b, a)),
         (false, false) => None,
     }
+}
+
+/// A product under a mask and movement, else zero: both moved, where the mask is the same all along an axis.
+fn selected(g: &UOp, axis: usize) -> Option<(UOp, UOp)> {
+    let (at, moved) = behind_movement(g);
+    let is_zero = |x: &UOp| x.as_scalar().is_some_and(|z| z.as_f64() == 0.0);
+    let [mask, value, zero] = (at.op == Op::Where).then_some(&at.src[..])? else { return None };
+    let (mask, value) = (again(mask, at, &moved), again(value, at, &moved));
+    let is_product = factors(&value, axis).is_some() || selected(&value, axis).is_some();
+    (is_zero(zero) && is_same_along(&mask, axis) && is_product).then_some((mask, value))
+}
+
+/// What is moved, and by which ops, the last first.
+fn behind_movement(g: &UOp) -> (&UOp, Vec<&UOp>) {
+    let (mut at, mut moved) = (g, vec![]);
+    while matches!(at.op, Op::Reshape | Op::Permute | Op::Flip | Op::Shrink) {
+        moved.push(at);
+        at = at.input();
+    }
+    (at, moved)
+}
+
+/// An operand of `at`, moved as that is.
+fn again(x: &UOp, at: &UOp, moved: &[&UOp]) -> UOp {
+    let x = if x.shape().is_empty() { expand_to(x, at.shape()) } else { x.clone() };
+    moved.iter().rev().fold(x, |x, m| {
+        let mut src = m.src.clone();
+        src[0] = x;
+        m.with_src(src)
+    })
 }
