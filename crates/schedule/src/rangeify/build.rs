@@ -1,5 +1,6 @@
 //! The staged graph of a cut: values of the kernels, sources first.
 
+use super::layout::Order;
 use super::record;
 use super::request::{Cut, Link, Placement, Recipe, Request, Rows, position};
 use crate::index;
@@ -31,15 +32,15 @@ pub fn build(cut: &Cut) -> (UOp, Vec<String>) {
             (Placement::Inline { recipes, .. }, _) => {
                 b.values[i] = recipes.iter().map(|r| combine(n, r, &b.values)).collect();
             }
-            (Placement::Staged { draft, recipe }, _) => {
+            (Placement::Staged { draft, recipe, order }, _) => {
                 let value = combine(n, recipe, &b.values);
                 let value = if n.op == Op::Contiguous { value.contiguous() } else { value };
                 let memory = b.store(*draft, value);
-                b.load_from(i, memory);
+                b.load_from(i, memory, order.as_ref());
             }
             (Placement::Scattered { draft, rows }, _) => {
                 let memory = b.scatter(*draft, rows.as_ref());
-                b.load_from(i, memory);
+                b.load_from(i, memory, None);
             }
             (Placement::ScatteredInPlace { draft, rows: Some(rows) }, _) => {
                 let memory = b.target(*draft);
@@ -56,7 +57,7 @@ pub fn build(cut: &Cut) -> (UOp, Vec<String>) {
             (_, Op::After) => {
                 let store = draft_of.get(&cut.list.src(i)[1]);
                 let effect = store.and_then(|&d| b.effects[d as usize].clone());
-                b.load_from(i, n.input().after(effect));
+                b.load_from(i, n.input().after(effect), None);
             }
             _ => {}
         }
@@ -149,12 +150,12 @@ impl Build<'_> {
         self.list.push(effect.clone());
         effect
     }
-    /// Every request of node `i` loads from memory.
-    fn load_from(&mut self, i: usize, memory: UOp) {
+    /// Every request of node `i` loads from memory, where dims lie in an order.
+    fn load_from(&mut self, i: usize, memory: UOp, order: Option<&Order>) {
         let n = &self.cut.list.nodes[i];
         let load = |r: &Request| {
             let may_be_empty = &self.cut.drafts[r.kernel as usize].may_be_empty;
-            r.load(&memory, &position(n.shape(), r), may_be_empty)
+            r.load(&memory, &position(n.shape(), r, order), may_be_empty)
         };
         self.values[i] = self.cut.requests[i].iter().map(load).collect();
         if n.op == Op::After {

@@ -4,11 +4,12 @@
 //! Store(out, relu(x @ w))  ->  End(Store(Index(out, i*n+j), Max(Reduce(…), 0)), i, j)
 //! ```
 //! [`walk`] goes from the stores to the inputs and decides what is computed where; [`build`] makes the graph, sources
-//! first. [`chain`] finds products that stay in one kernel with what they are made of. What they hand each other, and
-//! nothing after them sees, is in [`request`].
+//! first. [`chain`] finds products that stay in one kernel with what they are made of, [`layout`] in which order dims lie
+//! in memory. What they hand each other, and nothing after them sees, is in [`request`].
 
 mod build;
 mod chain;
+mod layout;
 mod record;
 mod request;
 mod walk;

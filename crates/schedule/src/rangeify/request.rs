@@ -1,5 +1,6 @@
 //! What the walk finds out: which element of a node a kernel wants, how the sources answer, what is stored.
 
+use super::layout::Order;
 use crate::index::{self, Idx};
 use crate::kernels;
 use frit_abi::Alu;
@@ -28,8 +29,8 @@ pub enum Placement {
     Unused,
     /// One recipe for each request, and the kernels that they are of.
     Inline { recipes: Vec<Recipe>, kernels: SmallVec<[u32; 4]> },
-    /// Stored by a draft; every request is a load.
-    Staged { draft: u32, recipe: Recipe },
+    /// Stored by a draft, its dims in an order where it is not theirs; every request is a load.
+    Staged { draft: u32, recipe: Recipe, order: Option<Order> },
     /// A draft stores the base, then rows are written over it.
     Scattered { draft: u32, rows: Option<Rows> },
     /// Of a store: rows are written over what is in its memory.
@@ -77,6 +78,8 @@ pub struct Draft {
     pub gathers: bool,
     /// It is the kernel of a chain of products.
     pub is_chain: bool,
+    /// It stores dims in another order than theirs.
+    pub is_permuted: bool,
 }
 
 impl Draft {
@@ -239,7 +242,9 @@ pub fn is_plain(idx: &[UOp]) -> bool {
     })
 }
 
-/// The row-major position a request means in memory that holds `dims`.
-pub fn position(dims: &[UOp], r: &Request) -> UOp {
-    index::flatten(dims, &r.idx)
+/// The position a request means in memory that holds `dims`: row-major, in an order.
+pub fn position(dims: &[UOp], r: &Request, order: Option<&Order>) -> UOp {
+    let Some(order) = order else { return index::flatten(dims, &r.idx) };
+    let in_order = |all: &[UOp]| order.iter().map(|d| all[*d].clone()).collect::<Idx>();
+    index::flatten(&in_order(dims), &in_order(&r.idx))
 }

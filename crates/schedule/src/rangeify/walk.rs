@@ -13,8 +13,11 @@
 //! | the sum of a product | one, each element once, no other reduce beside it | inlined: its kernel is walked for it |
 //! | expensive | anything else | staged |
 //! | `Contiguous`, `Scatter`, most scans | | staged |
+//!
+//! The readers of a staged node say in which order its dims lie in memory ([`layout`]).
 
 use super::chain::Chains;
+use super::layout::{self, Order};
 use super::request::{Cut, Draft, Link, Placement, Recipe, Request, Rows, is_plain, position};
 use crate::cost::{self, Cost};
 use crate::error::Error;
@@ -172,7 +175,7 @@ impl<'a> Walk<'a> {
             let d = &self.cut.drafts[r.kernel as usize];
             let same = d.stores_whole == Some(i as u32)
                 && r.is_ungated()
-                && d.target.as_ref().is_some_and(|(_, at)| position(dims, r) == *at);
+                && d.target.as_ref().is_some_and(|(_, at)| position(dims, r, None) == *at);
             same.then(|| (r.kernel, r.clone()))
         })
     }
@@ -181,12 +184,13 @@ impl<'a> Walk<'a> {
     fn stage(&mut self, i: usize, n: &UOp) -> Result<(), Error> {
         // a scan needs a loop along its axis, which a store of another shape does not have
         let fits = |r: &Request| n.op != Op::ScanAxis || is_loop(&r.idx, n);
-        let (k, request) = match self.stored_anyway(i).filter(|(_, r)| fits(r)) {
-            Some(found) => found,
+        let (k, request, order) = match self.stored_anyway(i).filter(|(_, r)| fits(r)) {
+            Some((k, request)) => (k, request, None),
             None => {
                 check_size(n)?;
-                let (k, idx) = self.draft(i, n.shape());
-                (k, Request::plain(k, idx))
+                let order = self.order_of(i, n);
+                let (k, request) = self.draft_in_order(i, n.shape(), order.as_ref());
+                (k, request, order)
             }
         };
         if n.op == Op::ScanAxis {
@@ -201,8 +205,33 @@ impl<'a> Walk<'a> {
         let recipe = self.ask_sources(i, n, &request)?;
         let draft = &mut self.cut.drafts[k as usize];
         (draft.root, draft.rank) = (None, draft.rank.min(i));
-        self.cut.placements[i] = Placement::Staged { draft: k, recipe };
+        self.cut.placements[i] = Placement::Staged { draft: k, recipe, order };
         Ok(())
+    }
+
+    /// In which order the dims of a staged node lie in memory, where that is not theirs.
+    fn order_of(&self, i: usize, n: &UOp) -> Option<Order> {
+        let has_units = self.target.grid.is_some() && !self.target.matrix.is_empty();
+        if !has_units || matches!(n.op, Op::Contiguous | Op::ScanAxis) {
+            return None;
+        }
+        let is_taken = self.is_taken(n.dtype);
+        let is_factor = |r: &Request| is_taken && self.is_factor_of_a_sum(r);
+        let vector = (self.target.vector_access_bytes / n.dtype.size()).max(1) as i64;
+        layout::order(n.shape(), vector, &self.cut.requests[i], &self.cut.drafts, is_factor)
+    }
+    /// A kernel over these dims, the last of an order innermost, and a request for each element.
+    fn draft_in_order(&mut self, rank: usize, dims: &[UOp], order: Option<&Order>) -> (u32, Request) {
+        let Some(order) = order else {
+            let (k, idx) = self.draft(rank, dims);
+            return (k, Request::plain(k, idx));
+        };
+        let in_order: Vec<UOp> = order.iter().map(|d| dims[*d].clone()).collect();
+        let (k, walked) = self.draft(rank, &in_order);
+        self.cut.drafts[k as usize].is_permuted = true;
+        let mut idx: Idx = walked.clone();
+        order.iter().zip(walked).for_each(|(d, r)| idx[*d] = r);
+        (k, Request::plain(k, idx))
     }
 
     /// Two kernels: the base is copied, then rows are written in order, one after the other.
@@ -345,10 +374,12 @@ impl<'a> Walk<'a> {
     }
     /// Whether it is computed for a sum of products that the grid has a matrix unit for.
     fn is_factor_for_a_unit(&self, i: usize, n: &UOp) -> bool {
-        let is_factor = |r: &Request| {
-            r.in_reduce && r.repeat >= UNIT_REUSE && self.cut.drafts[r.kernel as usize].sums_product
-        };
+        let is_factor = |r: &Request| self.is_factor_of_a_sum(r);
         n.op.is_elementwise() && self.is_taken(n.dtype) && self.cut.requests[i].iter().any(is_factor)
+    }
+    /// Whether a request is for a factor of a sum of products that uses it many times.
+    fn is_factor_of_a_sum(&self, r: &Request) -> bool {
+        r.in_reduce && r.repeat >= UNIT_REUSE && self.cut.drafts[r.kernel as usize].sums_product
     }
 
     /// Whether the node is the very value of a tensor-level store.

@@ -1,0 +1,84 @@
+//! In which order the dims of what is stored lie in memory: a choice of its readers, since no one else sees it.
+//!
+//! A matrix unit's factors are copied in vectors, so the innermost dim should be one that readers walk step by step from
+//! places that are aligned. A convolution walks rows of an image through its window, and those are not:
+//!
+//! ```text
+//! a[n, c, y + i, x + j]   ->   a[n, y + i, x + j, c]        channels last
+//! ```
+//! Kernels that only pass such values on element by element walk them in the same order, and so on to the values that those
+//! read: a transposition would cost more than what it gains.
+
+use super::request::{Draft, Request, is_plain};
+use frit_uop::symbolic::compare;
+use frit_uop::symbolic::sum::split_term;
+use frit_uop::{Op, UOp};
+use smallvec::SmallVec;
+
+/// Dims from the outermost to the innermost in memory.
+pub type Order = SmallVec<[usize; 4]>;
+
+/// The order that readers want, where it is not that of the dims: `vector` elements are moved at once, `is_factor` says which
+/// requests are a unit's.
+pub fn order(
+    dims: &[UOp],
+    vector: i64,
+    asked: &[Request],
+    drafts: &[Draft],
+    is_factor: impl Fn(&Request) -> bool,
+) -> Option<Order> {
+    let all = (0..dims.len()).filter(|d| dims[*d].as_int() != Some(1)).collect::<Order>();
+    let (&last, outer) = all.split_last().filter(|(_, outer)| !outer.is_empty())?;
+    let factors: Vec<&Request> = asked.iter().filter(|r| is_factor(r)).collect();
+    let mut order: Order = if factors.iter().any(|r| !has_rows(dims, r, last, vector)) {
+        let fits = |d: &&usize| {
+            dims[**d].as_int().is_some_and(|n| n % vector == 0) && factors.iter().all(|r| is_walked(r, **d))
+        };
+        let inner = *outer.iter().rev().find(fits)?;
+        all.iter().copied().filter(|d| *d != inner).chain([inner]).collect()
+    } else {
+        let as_read = |r: &Request| {
+            let d = &drafts[r.kernel as usize];
+            let is_copy = d.is_permuted && !r.in_reduce && r.is_ungated() && is_plain(&r.idx);
+            let place = |k: &usize| d.ranges.iter().position(|x| *x == r.idx[*k]);
+            let places = is_copy.then(|| all.iter().map(place).collect::<Option<Vec<usize>>>())??;
+            let mut order: Vec<(usize, usize)> = places.into_iter().zip(all.iter().copied()).collect();
+            order.sort_unstable();
+            Some(order.into_iter().map(|(_, d)| d).collect())
+        };
+        asked.iter().find_map(as_read)?
+    };
+    if order == all {
+        return None;
+    }
+    order.insert_many(0, (0..dims.len()).filter(|d| !all.contains(d)));
+    Some(order)
+}
+
+/// Whether a dim is walked by a range of its own that no gate asks for.
+fn is_walked(r: &Request, dim: usize) -> bool {
+    let Some(range) = r.idx[dim].range_arg().filter(|_| r.idx[dim].op == Op::Range) else { return false };
+    let others = r.idx.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, i)| i);
+    !others.chain(&r.gate).any(|i| i.ranges.contains(&range.id))
+}
+
+/// Whether a request walks the innermost dim in vectors from aligned places: steps of one range, in all others whole vectors.
+fn has_rows(dims: &[UOp], r: &Request, last: usize, vector: i64) -> bool {
+    if dims[last].as_int().is_none_or(|n| n % vector != 0) {
+        return false;
+    }
+    let mut rows = 0;
+    for term in compare::flatten(&r.idx[last], Op::Add) {
+        let (x, step) = term.as_int().map_or_else(|| split_term(&term), |c| (&term, c));
+        let is_row = x.op == Op::Range && step == 1 && x.extent().as_int().is_some_and(|n| n % vector == 0);
+        match is_row {
+            true if r.gate.as_ref().is_some_and(|g| x.ranges.iter().any(|id| g.ranges.contains(id))) => {
+                return false;
+            }
+            true => rows += 1,
+            false if step % vector != 0 => return false,
+            false => {}
+        }
+    }
+    rows == 1
+}
