@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 
 /// Rows or columns, and products of a sum, from which a loop fills a block without others.
-const LONG: [i64; 3] = [128, 128, 64];
+const LONG: [i64; 3] = [128, 128, 512];
 
 /// The pass.
 pub fn collapse(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
@@ -80,7 +80,7 @@ fn extent(range: &UOp) -> i64 {
     range.extent().as_int().unwrap_or(0)
 }
 
-/// The loops that only the first factor moves with, only the second, and those of the sum, outermost first.
+/// The loops that only the first factor moves with, only the second, and those of the sum, outermost first in memory.
 struct Loops([Vec<UOp>; 3]);
 
 impl Loops {
@@ -102,6 +102,16 @@ impl Loops {
                 _ => continue,
             };
             groups[d].push(r);
+        }
+        // as the factor lies in memory; of two the one that a sum walks in longer rows
+        let step = |load: &UOp, r: &UOp| coefficient(load.index(), r.range_arg()?.id);
+        let row = |l: &UOp| groups[2].iter().filter(|r| step(l, r) == Some(1)).map(extent).max();
+        let of_sum = if row(x) < row(y) { y } else { x };
+        for (group, load) in groups.iter_mut().zip([x, y, of_sum]) {
+            let steps: Option<Vec<i64>> = group.iter().map(|r| step(load, r)).collect();
+            if steps.is_some() {
+                group.sort_by_key(|r| std::cmp::Reverse(step(load, r).map(i64::abs)));
+            }
         }
         Some(Loops(groups))
     }

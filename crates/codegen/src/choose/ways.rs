@@ -1,6 +1,6 @@
 //! Which unit a kernel may be given to, and along which of its axes.
 
-use crate::kernel::access::{coefficient, walk};
+use crate::kernel::access::{coefficient, is_vector, walk};
 use crate::kernel::contraction::Product;
 use crate::plan::opt::Opt;
 use crate::plan::{Axis, Plan};
@@ -64,14 +64,20 @@ impl Ways {
         if [a.dtype, b.dtype] != unit.operands {
             return None;
         }
-        // elements that are packed one by one, each under a gate, cost more than the unit saves; a grid copies words in the
-        // background
+        // elements that are packed one by one, each under a gate, cost more than the unit saves; a grid copies words and
+        // vectors in the background
+        let grid = plan.target.grid.as_ref();
         let near = |l: &UOp, across: &Axis| {
-            let idx = l.index();
+            let (idx, lanes) = (l.index(), (plan.target.vector_access_bytes / l.dtype.size()) as i64);
+            let is_vector = |a: &Axis| {
+                grid.is_some() && a.size().is_some_and(|n| is_vector(idx, a.origin, n as i64, lanes))
+            };
             coefficient(idx, k.origin) == Some(1)
                 || coefficient(idx, across.origin) == Some(1) && idx.op != Op::Where
+                || is_vector(&k)
+                || is_vector(across)
         };
-        let has_words = plan.target.grid.is_some() && a.dtype.size() >= WORD;
+        let has_words = grid.is_some() && a.dtype.size() >= WORD;
         if !has_words && (!near(a, &m) || !near(b, &n)) {
             return None;
         }

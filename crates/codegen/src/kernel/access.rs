@@ -1,7 +1,8 @@
 //! How an index moves with a range: what the heuristic, the lane choice and coalescing look at.
 
+use frit_uop::symbolic::simplify;
 use frit_uop::symbolic::sum::gcd;
-use frit_uop::{Arg, DType, Op, Scalar, UOp};
+use frit_uop::{Arg, AxisKind, DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -64,12 +65,26 @@ pub fn walk(idx: &UOp, id: u32) -> Option<Walk> {
     }
 }
 
+/// Whether `lanes` steps of range `id` are a vector wherever one begins: aligned, contiguous, under one gate.
+pub fn is_vector(idx: &UOp, id: u32, extent: i64, lanes: i64) -> bool {
+    if lanes < 1 || extent % lanes != 0 {
+        return false;
+    }
+    let begin = UOp::range(&UOp::index(extent / lanes), id, AxisKind::Loop) * lanes;
+    let lane = UOp::range(&UOp::index(lanes), u32::MAX, AxisKind::Vector);
+    let at = |x: UOp| simplify(&substitute_open(idx, &[(id, x)].into_iter().collect()));
+    let (first, all) = (at(begin.clone()), at(begin + &lane));
+    let is_whole = all.op != Op::Where || !all.condition().ranges.contains(&u32::MAX);
+    is_whole && coefficient(&all, u32::MAX) == Some(1) && factor(&first) % lanes == 0
+}
+
 /// A constant that divides every value of the index; 0 for the constant 0.
 pub fn factor(idx: &UOp) -> i64 {
     match idx.op {
         Op::Const => idx.as_int().unwrap_or(1).saturating_abs(),
         Op::Add | Op::Sub => gcd(factor(idx.lhs()), factor(idx.rhs())),
         Op::Mul => factor(idx.lhs()).saturating_mul(factor(idx.rhs())),
+        Op::Mod => gcd(factor(idx.lhs()), factor(idx.rhs())),
         Op::Neg | Op::Cast => factor(idx.input()),
         Op::Where => gcd(factor(idx.if_true()), factor(idx.if_false())),
         Op::Invalid => 0,
@@ -180,7 +195,6 @@ fn folded(n: &UOp, src: &[UOp]) -> Option<UOp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frit_uop::AxisKind;
 
     #[test]
     fn coefficients_see_through_sums_products_and_gates() {
@@ -203,6 +217,19 @@ mod tests {
         assert_eq!(walk(&(&row * 14 + &column * 2 + 3), 0), Some(Walk { step: 2, run: 12 }));
         assert_eq!(walk(&(&r * 5), 0), Some(Walk { step: 5, run: i64::MAX }));
         assert_eq!(walk(&(&r * &r), 0), None);
+    }
+    #[test]
+    fn vectors_begin_anywhere() {
+        let r = UOp::range(&UOp::index(96), 0, AxisKind::Global);
+        let q = UOp::range(&UOp::index(4), 1, AxisKind::Reduce);
+        let (row, column) = (r.floordiv(&UOp::index(24)), r.modulo(&UOp::index(24)));
+        let rows = &row * 48 + &column + &q * 8;
+        assert!(is_vector(&rows, 0, 96, 8));
+        assert!(!is_vector(&rows, 0, 96, 16));
+        assert!(!is_vector(&(&rows + &q), 0, 96, 8));
+        let gate = |x: &UOp| x.lt(&UOp::index(3)).select(&rows, &UOp::invalid());
+        assert!(is_vector(&gate(&row), 0, 96, 8));
+        assert!(!is_vector(&gate(&column), 0, 96, 8));
     }
     #[test]
     fn factors_divide() {
