@@ -74,8 +74,8 @@ export function virtual(scroll, height, total, row) {
   return {
     draw,
     show(i) {
-      const top = i * height;
-      if (top < scroll.scrollTop || top + height > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = top - scroll.clientHeight / 2;
+      const [top, margin] = [i * height, 2 * height];
+      if (top < scroll.scrollTop + margin || top + height + margin > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = top - scroll.clientHeight / 2;
       draw();
     },
   };

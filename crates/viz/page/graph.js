@@ -29,6 +29,11 @@ function layOut(graph) {
 }
 
 const CHAR = 6.7;
+// Below this scale titles cannot be read.
+const LEGIBLE = 0.5;
+
+// The graph that was laid out last: who steps through the rules of a pass sees it again and again.
+let last = null;
 
 // What an op does, as a colour.
 const GROUPS = [
@@ -90,7 +95,8 @@ export class GraphView extends Surface {
     return null;
   }
   // Nodes are { id, title, sub, colour }, edges pairs of ids.
-  async show(nodes, edges, legend) {
+  // `key` names a graph: where it is shown again it stands as it did.
+  async show(nodes, edges, legend, key) {
     const turn = (this.turn = (this.turn || 0) + 1);
     this.busy.textContent = "laying out…";
     this.legend.replaceChildren(...(legend || []).map(([name, c]) => el("span", {}, el("i", { style: { background: c } }), name)));
@@ -100,7 +106,7 @@ export class GraphView extends Surface {
     const begun = performance.now();
     let placed;
     try {
-      placed = await layOut({ widths, from: pairs.map((p) => p[0]), to: pairs.map((p) => p[1]) });
+      placed = key && last?.key === key ? last.placed : await layOut({ widths, from: pairs.map((p) => p[0]), to: pairs.map((p) => p[1]) });
     } catch (e) {
       if (turn === this.turn) this.busy.textContent = `this graph cannot be laid out: ${e.message}`;
       return;
@@ -110,28 +116,65 @@ export class GraphView extends Surface {
     this.busy.textContent = nodes.length ? "" : "this graph is empty";
     Object.assign(this, { nodes, pairs, widths, placed, number });
     this.bounds = nodes.reduce((b, _, i) => [Math.min(b[0], placed.xs[i] - widths[i] / 2), Math.min(b[1], placed.ys[i] - placed.height / 2), Math.max(b[2], placed.xs[i] + widths[i] / 2), Math.max(b[3], placed.ys[i] + placed.height / 2)], [Infinity, Infinity, -Infinity, -Infinity]);
+    if (key && last?.key === key) Object.assign(this, last.view.at);
+    else this.open();
+    this.draw();
+    last = { key, placed, view: this };
+  }
+  get at() {
+    return { scale: this.scale, tx: this.tx, ty: this.ty };
+  }
+  // All of it, or where that would be a thin line its beginning, so that it can be read.
+  open() {
     this.fit();
+    if (!this.nodes.length) return;
+    const [x0, y0, x1] = this.bounds;
+    if (this.scale >= LEGIBLE || (x1 - x0) * this.scale > this.box.clientWidth / 3) return;
+    this.scale = LEGIBLE;
+    const { xs, ys } = this.placed;
+    const first = [...xs].filter((_, i) => ys[i] < y0 + this.box.clientHeight / this.scale).sort((a, b) => a - b);
+    this.look(first[first.length >> 1], y0);
   }
   fit() {
     if (!this.placed || !this.nodes.length) return;
     const [x0, y0, x1, y1] = this.bounds;
     const [w, h] = [this.box.clientWidth, this.box.clientHeight];
     this.scale = Math.min(1.25, Math.max(0.02, 0.92 * Math.min(w / (x1 - x0 + 40), h / (y1 - y0 + 60))));
-    // a tall graph begins at its end, where its result is
     this.tx = w / 2 - ((x0 + x1) / 2) * this.scale;
     this.ty = h / 2 - ((y0 + y1) / 2) * this.scale;
+    this.draw();
+  }
+  // Nodes in sight, large enough to be read: all of them, or the one that matters most.
+  focus(ids, first) {
+    const all = ids.map((n) => this.number?.get(n)).filter((i) => i !== undefined);
+    if (!all.length) return;
+    const { xs, ys, height } = this.placed;
+    const [w, h] = [this.box.clientWidth, this.box.clientHeight];
+    const ends = (at, half) => [Math.min(...all.map((i) => at[i] - half(i))), Math.max(...all.map((i) => at[i] + half(i)))];
+    const [[x0, x1], [y0, y1]] = [ends(xs, (i) => this.widths[i] / 2), ends(ys, () => height / 2)];
+    const most = Math.min((w - 120) / (x1 - x0), (h - 140) / (y1 - y0));
+    const inSight = x0 * this.scale + this.tx > 20 && x1 * this.scale + this.tx < w - 20 && y0 * this.scale + this.ty > 40 && y1 * this.scale + this.ty < h - 40;
+    if (inSight && this.scale >= LEGIBLE) return;
+    if (most < LEGIBLE) {
+      this.centre(this.number.has(first) ? first : ids.find((n) => this.number.has(n)), LEGIBLE);
+      return;
+    }
+    this.scale = Math.min(most, Math.max(this.scale, 0.85));
+    this.look((x0 + x1) / 2, (y0 + y1) / 2);
+  }
+  // A place in the middle, as far as there is graph around it.
+  look(x, y) {
+    const [x0, y0, x1, y1] = this.bounds.map((b) => b * this.scale);
+    const inside = (at, low, high, room) => (high - low <= room - 80 ? (room - low - high) / 2 : Math.min(40 - low, Math.max(room - 40 - high, room / 2 - at * this.scale)));
+    this.tx = inside(x, x0, x1, this.box.clientWidth);
+    this.ty = inside(y, y0, y1, this.box.clientHeight);
     this.draw();
   }
   centre(id, least = 0.55) {
     const i = this.number?.get(id);
     if (i === undefined) return false;
     this.scale = Math.max(this.scale, least);
-    const [x0, y0, x1, y1] = this.bounds.map((b) => b * this.scale);
-    // in the middle, as far as there is graph around it
-    const inside = (at, low, high, room) => (high - low <= room - 80 ? (room - low - high) / 2 : Math.min(40 - low, Math.max(room - 40 - high, room / 2 - at * this.scale)));
-    this.tx = inside(this.placed.xs[i], x0, x1, this.box.clientWidth);
-    this.ty = inside(this.placed.ys[i], y0, y1, this.box.clientHeight);
-    this.draw();
+    this.look(this.placed.xs[i], this.placed.ys[i]);
     return true;
   }
   mark(marks) {
@@ -165,7 +208,16 @@ export class GraphView extends Surface {
       g.stroke();
     };
     const isDense = this.pairs.length > 4000;
-    for (let e = 0; e < this.pairs.length; e++) edge(e, theme.line, dims ? 0.3 : isDense ? 0.45 : 0.9);
+    const isGhost = ([a, b]) => this.nodes[a].isGhost || this.nodes[b].isGhost;
+    const markOf = (i) => marks.get(this.nodes[i].id);
+    for (let e = 0; e < this.pairs.length; e++) edge(e, theme.line, isGhost(this.pairs[e]) ? 0.12 : dims ? 0.4 : isDense ? 0.45 : 0.9);
+    if (dims) {
+      g.lineWidth = Math.max(1.6, 1.2 / scale);
+      for (let e = 0; e < this.pairs.length; e++) {
+        const [a, b] = this.pairs[e].map(markOf);
+        if (a && b) edge(e, b, 1);
+      }
+    }
     const sel = this.selected === null || this.selected === undefined ? -1 : this.number.get(this.selected) ?? -1;
     if (sel >= 0) {
       g.lineWidth = Math.max(1.6, 1.2 / scale);
@@ -178,7 +230,8 @@ export class GraphView extends Surface {
       if (x + wi / 2 < x0 || x - wi / 2 > x1 || y + height / 2 < y0 || y - height / 2 > y1) continue;
       const n = this.nodes[i];
       const mark = marks.get(n.id);
-      g.globalAlpha = dims && !mark ? 0.32 : 1;
+      const alpha = mark ? 1 : n.isGhost ? 0.16 : dims ? 0.45 : 1;
+      g.globalAlpha = alpha;
       const [l, t] = [x - wi / 2, y - height / 2];
       if (!readable) {
         g.fillStyle = mark || n.colour;
@@ -193,7 +246,7 @@ export class GraphView extends Surface {
         g.globalAlpha *= 0.22;
         g.fillStyle = n.fill;
         g.fill();
-        g.globalAlpha = dims && !mark ? 0.32 : 1;
+        g.globalAlpha = alpha;
       }
       g.lineWidth = mark || i === sel ? 2.4 : 1;
       g.strokeStyle = i === sel ? theme.accent : mark || theme.line;

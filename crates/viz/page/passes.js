@@ -13,15 +13,17 @@ export function passes(app, part, base, path) {
   const how = ["graph", "text", "diff"].includes(path[1]) ? path[1] : "graph";
   const rule = path[2] === undefined ? null : Number(path[2]);
   const pass = all[chosen];
-  const before = chosen ? all[chosen - 1] : { root: part.ast ?? part.graph };
+  const before = earlier(all, chosen) ?? { root: part.ast ?? part.graph };
   const go = (p, h, r) => app.replace(`${base}/${p}/${h}${r === null || r === undefined ? "" : `/${r}`}`, true);
   const list = el("div", { class: "scroll" });
-  all.forEach((p, i) =>
+  all.forEach((p, i) => {
+    // where it is cut into programs, each has its turn
+    const again = i - firstOf(all, i);
     list.append(
       el("a", { class: `item slim${i === chosen ? " on" : ""}`, href: `${base}/${i}/${how}` },
-        el("div", { class: "top" }, el("b", {}, p.name), el("span", { class: "num faint" }, p.rules.length ? `${many(p.rules.length / 5, "rule")} · ${time(p.ns)}` : time(p.ns)))),
-    ),
-  );
+        el("div", { class: "top" }, el("b", {}, p.name), again ? el("span", { class: "faint" }, `program ${again + 1}`) : null, el("span", { class: "num faint" }, p.rules.length ? `${many(p.rules.length / 5, "rule")} · ${time(p.ns)}` : time(p.ns)))),
+    );
+  });
   requestAnimationFrame(() => list.querySelector(".on")?.scrollIntoView({ block: "nearest" }));
   const side = el("div", { class: "side", style: { width: "230px" } }, el("div", { class: "head" }, el("h2", {}, "Passes"), el("span", { class: "space" }), el("span", { class: "faint" }, "[ and ]")), list);
   const modes = el("div", { class: "switch" }, ["graph", "text", "diff"].map((h) => el("button", { class: h === how ? "on" : "", onclick: () => go(chosen, h, rule) }, h)));
@@ -35,7 +37,10 @@ export function passes(app, part, base, path) {
     const old = new Set(nodes.has(before.root) ? nodes.below(before.root) : []);
     const fresh = order.filter((n) => !old.has(n) && !nodes.isConst(n)).length;
     facts.textContent = `${count(order.length)} nodes, ${count(fresh)} of them new`;
-    let [cards, edges] = graphOf(nodes, order, (n) => (old.has(n) ? {} : { fill: css("--good") }));
+    // while rules are stepped through, what came and went in the pass has its place too
+    const gone = rule === null ? [] : passing(nodes, pass, order);
+    const ghosts = new Set(order.length + gone.length <= MOST ? gone : []);
+    let [cards, edges] = graphOf(nodes, [...order, ...ghosts], (n) => (ghosts.has(n) ? { isGhost: true } : old.has(n) ? {} : { fill: css("--good") }));
     if (cards.length > MOST) {
       const owner = owners(nodes, order);
       [cards, edges] = collapse(cards, edges, (n) => owner.get(n));
@@ -47,7 +52,7 @@ export function passes(app, part, base, path) {
     });
     app.graph = view;
     body.append(view.box);
-    view.show(cards, edges, OP_LEGEND).then(() => stepper.show());
+    view.show(cards, edges, OP_LEGEND, `${base} ${chosen} ${ghosts.size}`).then(() => stepper.show());
   } else if (how === "graph" || how === "text") {
     const lines = linesOf(pass);
     facts.textContent = `${count(lines.length)} lines${pass.text ? " · a list of steps" : ""}`;
@@ -66,6 +71,37 @@ export function passes(app, part, base, path) {
     return true;
   };
   return el("div", { class: "row fill" }, side, middle, stepper.box);
+}
+
+// Where the row of passes of one name begins that a pass is in.
+function firstOf(all, i) {
+  let first = i;
+  while (first > 0 && all[first - 1].name === all[i].name) first--;
+  return first;
+}
+
+// The pass before one, over the same program.
+function earlier(all, chosen) {
+  const first = firstOf(all, chosen);
+  return first ? all[Math.min(firstOf(all, first - 1) + chosen - first, first - 1)] : null;
+}
+
+// What rules of a pass took and made that its graph has no more.
+function passing(nodes, pass, order) {
+  const seen = new Set(order);
+  const out = [];
+  for (let i = 0; i < pass.rules.length; i += 5) {
+    const stack = [pass.rules[i + 3], pass.rules[i + 4]];
+    while (stack.length) {
+      const n = stack.pop();
+      if (!nodes.has(n) || seen.has(n)) continue;
+      seen.add(n);
+      out.push(n);
+      stack.push(...nodes.src(n));
+    }
+    if (out.length > MOST) break;
+  }
+  return out;
 }
 
 function textBlock(lines) {
@@ -116,15 +152,14 @@ function rules(app, part, nodes, pass, chosen, view, go) {
     if (!v?.number) return;
     const marks = new Map();
     const put = (n, c) => v.number.has(n) && !marks.has(n) && marks.set(n, c);
-    // what it became, else the nearest of what that is made of, is what the pass's graph has of it
-    put(after, css("--good"));
-    put(before, css("--bad"));
-    for (const s of nodes.src(after)) put(s, css("--good"));
-    for (const s of nodes.src(before)) put(s, css("--warn"));
-    if (!marks.size) for (const n of nodes.below(after).slice(-30)) put(n, css("--warn"));
+    // what only the one has, what only the other has, and what both stand on
+    const [old, made] = [before, after].map((n) => new Set(nodes.below(n)));
+    for (const n of made) if (!old.has(n) || n === after) put(n, css("--good"));
+    for (const n of old) if (!made.has(n) || n === before) put(n, css("--bad"));
+    const changed = [...marks.keys()];
+    for (const n of changed) for (const s of nodes.src(n)) put(s, css("--warn"));
     v.mark(marks);
-    const centre = [after, before, ...marks.keys()].find((n) => v.number.has(n));
-    if (centre !== undefined) v.centre(centre);
+    v.focus(changed.length ? changed : [...marks.keys()], after);
   };
   const key = (k) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[k];

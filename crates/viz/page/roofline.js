@@ -81,11 +81,25 @@ export function roofline(app, path) {
     g.fillStyle = css("--text");
     g.textAlign = "left";
     g.font = "11px ui-monospace, monospace";
+    // names of those that take most time, beside them where nothing else is
     const named = [];
-    for (const p of [...place].sort((a, b) => b.k.took - a.k.took).slice(0, 14)) {
-      if (named.some((q) => Math.abs(q.y - p.y) < 14 && Math.abs(q.x - p.x) < 150)) continue;
-      named.push(p);
-      g.fillText(p.k.name, Math.min(p.x + p.r + 5, w - 150), p.y + 4);
+    g.strokeStyle = css("--bg");
+    g.lineWidth = 3;
+    g.lineJoin = "round";
+    for (const p of [...place].sort((a, b) => b.k.took - a.k.took).slice(0, 20)) {
+      const wide = g.measureText(p.k.name).width;
+      const isFree = ([x, y]) => {
+        const [x0, x1, y0, y1] = [x - 3, x + wide + 3, y - 8, y + 8];
+        const isOff = (q) => q.x + q.r < x0 || q.x - q.r > x1 || q.y + q.r < y0 || q.y - q.r > y1;
+        return x0 > left && x1 < w - 4 && place.every((q) => q === p || isOff(q)) && named.every((n) => n[0] > x1 || n[1] < x0 || Math.abs(n[2] - y) > 14);
+      };
+      const middle = Math.min(p.x - wide / 2, w - wide - 8);
+      const around = [[p.x + p.r + 5, p.y], [p.x - p.r - 5 - wide, p.y], [middle, p.y + p.r + 10], [middle, p.y - p.r - 10], [middle, p.y + p.r + 26]];
+      const [x, y] = around.find(isFree) ?? [];
+      if (x === undefined) continue;
+      named.push([x, x + wide, y]);
+      g.strokeText(p.k.name, x, y + 4);
+      g.fillText(p.k.name, x, y + 4);
     }
   };
   const pointed = ([x, y]) => place?.filter((p) => Math.hypot(p.x - x, p.y - y) < p.r + 2).sort((a, b) => a.r - b.r)[0];

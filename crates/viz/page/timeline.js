@@ -330,14 +330,16 @@ class Timeline extends Surface {
           g.fillStyle = colour(hash(name));
           g.globalAlpha = 0.85;
           g.fillRect(a, top, Math.max(1, width - (width > 3 ? 1 : 0)), LANE - 2);
-          if (width > 30) {
+          // the text stands in what is in sight of it
+          const [from, room] = [Math.max(a, LEFT), Math.min(a + width, w) - Math.max(a, LEFT) - 8];
+          const letters = Math.floor(room / 6.7);
+          if (letters >= 4) {
             g.globalAlpha = 1;
             g.fillStyle = "#0b0e13";
             const of = b.of[k];
             const more = of & 0x80000000 ? this.t.names[of & 0x7fffffff] : "";
-            const text = more && width > 120 ? `${name} ${more}` : name;
-            const shown = text.length * 6.7 > width - 8 ? text.slice(0, Math.max(1, Math.floor((width - 8) / 6.7))) : text;
-            g.fillText(shown, Math.max(a, LEFT) + 4, top + LANE / 2 - 0.5);
+            const text = more && room > 110 ? `${name} ${more}` : name;
+            g.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, from + 4, top + LANE / 2 - 0.5);
           }
         } else {
           g.globalAlpha = 0.25 + 0.6 * Math.min(1, b.of[k] / 1000);
