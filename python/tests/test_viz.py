@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -67,3 +69,56 @@ def test_spans_name_the_parts_that_kernels_belong_to(tmp_path):
     # the span that failed is closed: what follows belongs to no span
     assert not any("one that fails" in d for d in kernels) and " at <string>:" in kernels[-1]
     assert {"epoch", "layer", "one that fails"} <= {e["name"] for e in events if e.get("cat") == "user"}
+
+
+LINES = """
+import frit
+from frit import Tensor
+x = Tensor.arange(64).reshape(8, 8).cast(frit.dtypes.float32).realize()
+with frit.Viz(PATH):
+    mean = x.mean(axis=1, keepdim=True)
+    centred = x - mean
+    total = (centred * 2
+             + 1).sum()
+    print(total.item())
+    both = (x @ x).softmax(axis=1)
+    both.realize()
+"""
+
+
+def _binary():
+    """The ``frit`` binary: what FRIT names, or what was built beside this."""
+    folder = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parents[2] / "target"))
+    built = [str(folder / "release" / "frit"), shutil.which("frit")]
+    found = [p for p in [os.environ.get("FRIT"), *built] if p and os.path.exists(p)]
+    return found[0] if found else None
+
+
+def test_lines_of_a_program_are_explained(tmp_path):
+    binary = _binary()
+    if binary is None:
+        pytest.skip("the frit binary was not built: cargo build --release -p frit-cli")
+    program, path = tmp_path / "train.py", tmp_path / "train.viz"
+    program.write_text(LINES.replace("PATH", repr(str(path))))
+    subprocess.run([sys.executable, str(program)], check=True, capture_output=True)
+
+    def explain(line):
+        run = subprocess.run([binary, "explain", str(path), f"train.py:{line}"], capture_output=True, text=True)
+        return run.stdout + run.stderr
+
+    lines = LINES.split("\n")
+    at = {word: 1 + next(i for i, t in enumerate(lines) if word in t) for word in ("mean =", "centred =", "+ 1", "@", "PATH")}
+    # which calls, in which kernel, with what else, and for whom
+    said = explain(at["centred ="])
+    assert "program 1 on CPU, run by" in said and f" at train.py:{at['+ 1'] + 1}: sub\n" in said, said
+    assert f"computes sub: Sub\n    fused with line {at['+ 1'] - 1} (add, mul), line {at['+ 1']} (sum)\n" in said, said
+    said = explain(at["mean ="])
+    assert "computes mean: Mul, ReduceAxis\n    and nothing of other lines\n" in said, said
+    assert "Mul of float32 [8, 1] is stored: its elements are read more than once" in said, said
+    # what a call does inside is the call's
+    said = explain(at["@"])
+    assert said.startswith("program 2 on CPU, run by realize at train.py:") and ": matmul, softmax\n" in said, said
+    assert "computes matmul: Mul, ReduceAxis\n" in said and " is stored: " in said, said
+    # a line without any says which have some
+    said = explain(at["PATH"])
+    assert "no operation was computed for this line; there are some for lines " in said and str(at["@"]) in said

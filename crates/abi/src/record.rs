@@ -61,6 +61,10 @@ kinds! {
     Placed     "placed"     node: Int, place: Text, how: Text;
     /// What a decision of the scheduler was and why.
     Reason     "reason"     node: Int, what: Text, why: Text;
+    /// The kernel that stores one place became part of the one that stores the other, and why.
+    Joined     "joined"     place: Text, with: Text, why: Text;
+    /// A place is not stored after all: whoever reads it is in its kernel.
+    Unstored   "unstored"   place: Text;
     /// A kernel of the schedule, the places it stores and the arguments it takes.
     Call       "call"       index: Int, kernel: Int, name: Text, places: Text, args: Text;
     /// A kernel is compiled: what follows on this thread, up to the end, belongs to it.
@@ -73,12 +77,15 @@ kinds! {
     Rule       "rule"       set: Text, rule: Text, file: Text, before: Int, after: Int;
     /// The opts that a kernel was lowered with.
     Opts       "opts"       opts: Text;
-    /// What a writer of code made of a program.
-    Source     "source"     program: Text, pass: Text, ns: Int, text: Long;
+    /// What a writer of code made of a program, and for each line the step of the last listing that it is for, counted from
+    /// 1 (0 is none).
+    Source     "source"     program: Text, pass: Text, ns: Int, text: Long, steps: List;
+    /// Where in the machine code of a program, in bytes, each line of its source begins.
+    Offsets    "offsets"    program: Text, at: List;
     /// The kernel is compiled.
     Compiled   "compiled"   at: Int, kernel: Int;
-    /// The machine code of a kernel.
-    Code       "code"       kernel: Int, text: Long;
+    /// The machine code of a kernel, of several programs one after the other.
+    Code       "code"       kernel: Int, text: Long, program: Int;
     /// A kernel was found in a cache.
     Hit        "hit"        kernel: Int;
     /// A graph was found in the plan cache.

@@ -53,6 +53,8 @@ fn what_is_recorded_is_what_debug_output_says() {
         let rows = said.lines().filter(|l| l.contains(" ms  ")).count();
         rows - 4 * count(&dump, "compile")
     });
+    // every line of a source is for a step, or for none, and x86 code says where each begins
+    assert_eq!(count(&dump, "offsets"), count(&dump, "source"));
     assert!(count(&dump, "plan_hit") > 0 && count(&dump, "rule") > 0 && count(&dump, "code") > 0);
     let line = dump.lines().find(|l| l.contains(" realize ")).expect("a call that computes");
     assert!(line.contains("cli/src/bench/"), "{line}");
@@ -162,7 +164,7 @@ fn a_line_is_explained() {
     let number = line.rsplit("line=").next().expect("its line");
     let said = frit(&["explain", &path, &format!("compile.rs:{number}")], &[]);
     let text_of = text(&said.stdout);
-    assert!(text_of.contains("kernel e_16 computes Add"), "{text_of}{}", text(&said.stderr));
+    assert!(text_of.contains("kernel e_16 computes add: Add"), "{text_of}{}", text(&said.stderr));
     let other = frit(&["explain", &path, "compile.rs:1"], &[]);
     assert!(text(&other.stderr).contains("there are some for lines"), "{}", text(&other.stderr));
     assert!(

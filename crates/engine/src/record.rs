@@ -8,6 +8,7 @@ use frit_abi::Target;
 use frit_abi::record::{self, Field, Kind};
 use frit_abi::sync::Mutex;
 use frit_codegen::Program;
+use frit_render::Shown;
 use frit_runtime::{Device, Executable, Mark};
 pub use frit_uop::origin::Scope;
 use frit_uop::origin::scope;
@@ -149,8 +150,20 @@ impl<'a> Compiling<'a> {
     pub fn wants_source(&self, pass: &str) -> bool {
         self.ast.is_some() && !["select", "dead_code", "encode"].contains(&pass)
     }
-    pub fn source(&self, program: &str, pass: &'static str, text: &str) {
-        record::write(Kind::Source, &[Text(program), Name(pass), Int(0), Long(text)]);
+    /// A pass of a writer of code left this, whose text is `text` where that is wanted.
+    pub fn source(&self, program: &str, pass: &'static str, shown: &dyn Shown, text: &str) {
+        let list = |all: Vec<u32>| all.into_iter().map(u64::from).collect::<Vec<_>>();
+        if self.wants_source(pass) {
+            let steps = list(shown.steps());
+            record::write(
+                Kind::Source,
+                &[Text(program), Name(pass), Int(0), Long(text), Field::List(&steps)],
+            );
+        }
+        if self.ast.is_some() && pass == "encode" {
+            let at = list(shown.offsets());
+            record::write(Kind::Offsets, &[Text(program), Field::List(&at)]);
+        }
     }
 }
 
@@ -164,14 +177,19 @@ impl Drop for Compiling<'_> {
 
 /// The machine code of a kernel and what it takes of its machine, where that is known.
 pub(crate) fn code(ast: &UOp, executable: &dyn Executable) {
-    if compiles()
-        && let Ok(text) = executable.disassembly()
-    {
-        record::write(Kind::Code, &[Int(number(ast)), Long(&text)]);
+    if !compiles() {
+        return;
     }
-    if compiles()
-        && let Some(taken) = executable.resources()
-    {
+    let write = |program: usize, part: &dyn Executable| {
+        if let Ok(text) = part.disassembly() {
+            record::write(Kind::Code, &[Int(number(ast)), Long(&text), Int(program as u64)]);
+        }
+    };
+    match executable.programs() {
+        Some((all, _)) => all.iter().enumerate().for_each(|(i, (part, _))| write(i, &**part)),
+        None => write(0, executable),
+    }
+    if let Some(taken) = executable.resources() {
         let fields = [Int(number(ast)), Int(taken.registers.into()), Int(taken.spilled.into())];
         record::write(Kind::Resources, &fields);
     }

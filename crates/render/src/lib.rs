@@ -67,8 +67,18 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Shown the program as text after each pass of a writer, with the pass's name.
-pub type Watch<'a> = dyn FnMut(&'static str, &dyn Display) + 'a;
+/// A program as a pass of a writer left it: its text, and what of the linear program its lines are for.
+pub trait Shown: Display {
+    /// For each line of the text the step that it is for, counted from 1; 0 where it is for none.
+    fn steps(&self) -> Vec<u32>;
+    /// Where the machine code of each line begins, in bytes; nothing where there is none yet.
+    fn offsets(&self) -> Vec<u32> {
+        vec![]
+    }
+}
+
+/// Shown the program after each pass of a writer, with the pass's name.
+pub type Watch<'a> = dyn FnMut(&'static str, &dyn Shown) + 'a;
 
 /// Writes a program in one language.
 pub type Renderer = fn(&Linear, &Target, &mut Watch) -> Result<Kernel, Error>;

@@ -1,6 +1,6 @@
 //! What every writer asks of the program it walks: its errors, how wide values are, which memory an access is to.
 
-use crate::Error;
+use crate::{Error, Shown};
 use frit_abi::{DType, Param, Target};
 use frit_uop::{Arg, Linear, Op, Space, UOp};
 
@@ -77,4 +77,42 @@ pub fn var_name(v: &UOp) -> &str {
 pub fn identifier(name: &str) -> String {
     let s: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if s.starts_with(|c: char| c.is_ascii_alphabetic()) { s } else { format!("k_{s}") }
+}
+
+/// The steps that the lines of a text are for, while it grows.
+#[derive(Default)]
+pub struct Lines {
+    steps: Vec<u32>,
+    /// Bytes of the text that are counted.
+    seen: usize,
+}
+
+impl Lines {
+    /// Lines that the text has since it was counted last are for this step.
+    pub fn count(&mut self, text: &str, step: u32) {
+        self.steps.resize(self.steps.len() + text[self.seen..].matches('\n').count(), step);
+        self.seen = text.len();
+    }
+    /// The steps of a whole text, in which these come after what is `before` them, and others after those.
+    pub fn within(before: &str, all: &[&Lines], whole: &str) -> Vec<u32> {
+        let mut steps = vec![0; before.matches('\n').count()];
+        all.iter().for_each(|lines| steps.extend(&lines.steps));
+        steps.resize(whole.matches('\n').count(), 0);
+        steps
+    }
+}
+
+/// A text, and for each of its lines the step that it is for.
+pub struct Source<'a, T>(pub &'a T, pub Vec<u32>);
+
+impl<T: std::fmt::Display> std::fmt::Display for Source<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: std::fmt::Display> Shown for Source<'_, T> {
+    fn steps(&self) -> Vec<u32> {
+        self.1.clone()
+    }
 }

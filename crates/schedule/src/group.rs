@@ -13,6 +13,7 @@
 use crate::error::Error;
 use crate::kernels::{self, Kernel, Output, Rebuilt};
 use crate::plan::Plan;
+use crate::record;
 use frit_uop::graph::NodeMap;
 use frit_uop::nodes::Nodes;
 use frit_uop::{AxisKind, Op, UOp};
@@ -118,7 +119,11 @@ impl Groups {
             if new.deps.iter().any(|&d| d != g && self.before.is(g, d)) {
                 continue;
             }
-            if let Some(both) = try_join(&self.all[g as usize], g, new) {
+            if let Some((both, why)) = try_join(&self.all[g as usize], g, new) {
+                let with = self.all[g as usize].kernel.outputs.first();
+                for (o, with) in new.kernel.outputs.iter().zip(with.into_iter().cycle()) {
+                    record::joined(o.place(), with.place(), why);
+                }
                 self.all[g as usize] = both;
                 return Some(g);
             }
@@ -139,7 +144,13 @@ impl Groups {
         let mut last_first = vec![];
         for mut group in order.iter().rev().filter_map(|&g| all[g].take()) {
             let before = group.kernel.outputs.len();
-            group.kernel.outputs.retain(|o| o.place().op == Op::Param || read.contains(o.place()));
+            group.kernel.outputs.retain(|o| {
+                let is_stored = o.place().op == Op::Param || read.contains(o.place());
+                if !is_stored {
+                    record::unstored(o.place());
+                }
+                is_stored
+            });
             let loads = match group.kernel.outputs.len() == before {
                 true => group.loads.into_iter().map(|l| l.0).collect(),
                 false => kernels::memories(&group.kernel.nodes()),
@@ -273,8 +284,8 @@ fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
     kernel.map(|x| now.next().unwrap_or_else(|| x.clone()));
 }
 
-/// Group `g` and a kernel as one, if that is right and pays.
-fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
+/// Group `g` and a kernel as one, if that is right and pays; and why it does.
+fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str)> {
     if !fit(old, new) {
         return None;
     }
@@ -287,10 +298,15 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
     let scalar_space = old.space.as_ref().is_some_and(|s| s.is_empty());
     let known: FxHashSet<&UOp> = old.loads.iter().map(|l| &l.2).collect();
     let shares = |(m, _, n): &(UOp, UOp, UOp)| known.contains(n) && (scalar_space || kernels::len(m) > 1);
-    let pays = uses_value || part.loads.iter().any(shares) || old.is_small() && new.is_small();
-    if !pays {
+    let why = if uses_value {
+        "one takes each value that the other has just computed"
+    } else if part.loads.iter().any(shares) {
+        "both read the same elements of the same memory"
+    } else if old.is_small() && new.is_small() {
+        "both are small, and one launch costs less than two"
+    } else {
         return None;
-    }
+    };
     let mut both = Group {
         kernel: old.kernel.clone(),
         deps: old.deps.iter().chain(&new.deps).copied().filter(|d| *d != g).collect(),
@@ -312,7 +328,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<Group> {
     let places: FxHashSet<&UOp> = both.places().collect();
     let fits = places.len() <= MOST_PLACES;
     drop(places);
-    fits.then_some(both)
+    fits.then_some((both, why))
 }
 
 /// What `a` stores disturbs nothing that `b` reads or stores, unless it is the very element.

@@ -20,6 +20,21 @@ pub fn reason(node: &UOp, what: &'static str, why: &'static str) {
     }
 }
 
+/// The kernel that stores `place` became part of the one that stores `with`.
+pub fn joined(place: &UOp, with: &UOp, why: &'static str) {
+    if is_on() {
+        let [place, with] = [place, with].map(name);
+        record::write(Kind::Joined, &[Field::Text(&place), Field::Text(&with), Field::Name(why)]);
+    }
+}
+
+/// Nobody outside its kernel reads this place.
+pub fn unstored(place: &UOp) {
+    if is_on() {
+        record::write(Kind::Unstored, &[Field::Text(&name(place))]);
+    }
+}
+
 /// Parts of the program by the name of the place that their kernel stores, those that reduce first.
 pub type Origins = FxHashMap<String, Vec<Arc<str>>>;
 

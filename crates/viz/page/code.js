@@ -1,5 +1,6 @@
-// Listing, source and machine code side by side.
+// Listing, source and machine code side by side; a click shows what belongs together.
 import { el, empty, virtual } from "./dom.js";
+import { Links } from "./links.js";
 
 const TOKEN = /(^\s*[0-9a-f]+:|%\d+|\{[^}]*\}|\/\/.*$|;.*$)|([A-Za-z_][\w.]*)/g;
 
@@ -41,109 +42,58 @@ const split = (text) => {
   return lines.map((t) => ({ text: t }));
 };
 
-export function code(part) {
-  const listing = [...part.passes].reverse().find((p) => p.text)?.text;
-  const columns = [];
-  if (listing) columns.push({ name: "listing", about: "linear program after the last pass", lines: split(listing) });
-  const sources = new Map();
-  for (const [program, pass, text] of part.sources) sources.set(`${program} ${pass}`, [program, pass, text]);
-  const last = [...sources.values()].pop();
-  const stages = [...sources.values()].filter((s) => s[0] === last?.[0]);
-  if (part.code) columns.push({ name: "machine code", about: "as the device runs it", lines: split(part.code) });
-  if (last) columns.splice(listing ? 1 : 0, 0, { name: "source", about: stages.map((s) => s[1]).join(" → "), lines: split(last[2]) });
-  if (!columns.length) return empty("No code was recorded", "The kernel was not compiled while this was recorded.");
+// The programs of a kernel; `base` is the link of this view, `path` the words after it: program, column, line.
+export function code(app, part, base, path) {
+  const programs = part.programs;
+  if (!programs.length) return empty("No code was recorded", "The kernel was not compiled while this was recorded.");
+  const chosen = Math.min(programs.length - 1, Number(path[0] || 0) || 0);
+  const program = programs[chosen];
+  const listings = part.passes.filter((p) => p.text).map((p) => p.text);
+  const listing = listings.findLast((t) => t.startsWith(`kernel ${program.name}\n`)) ?? "";
+  const all = { listing: split(listing), source: split(program.text), code: split(program.code) };
+  const links = new Links(all, program.steps, program.offsets);
+  const abouts = ["the list of steps after the last pass", `what ${program.pass} left`, "as the machine runs it"];
+  const columns = ["listing", "source", "machine code"].map((name, c) => ({ name, about: abouts[c], lines: Object.values(all)[c], c })).filter(({ lines }) => lines.length);
   const row = el("div", { class: "row fill" });
   const blocks = [];
-  let on = columns.map(() => -1);
-  const known = new Map();
-  const other = (from, line, to) => {
-    const key = `${from} ${to}`;
-    const both = [columns[from], columns[to]];
-    if (!known.has(key)) known.set(key, pairs(...both));
-    return partner(known.get(key), line, both);
+  let [at, marks] = [null, [new Map(), new Map(), new Map()]];
+  const select = (c, line, isLink) => {
+    [at, marks] = [[c, line], links.of(c, line)];
+    if (!isLink) app.replace(`${base}/${chosen}/${c}/${line}`);
+    columns.forEach((column) => {
+      const own = [...marks[column.c]].filter(([, how]) => how === "on").map(([i]) => i);
+      const first = Math.min(...own);
+      if (own.length && (column.c !== c || isLink)) blocks[column.c].list.show(first);
+      else if (column.c === c) blocks[column.c].list.show(line);
+      else blocks[column.c].list.draw();
+    });
   };
-  const select = (column, line) => {
-    // a step at a time: neighbours are more alike than the first and the last
-    on = columns.map(() => -1);
-    on[column] = line;
-    for (let c = column - 1; c >= 0; c--) on[c] = other(c + 1, on[c + 1], c);
-    for (let c = column + 1; c < columns.length; c++) on[c] = other(c - 1, on[c - 1], c);
-    blocks.forEach((b, c) => (c === column ? b.list.draw() : b.list.show(on[c])));
-  };
-  columns.forEach(({ name, about, lines }, c) => {
-    const block = codeBlock(lines, (e, i) => {
+  columns.forEach(({ name, about, lines, c }, i) => {
+    blocks[c] = codeBlock(lines, (e, i) => {
       e.classList.add("link");
-      if (on[c] === i) e.classList.add("on");
+      const how = marks[c].get(i);
+      if (how) e.classList.add(how);
+      if (at && at[0] === c && at[1] === i) e.classList.add("at");
       e.addEventListener("click", () => select(c, i));
     });
-    blocks.push(block);
-    row.append(el("div", { class: "column fill", style: c ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", {}, name), el("span", { class: "soft" }, `${lines.length} lines · ${about}`)), block.scroll));
+    row.append(el("div", { class: "column fill", style: i ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", {}, name), el("span", { class: "soft" }, `${lines.length} lines · ${about}`)), blocks[c].scroll));
   });
-  return row;
-}
-
-// What a line does, in words that a listing, a writer's program and machine code share; null where none has an opposite.
-const WORDS = [
-  [/^\s*for |^\s*[.$]?L\w*:/, "open"],
-  [/^\s*\}\s*$|\b(jl|jb|jne|jnz|jle|jbe|bra)\b/, "close"],
-  [/prefetch/, "prefetch"],
-  [/= Load\b|\bld\.|\bv?p?(broadcast|gather|insr)\w*\b.*\[|= v?mov\w* \[|\bv?mov\w* +[xyzr]\w*(\{\w+\})*, *\[/, "load"],
-  [/= Store\b|\bst\.|^\s*([0-9a-f]+:\s*)?v?mov\w* +\[/, "store"],
-  [/= (MulAcc|Fma)\b|\bv?fn?m(add|sub)\w*|\bfma\./, "fma"],
-  [/= Mul\b|\bv?p?i?mul\w*/, "mul"],
-  [/= (Add|Sub|Neg)\b|\bv?p?(add|sub)\w*|\blea\b/, "add"],
-  [/= (Max|Min)\b|\bv?p?(max|min)\w*/, "max"],
-  [/= (Div|Recip)\b|\bv?i?(div|rcp)\w*/, "div"],
-  [/= (Cast|Bitcast)\b|\bv?cvt\w*/, "cast"],
-  [/= (Where|Lt|Ne|Eq)\b|\bv?(p?cmp|blend)\w*/, "select"],
-];
-const word = (text) => WORDS.find(([w]) => w.test(text))?.[1] ?? null;
-
-// An instruction as both a writer's program (`v49|1.z = vmovups [i46|9 +2304]`) and machine code (`66: vmovups zmm1,[rbx+900h]`)
-// have it: what it is called, whether it reads or writes memory, and how far from the address.
-const OWN = { argument: "mov", move: "mov", "v move": "vmovaps", zero: "xor", "v zero": "vpxor" };
-function instruction(text) {
-  const [, target, rest] = /^\s*(?:[0-9a-f]+:\s*)?(?:([iv])\d+\S* = )?(.*)$/.exec(text);
-  const name = /^(v?[a-z][a-z0-9]*)\b/.exec(rest)?.[1];
-  if (!name) return null;
-  const own = OWN[target === "v" ? `v ${name}` : name] ?? name;
-  const place = /\[([^\]]*)\]/.exec(rest)?.[1];
-  if (place === undefined || own === "nop") return own;
-  const isFixed = place.startsWith("constants") || /^[0-9A-F]+h$/.test(place);
-  const [, sign, hex, plain] = /([+-])\s*(?:([0-9A-F]+)h|(\d+))$/.exec(place) || [];
-  const far = sign ? `${sign}${hex ? parseInt(hex, 16) : plain}` : "";
-  return `${own}${/^\S+\s+\[/.test(rest) && !target ? " to" : ""} ${isFixed ? "constant" : far}`;
-}
-
-// For lines of one column those of another that do the same: the longest row of pairs in which both are in order.
-function pairs(a, b) {
-  const isCode = a.name !== "listing" && b.name !== "listing";
-  const of = (lines) => lines.map((l, i) => [isCode ? instruction(l.text) : word(l.text), i]).filter(([w]) => w);
-  const [x, y] = [of(a.lines), of(b.lines)];
-  if (x.length * y.length > 1.6e7) return [];
-  const w = y.length + 1;
-  const best = new Uint16Array((x.length + 1) * w);
-  for (let i = x.length - 1; i >= 0; i--) {
-    for (let j = y.length - 1; j >= 0; j--) best[i * w + j] = x[i][0] === y[j][0] ? best[(i + 1) * w + j + 1] + 1 : Math.max(best[(i + 1) * w + j], best[i * w + j + 1]);
-  }
-  const out = [];
-  for (let [i, j] = [0, 0]; i < x.length && j < y.length; ) {
-    if (x[i][0] === y[j][0]) out.push([x[i++][1], y[j++][1]]);
-    else if (best[(i + 1) * w + j] >= best[i * w + j + 1]) i++;
-    else j++;
-  }
-  return out;
-}
-
-// The line of another column that goes with one: its pair, else between those around it.
-function partner(known, line, [a, b]) {
-  let [p, q] = [[0, 0], [a.lines.length - 1, b.lines.length - 1]];
-  for (const pair of known) {
-    if (pair[0] <= line) p = pair;
-    else {
-      q = pair;
-      break;
-    }
-  }
-  return p[0] === line ? p[1] : Math.round(p[1] + ((line - p[0]) / Math.max(1, q[0] - p[0])) * (q[1] - p[1]));
+  app.keys = (key) => {
+    const [c, line] = at ?? [columns[0].c, -1];
+    const near = columns.findIndex((column) => column.c === c);
+    if (key === "ArrowDown" || key === "ArrowUp") {
+      const to = line + (key === "ArrowDown" ? 1 : -1);
+      if (to >= 0 && to < columns[near].lines.length) select(c, to);
+    } else if (key === "ArrowRight" || key === "ArrowLeft") {
+      // to the line beside it, where it has one
+      const next = columns[near + (key === "ArrowRight" ? 1 : -1)];
+      const on = next ? [...marks[next.c]].filter(([, how]) => how === "on").map(([i]) => i) : [];
+      if (on.length) select(next.c, Math.min(...on));
+    } else return false;
+    return true;
+  };
+  if (path[2] !== undefined && columns.some((column) => column.c === Number(path[1]))) requestAnimationFrame(() => select(Number(path[1]), Number(path[2]), true));
+  if (programs.length === 1) return row;
+  const tabs = el("div", { class: "switch" }, programs.map((p, i) => el("button", { class: i === chosen ? "on" : "", onclick: () => app.go(`${base}/${i}`) }, p.name)));
+  return el("div", { class: "column fill" }, el("div", { class: "head" }, el("span", { class: "soft" }, `${programs.length} programs, one after the other`), tabs), row);
 }

@@ -113,11 +113,11 @@ function one(app, i, path) {
   ];
   const body = el("div", { class: "column fill" });
   const tabs = el("div", { class: "switch" }, ["passes", "code"].map((m) => el("button", { class: m === mode ? "on" : "", onclick: () => app.go(`#/kernels/${i}/${m}`) }, m)));
-  const head = el("div", { class: "head" }, el("a", { href: "#/kernels" }, "Kernels"), el("span", { class: "faint" }, "/"), el("h2", { class: "mono" }, k.name), el("span", { class: "pill" }, k.device), el("span", { class: "soft mono", title: k.opts }, k.opts), el("span", { class: "space" }), k.line ? el("span", { class: "soft" }, `${k.line[0]} at ${shortFile(k.line)}`) : null, tabs);
+  const head = el("div", { class: "head" }, el("a", { href: "#/kernels" }, "Kernels"), el("span", { class: "faint" }, "/"), el("h2", { class: "mono whole", title: k.name }, k.name), el("span", { class: "pill" }, k.device), el("span", { class: "soft mono", title: k.opts }, k.opts), el("span", { class: "space" }), k.line ? el("span", { class: "soft" }, `${k.line[0]} at ${shortFile(k.line)}`) : null, tabs);
   const bar = el("div", { class: "stats" }, stats.map(([v, what]) => el("div", {}, el("b", {}, v), el("span", {}, what))));
   app.pack
     .json(k.part)
-    .then((part) => body.replaceChildren(mode === "code" ? code(part) : passes(app, part, `#/kernels/${i}/passes`, path.slice(1))))
+    .then((part) => body.replaceChildren(mode === "code" ? code(app, part, `#/kernels/${i}/code`, path.slice(1)) : passes(app, part, `#/kernels/${i}/passes`, path.slice(1))))
     .catch((e) => body.replaceChildren(empty("This kernel cannot be shown", e.message)));
   return el("div", { class: "column fill" }, head, bar, body);
 }

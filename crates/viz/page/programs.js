@@ -1,7 +1,10 @@
 // Tensor graphs of what was run, coloured by kernel; a node shows its line, its kernel and why it is stored.
-import { colour, count, css, el, empty, many, shortFile, size, time } from "./dom.js";
+import { colour, count, css, el, empty, many, shortFile, size, time, where } from "./dom.js";
 import { GraphView, MOST, collapse, graphOf } from "./graph.js";
 import { Nodes } from "./listing.js";
+
+// Ops that compute nothing: memory and numbers, and what only says where elements are.
+const FREE = new Set(["Reshape", "Permute", "Expand", "Pad", "Shrink", "Flip", "Const", "Param", "Cast", "Detach", "After"]);
 
 export function programs(app, path) {
   const all = app.pack.index.programs;
@@ -26,13 +29,16 @@ export function programs(app, path) {
 function showProgram(app, row, index, part, middle, detail, path) {
   const nodes = new Nodes(part);
   const calls = new Map();
-  const stored = new Set();
+  // stored, and what would have been, had its readers not come into its kernel
+  const [stored, held] = [new Set(), new Set()];
   for (let i = 0; i < part.placed.length; i += 3) {
-    const [n, call, is] = part.placed.slice(i, i + 3);
+    const [n, call, how] = part.placed.slice(i, i + 3);
     if (!calls.has(n)) calls.set(n, new Set());
     calls.get(n).add(call);
-    if (is) stored.add(n);
+    if (how) (how === 1 ? stored : held).add(n);
   }
+  const joined = new Map();
+  for (let i = 0; i < part.joined.length; i += 2) joined.set(part.joined[i], (joined.get(part.joined[i]) || new Set()).add(part.texts[part.joined[i + 1]]));
   const lines = new Map();
   for (let i = 0; i < part.lines.length; i += 4) {
     const [n, op, file, line] = part.lines.slice(i, i + 4);
@@ -85,7 +91,7 @@ function showProgram(app, row, index, part, middle, detail, path) {
       ["shape", nodes.shape(n) ? `[${nodes.shape(n)}]` : "scalar"],
       ["made by", line ? el("span", {}, el("b", {}, line[0]), " at ", el("a", { href: `#/programs/${index}/line/${encodeURIComponent(here)}` }, here)) : "no call that was recorded"],
       ["computed by", own.length ? own.map((c) => el("div", {}, part.calls[c]?.kernel === undefined ? part.calls[c]?.name : el("a", { href: `#/kernels/${part.calls[c].kernel}` }, part.calls[c].name))) : "no kernel: it is memory, or part of an index"],
-      ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : own.length > 1 ? `no: ${own.length} kernels compute it again` : "no: it is fused into its kernel"],
+      ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : held.has(n) ? "no: whoever reads it is in its kernel" : own.length > 1 ? `no: ${own.length} kernels compute it again` : "no: it is fused into its kernel"],
     ];
     return [head, el("div", { class: "detail" }, el("dl", {}, facts.flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)])), el("div", { class: "label" }, "expression"), el("div", { class: "expr" }, nodes.expr(n, 3)))];
   };
@@ -95,20 +101,31 @@ function showProgram(app, row, index, part, middle, detail, path) {
     const head = el("div", { class: "head" }, el("h2", {}, here.split("/").pop()), el("span", { class: "space" }), el("a", { href: `#/programs/${index}` }, "all"));
     if (!own.length) return [head, empty("This line computed nothing here", "Another program may have its operations.")];
     view.mark(new Map(own.map((n) => [n, first(n) === undefined ? css("--accent") : colour(first(n))])));
+    const named = (ns) => [...new Set(ns.map((n) => lines.get(n)[0]))].sort().join(", ");
+    // what costs nothing is told where there is nothing else
+    const ops = (ns) => {
+      const dear = ns.filter((n) => !FREE.has(nodes.op(n)));
+      const counts = new Map();
+      for (const n of dear.length ? dear : ns) counts.set(nodes.op(n), (counts.get(nodes.op(n)) || 0) + 1);
+      return [...counts].sort().map(([op, k]) => (k > 1 ? `${k} ${op}` : op)).join(", ");
+    };
     const kernels = new Map();
     for (const n of own) for (const c of calls.get(n) || []) kernels.set(c, (kernels.get(c) || new Set()).add(n));
+    // kernels that only read what it moved are told where there are no others
+    const dear = [...kernels].filter(([, mine]) => [...mine].some((n) => !FREE.has(nodes.op(n))));
     const facts = [];
-    for (const [c, mine] of [...kernels].sort((a, b) => a[0] - b[0])) {
+    for (const [c, mine] of (dear.length ? dear : [...kernels]).sort((a, b) => a[0] - b[0])) {
       const others = new Map();
       for (const n of order) {
         const l = lines.get(n);
         const at = l && `${l[1]}:${l[2]}`;
-        if (l && at !== here && calls.get(n)?.has(c)) others.set(at, l[0]);
+        if (l && at !== here && calls.get(n)?.has(c)) others.set(at, [...(others.get(at) || []), n]);
       }
       const call = part.calls[c];
-      facts.push(el("dt", {}, "kernel"), el("dd", {}, call?.kernel === undefined ? call?.name : el("a", { href: `#/kernels/${call.kernel}` }, call.name), el("div", { class: "soft" }, `computes ${[...mine].map((n) => nodes.op(n)).slice(0, 8).join(", ")}`), el("div", { class: "soft" }, others.size ? "fused with" : "and nothing of other lines"), [...others].slice(0, 6).map(([at, op]) => el("div", {}, `${op} at `, el("a", { href: `#/programs/${index}/line/${encodeURIComponent(at)}` }, at.split("/").pop()))), others.size > 6 ? el("div", { class: "faint" }, `and ${others.size - 6} more lines`) : null));
+      facts.push(el("dt", {}, "kernel"), el("dd", {}, call?.kernel === undefined ? call?.name : el("a", { href: `#/kernels/${call.kernel}` }, call.name), el("div", { class: "soft" }, `computes ${named([...mine])}: ${ops([...mine])}`), el("div", { class: "soft" }, others.size ? "fused with" : "and nothing of other lines"), [...others].slice(0, 6).map(([at, ns]) => el("div", {}, `${named(ns)} at `, el("a", { href: `#/programs/${index}/line/${encodeURIComponent(at)}` }, at.split("/").pop()))), others.size > 6 ? el("div", { class: "faint" }, `and ${others.size - 6} more lines`) : null, [...(joined.get(c) || [])].map((why) => el("div", { class: "soft" }, `kernels became one: ${why}`))));
     }
     for (const n of own.filter((n) => stored.has(n))) facts.push(el("dt", {}, "stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: ${why.get(n) ?? "the program keeps it, or a kernel stores it anyway"}`));
+    for (const n of own.filter((n) => held.has(n) && !stored.has(n))) facts.push(el("dt", {}, "not stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: whoever reads it is in its kernel`));
     return [head, el("div", { class: "detail" }, el("div", { class: "soft" }, `${many(own.length, "operation")} in ${many(kernels.size, "kernel")}`), el("dl", {}, facts))];
   };
   const view = new GraphView({
@@ -125,7 +142,7 @@ function showProgram(app, row, index, part, middle, detail, path) {
   });
   app.graph = view;
   const facts = `${count(order.length)} nodes · ${many(part.calls.length, "kernel")} · ${row.arena ? size(row.arena) : "nothing"} of temporaries${isCollapsed ? " · shown by kernel" : ""}`;
-  middle.replaceChildren(el("div", { class: "head" }, el("h2", {}, row.line ? `${row.line[0]} at ${row.line[1]}:${row.line[2]}` : `program ${index + 1}`), el("span", { class: "soft" }, facts), el("span", { class: "space" }), el("a", { class: "pill", href: `#/programs/${index}/passes` }, "passes of the scheduler")), view.box);
+  middle.replaceChildren(el("div", { class: "head" }, el("h2", { title: row.line ? where(row.line) : undefined }, row.line ? `${row.line[0]} at ${shortFile(row.line)}` : `program ${index + 1}`), el("span", { class: "soft" }, facts), el("span", { class: "space" }), el("a", { class: "pill", href: `#/programs/${index}/passes` }, "passes of the scheduler")), view.box);
   view.show(cards, edges).then(() => {
     if (path[1] === "line") detail.replaceChildren(...explained(path[2] || ""));
     if (path[1] === "node" && nodes.has(Number(path[2]))) {

@@ -1,30 +1,43 @@
 //! Why the operations of a line became these kernels.
 
 use crate::model::{Line, Model, NodeId, Schedule};
-use crate::pack::calls_by_place;
+use crate::placed::{Placed, is_free};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+
+/// Other lines that are told of a kernel.
+const TOLD: usize = 6;
 
 /// What became of the operations at `FILE:LINE`, as text. The file may be the end of a path.
 pub fn explain(m: &Model, place: &str) -> Result<String, String> {
     let wrong = || format!("{place}: expected FILE:LINE");
     let (file, line) = place.rsplit_once(':').ok_or_else(wrong)?;
     let line: u32 = line.parse().map_err(|_| wrong())?;
-    let is_here = |l: &Line| l.line == line && is_end_of(file, m.text(l.file));
-    let mut out = String::new();
+    // graphs that were scheduled again are told once
+    let mut told: Vec<(String, Vec<String>, String)> = vec![];
+    let mut known: FxHashSet<u32> = FxHashSet::default();
     for (i, s) in m.schedules.iter().enumerate() {
-        let here: Vec<NodeId> =
-            nodes_of(m, s).into_iter().filter(|n| m.lines.get(n).is_some_and(is_here)).collect();
-        if !here.is_empty() {
-            program(m, s, i, &here, &mut out);
+        let placed = Placed::of(m, s);
+        let of_file = placed.lines.iter().filter(|(_, l)| is_end_of(file, m.text(l.file)));
+        known.extend(of_file.map(|(_, l)| l.line));
+        let is_here = |l: &Line| l.line == line && is_end_of(file, m.text(l.file));
+        let mut seen = FxHashSet::default();
+        let nodes = s.placed.iter().map(|p| p.0).filter(|n| seen.insert(*n));
+        let here: Vec<NodeId> = nodes.filter(|n| placed.lines.get(n).is_some_and(is_here)).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let body = Program { m, s, placed: &placed }.text(&here);
+        let number = (i + 1).to_string();
+        match told.iter_mut().find(|t| t.2 == body) {
+            Some(t) => t.1.push(number),
+            None => told.push((head(m, s, &placed, &here), vec![number], body)),
         }
     }
-    if out.is_empty() {
-        let known: FxHashSet<&Line> = m.lines.values().filter(|l| is_end_of(file, m.text(l.file))).collect();
-        let mut lines: Vec<u32> = known.iter().map(|l| l.line).collect();
+    if told.is_empty() {
+        let mut lines: Vec<u32> = known.into_iter().collect();
         lines.sort_unstable();
-        lines.dedup();
         let lines: Vec<String> = lines.iter().map(|l| l.to_string()).collect();
         return Err(match lines.len() {
             0 => format!("{place}: the recording has no operation of this file"),
@@ -34,114 +47,150 @@ pub fn explain(m: &Model, place: &str) -> Result<String, String> {
             ),
         });
     }
-    Ok(out)
+    let each = told.into_iter().map(|(head, numbers, body)| {
+        let programs = if numbers.len() == 1 { "program" } else { "programs" };
+        format!("{programs} {} {head}\n{body}", numbers.join(", "))
+    });
+    Ok(each.collect())
 }
 
 fn is_end_of(asked: &str, path: &str) -> bool {
     path == asked || path.ends_with(asked) && path[..path.len() - asked.len()].ends_with('/')
 }
 
-/// The nodes that the scheduler placed, in order, each once.
-fn nodes_of(_: &Model, s: &Schedule) -> Vec<NodeId> {
-    let mut seen = FxHashSet::default();
-    s.placed.iter().map(|p| p.0).filter(|n| seen.insert(*n)).collect()
-}
-
-fn program(m: &Model, s: &Schedule, i: usize, here: &[NodeId], out: &mut String) {
-    let calls = calls_by_place(m, s);
-    let mut of_node: FxHashMap<NodeId, Vec<usize>> = FxHashMap::default();
-    let mut stored: FxHashSet<NodeId> = FxHashSet::default();
-    for (node, place, how) in &s.placed {
-        of_node.entry(*node).or_default().extend(calls.get(m.text(*place)).into_iter().flatten());
-        if m.text(*how) == "stored" {
-            stored.insert(*node);
-        }
-    }
-    let ops: BTreeMap<&str, usize> = here.iter().fold(BTreeMap::new(), |mut all, n| {
-        *all.entry(m.lines.get(n).map_or("", |l| m.text(l.op))).or_default() += 1;
-        all
-    });
-    let ops: Vec<&str> = ops.into_keys().collect();
+/// Where a program ran, for whom, and which of its calls are here.
+fn head(m: &Model, s: &Schedule, placed: &Placed, here: &[NodeId]) -> String {
     let run = s.runs.first().map(|r| r.line).filter(|l| l.line > 0);
-    let run = run.map_or(String::new(), |l| format!(", run by {}", line_text(m, l)));
-    _ = writeln!(
-        out,
-        "program {} on {}{run}: {} in {} nodes",
-        i + 1,
-        m.text(s.device),
-        ops.join(", "),
-        here.len()
-    );
-    let mut kernels: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
-    for n in here {
-        for c in of_node.get(n).into_iter().flatten() {
-            let nodes = kernels.entry(*c).or_default();
-            if nodes.last() != Some(n) {
-                nodes.push(*n);
+    let run = run.map_or(String::new(), |l| {
+        let file = m.text(l.file).rsplit('/').next().unwrap_or_default();
+        format!(", run by {} at {file}:{}", m.text(l.op), l.line)
+    });
+    format!("on {}{run}: {}", m.text(s.device), calls(m, placed, here).join(", "))
+}
+
+/// The names of the calls that nodes are part of, each once.
+fn calls<'a>(m: &'a Model, placed: &Placed, nodes: &[NodeId]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = nodes.iter().filter_map(|n| Some(m.text(placed.lines.get(n)?.op))).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+struct Program<'a> {
+    m: &'a Model,
+    s: &'a Schedule,
+    placed: &'a Placed,
+}
+
+impl Program<'_> {
+    fn text(&self, here: &[NodeId]) -> String {
+        let (m, s, mut out) = (self.m, self.s, String::new());
+        let mut of_node: FxHashMap<NodeId, Vec<usize>> = FxHashMap::default();
+        let mut stored: FxHashMap<NodeId, bool> = FxHashMap::default();
+        for (node, place, how) in &s.placed {
+            let calls = of_node.entry(*node).or_default();
+            calls.extend(self.placed.calls_of(*place));
+            calls.sort_unstable();
+            calls.dedup();
+            if m.text(*how) == "stored" {
+                *stored.entry(*node).or_default() |= self.placed.is_stored(*place);
             }
         }
+        let mut kernels: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
+        for n in here {
+            of_node.get(n).into_iter().flatten().for_each(|c| kernels.entry(*c).or_default().push(*n));
+        }
+        // kernels that only read what it moved are told where there are no others
+        let is_dear = |nodes: &[NodeId]| nodes.iter().any(|n| !is_free(m, *n));
+        if kernels.values().any(|nodes| is_dear(nodes)) {
+            kernels.retain(|_, nodes| is_dear(nodes));
+        }
+        for (c, nodes) in &kernels {
+            let Some(call) = s.calls.get(*c) else { continue };
+            let (names, ops) = (calls(m, self.placed, nodes).join(", "), self.summary(nodes));
+            _ = writeln!(out, "  kernel {} computes {names}: {ops}", m.text(call.name));
+            _ = writeln!(out, "    {}", self.others(*c, &of_node, here));
+            self.joins(*c).iter().for_each(|why| _ = writeln!(out, "    kernels became one: {why}"));
+        }
+        let why: FxHashMap<NodeId, &str> = s.reasons.iter().map(|(n, _, why)| (*n, m.text(*why))).collect();
+        for n in here {
+            let count = of_node.get(n).map_or(0, Vec::len);
+            match (stored.get(n), why.get(n)) {
+                (Some(true), why) => {
+                    let why = why.copied().unwrap_or("the program keeps it, or a kernel stores it anyway");
+                    _ = writeln!(out, "  {} is stored: {why}", self.describe(*n));
+                }
+                (Some(false), why) => {
+                    let why = why.map_or(String::new(), |why| format!(" ({why})"));
+                    let text = "would be stored, but whoever reads it is in its kernel";
+                    _ = writeln!(out, "  {} {text}{why}", self.describe(*n));
+                }
+                (None, _) if count > 1 && !is_free(m, *n) => {
+                    _ = writeln!(
+                        out,
+                        "  {} is computed by {count} kernels: cheaper than memory",
+                        self.describe(*n)
+                    );
+                }
+                _ => {}
+            }
+        }
+        out
     }
-    let own: FxHashSet<NodeId> = here.iter().copied().collect();
-    for (c, nodes) in &kernels {
-        let Some(call) = s.calls.get(*c) else { continue };
-        _ = writeln!(out, "  kernel {} computes {}", m.text(call.name), summary(m, nodes));
-        let mut others: BTreeMap<String, usize> = BTreeMap::new();
-        for (n, at) in &of_node {
-            if at.contains(c)
+    /// What a kernel computes for other lines.
+    fn others(&self, call: usize, of_node: &FxHashMap<NodeId, Vec<usize>>, here: &[NodeId]) -> String {
+        let own: FxHashSet<NodeId> = here.iter().copied().collect();
+        let first = here.first().and_then(|n| self.placed.lines.get(n)).map_or(0, |l| l.file);
+        let mut others: BTreeMap<(u32, u32), Vec<NodeId>> = BTreeMap::new();
+        for (n, at) in of_node {
+            if at.contains(&call)
                 && !own.contains(n)
-                && let Some(l) = m.lines.get(n)
+                && let Some(l) = self.placed.lines.get(n)
             {
-                *others.entry(line_text(m, *l)).or_default() += 1;
+                others.entry((l.file, l.line)).or_default().push(*n);
             }
         }
-        match others.is_empty() {
-            true => _ = writeln!(out, "    and nothing of other lines"),
-            false => {
-                let mut others: Vec<(String, usize)> = others.into_iter().collect();
-                others.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-                let few: Vec<&str> = others.iter().take(6).map(|o| o.0.as_str()).collect();
-                let more =
-                    if others.len() > 6 { format!(" and {} more", others.len() - 6) } else { String::new() };
-                _ = writeln!(out, "    fused with {}{more}", few.join("; "));
+        if others.is_empty() {
+            return "and nothing of other lines".into();
+        }
+        let told = others.iter().take(TOLD).map(|((file, line), nodes)| {
+            let names = calls(self.m, self.placed, nodes).join(", ");
+            match *file == first {
+                true => format!("line {line} ({names})"),
+                false => format!("{}:{line} ({names})", self.m.text(*file)),
             }
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        let more = others.len().saturating_sub(TOLD);
+        if more > 0 {
+            format!("fused with {told} and {more} more lines")
+        } else {
+            format!("fused with {told}")
         }
     }
-    let why: FxHashMap<NodeId, &str> = s.reasons.iter().map(|(n, _, why)| (*n, m.text(*why))).collect();
-    for n in here.iter().filter(|n| stored.contains(n)) {
-        let why = why.get(n).copied().unwrap_or("the program keeps it, or a kernel stores it anyway");
-        _ = writeln!(out, "  {} is stored: {why}", describe(m, *n));
+    /// Why a kernel is one of several.
+    fn joins(&self, call: usize) -> Vec<&str> {
+        let here = self.s.joined.iter().filter(|(place, _, _)| self.placed.calls_of(*place).contains(&call));
+        let mut all: Vec<&str> = here.map(|(_, _, why)| self.m.text(*why)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
-    for n in here {
-        let count = of_node.get(n).map_or(0, |c| c.iter().collect::<FxHashSet<_>>().len());
-        if count > 1 && !stored.contains(n) && !is_free(m, *n) {
-            _ = writeln!(out, "  {} is computed by {count} kernels: cheaper than memory", describe(m, *n));
-        }
+    fn describe(&self, n: NodeId) -> String {
+        let (m, node) = (self.m, self.m.node(n));
+        let arg = m.text(node.arg);
+        let arg = if arg.is_empty() { String::new() } else { format!(" {{{arg}}}") };
+        format!("{}{arg} of {} [{}]", m.text(node.op), m.text(node.dtype), m.text(node.shape))
     }
-}
-
-/// Whether computing it costs nothing.
-fn is_free(m: &Model, n: NodeId) -> bool {
-    let op = m.text(m.node(n).op);
-    ["Reshape", "Permute", "Expand", "Pad", "Shrink", "Flip", "Const", "Param", "Cast", "Detach"]
-        .contains(&op)
-}
-
-fn line_text(m: &Model, l: Line) -> String {
-    format!("{} at {}:{}", m.text(l.op), m.text(l.file), l.line)
-}
-
-fn describe(m: &Model, n: NodeId) -> String {
-    let node = m.node(n);
-    let arg = m.text(node.arg);
-    let arg = if arg.is_empty() { String::new() } else { format!(" {{{arg}}}") };
-    format!("{}{arg} of {} [{}]", m.text(node.op), m.text(node.dtype), m.text(node.shape))
-}
-
-/// Ops of nodes with how many there are of each.
-fn summary(m: &Model, nodes: &[NodeId]) -> String {
-    let mut ops: BTreeMap<&str, usize> = BTreeMap::new();
-    nodes.iter().for_each(|n| *ops.entry(m.text(m.node(*n).op)).or_default() += 1);
-    let each =
-        ops.iter().map(|(op, count)| if *count == 1 { op.to_string() } else { format!("{count} {op}") });
-    each.collect::<Vec<_>>().join(", ")
+    /// Ops of nodes with how many there are of each, without those that cost nothing where there are others.
+    fn summary(&self, nodes: &[NodeId]) -> String {
+        let m = self.m;
+        let costs: Vec<NodeId> = nodes.iter().copied().filter(|n| !is_free(m, *n)).collect();
+        let mut ops: BTreeMap<&str, usize> = BTreeMap::new();
+        let told = if costs.is_empty() { nodes } else { &costs };
+        told.iter().for_each(|n| *ops.entry(m.text(m.node(*n).op)).or_default() += 1);
+        let each =
+            ops.iter().map(|(op, count)| if *count == 1 { op.to_string() } else { format!("{count} {op}") });
+        each.collect::<Vec<_>>().join(", ")
+    }
 }

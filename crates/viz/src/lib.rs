@@ -1,7 +1,7 @@
 //! Recordings (decision 022) put together and shown.
 //!
 //! - [`model`]: a whole recording, with what belongs together put together;
-//! - [`explain`]: why the operations of a line became these kernels;
+//! - `placed`: which kernels compute a node, and for which line; [`explain`]: why the operations of a line became these kernels;
 //! - [`pack`]: the same in parts that the page asks for one at a time; [`page`]: the page itself.
 //!
 //! Nothing here knows a UOp: nodes are numbers, ops are texts.
@@ -11,6 +11,7 @@
 pub mod model;
 pub mod parts;
 mod tracks;
+mod placed;
 pub mod pack;
 pub mod explain;
 pub mod page;

@@ -76,6 +76,10 @@ pub struct Schedule {
     pub placed: Vec<(NodeId, Text, Text)>,
     /// What was decided about nodes, and why.
     pub reasons: Vec<(NodeId, Text, Text)>,
+    /// Places whose kernels became one, and why.
+    pub joined: Vec<(Text, Text, Text)>,
+    /// Places that are not stored after all.
+    pub unstored: Vec<Text>,
     /// The kernels, in order.
     pub calls: Vec<Call>,
     /// Bytes of temporaries.
@@ -123,14 +127,29 @@ pub struct Kernel {
     pub passes: Vec<Pass>,
     /// The opts it was lowered with.
     pub opts: Text,
-    /// What writers of code made of it: program, pass, text.
-    pub sources: Vec<(Text, Text, String)>,
-    /// The machine code.
-    pub code: String,
+    /// Its programs, as they were written.
+    pub programs: Vec<Written>,
     /// How often it was found in a cache.
     pub hits: u64,
     /// Registers and spilled bytes of a lane, where the device says.
     pub resources: Option<[u64; 2]>,
+}
+
+/// What a writer of code made of a program of a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// The program's name.
+    pub name: Text,
+    /// What wrote the text.
+    pub pass: Text,
+    /// The source.
+    pub text: String,
+    /// For each line of it the step of the listing that it is for, counted from 1; 0 is none.
+    pub steps: Vec<u64>,
+    /// Where the machine code of each line begins, in bytes.
+    pub offsets: Vec<u64>,
+    /// The machine code.
+    pub code: String,
 }
 
 /// A kernel that ran.
@@ -291,6 +310,8 @@ struct Thread {
     schedule: Option<usize>,
     kernel: Option<usize>,
     search: Option<usize>,
+    /// The graph that it runs, by number of the run.
+    run: Option<usize>,
     realize: Vec<(u64, Line)>,
     /// Of the next launch.
     origin: Text,
@@ -302,8 +323,9 @@ struct Builder {
     threads: FxHashMap<u64, Thread>,
     schedule_of: FxHashMap<NodeId, usize>,
     kernel_of: FxHashMap<NodeId, usize>,
-    codes: Vec<(NodeId, String)>,
-    runs: Vec<(NodeId, Run)>,
+    codes: Vec<(NodeId, u64, String)>,
+    /// Graphs that were run, and their schedules where those were made for the run.
+    runs: Vec<(NodeId, Run, Option<usize>)>,
     hits: Vec<NodeId>,
     /// Launches by their numbers in a queue, and when they ran.
     queued: FxHashMap<u64, usize>,
@@ -424,6 +446,9 @@ impl Builder {
                 t.schedule = Some(m.schedules.len());
                 m.schedules.push(Schedule { at: int(0), graph: n(1), device: n(2), ..Schedule::default() });
                 self.schedule_of.entry(n(1)).or_insert(m.schedules.len() - 1);
+                if let Some(run) = t.run.and_then(|r| self.runs.get_mut(r)).filter(|r| r.0 == n(1)) {
+                    run.2 = t.schedule;
+                }
             }
             "scheduled" => {
                 if let Some(s) = t.schedule.take().and_then(|s| m.schedules.get_mut(s)) {
@@ -438,6 +463,16 @@ impl Builder {
             "reason" => {
                 if let Some(s) = t.schedule.and_then(|s| m.schedules.get_mut(s)) {
                     s.reasons.push((n(0), n(1), n(2)));
+                }
+            }
+            "joined" => {
+                if let Some(s) = t.schedule.and_then(|s| m.schedules.get_mut(s)) {
+                    s.joined.push((n(0), n(1), n(2)));
+                }
+            }
+            "unstored" => {
+                if let Some(s) = t.schedule.and_then(|s| m.schedules.get_mut(s)) {
+                    s.unstored.push(n(0));
                 }
             }
             "call" => {
@@ -483,10 +518,17 @@ impl Builder {
             }
             "source" => {
                 if let Some(k) = t.kernel.and_then(|k| m.kernels.get_mut(k)) {
-                    k.sources.push((n(0), n(1), r.long(3).to_string()));
+                    let (text, steps) = (r.long(3).to_string(), r.list(4));
+                    k.programs.push(Written { name: n(0), pass: n(1), text, steps, ..Written::default() });
                 }
             }
-            "code" => self.codes.push((n(0), r.long(1).to_string())),
+            "offsets" => {
+                let kernel = t.kernel.and_then(|k| m.kernels.get_mut(k));
+                if let Some(p) = kernel.and_then(|k| k.programs.last_mut()).filter(|p| p.name == n(0)) {
+                    p.offsets = r.list(1);
+                }
+            }
+            "code" => self.codes.push((n(0), int(2), r.long(1).to_string())),
             "hit" => self.hits.push(n(0)),
             "search" => {
                 t.search = Some(m.searches.len());
@@ -526,7 +568,8 @@ impl Builder {
             }
             "run" => {
                 let (at, line) = t.realize.last().copied().unwrap_or_default();
-                self.runs.push((n(0), Run { at, line }));
+                t.run = Some(self.runs.len());
+                self.runs.push((n(0), Run { at, line }, None));
             }
             "origin" => t.origin = n(0),
             "launch" => m.launches.push(Launch {
@@ -595,9 +638,10 @@ impl Builder {
     }
     fn finish(mut self, extent: Extent) -> Model {
         let m = &mut self.model;
-        for (kernel, code) in self.codes {
-            if let Some(k) = self.kernel_of.get(&kernel).and_then(|k| m.kernels.get_mut(*k)) {
-                k.code = code;
+        for (kernel, program, code) in self.codes {
+            let kernel = self.kernel_of.get(&kernel).and_then(|k| m.kernels.get_mut(*k));
+            if let Some(p) = kernel.and_then(|k| k.programs.get_mut(usize::try_from(program).ok()?)) {
+                p.code = code;
             }
         }
         for (kernel, resources) in self.resources {
@@ -615,8 +659,9 @@ impl Builder {
                 k.hits += 1;
             }
         }
-        for (graph, run) in self.runs {
-            if let Some(s) = self.schedule_of.get(&graph).and_then(|s| m.schedules.get_mut(*s)) {
+        for (graph, run, schedule) in self.runs {
+            let schedule = schedule.or_else(|| self.schedule_of.get(&graph).copied());
+            if let Some(s) = schedule.and_then(|s| m.schedules.get_mut(s)) {
                 s.runs.push(run);
             }
         }

@@ -11,6 +11,7 @@
 
 use crate::model::{Kernel, Line, Model, NodeId, Pass, Schedule, Text};
 use crate::parts::{Deflate, Parts, Place};
+use crate::placed::Placed;
 use crate::tracks;
 use frit_recording::json::Json;
 use rustc_hash::FxHashMap;
@@ -145,7 +146,7 @@ impl Row {
     fn write(&self, m: &Model, k: &Kernel, place: Place, j: &mut Json) {
         let t = &self.total;
         let name = if k.ast == 0 { t.name } else { k.name };
-        let in_code = registers(&k.code);
+        let in_code = registers(k.programs.iter().map(|p| p.code.as_str()));
         let (registers, spills) = k.resources.map_or(in_code, |r| (r[0], r[1]));
         j.object(|j| {
             j.key("name").text(m.text(name)).key("ast").int(k.ast.into());
@@ -166,9 +167,9 @@ impl Row {
 }
 
 /// Vector registers that machine code names, and accesses of the stack with one.
-fn registers(code: &str) -> (u64, u64) {
+fn registers<'a>(code: impl Iterator<Item = &'a str>) -> (u64, u64) {
     let (mut used, mut spills) = (0u64, 0);
-    for line in code.lines() {
+    for line in code.flat_map(str::lines) {
         let mut has = false;
         for (at, _) in line.match_indices("mm") {
             let digits: String = line[at + 2..].chars().take_while(char::is_ascii_digit).collect();
@@ -280,12 +281,23 @@ fn kernel_part(m: &Model, k: &Kernel) -> String {
     j.object(|j| {
         j.key("ast").int(local.node(k.ast));
         local.passes(&k.passes, j);
-        j.key("sources").list(|j| {
-            for (program, pass, text) in &k.sources {
-                j.list(|j| _ = j.text(m.text(*program)).text(m.text(*pass)).text(text));
+        j.key("programs").list(|j| {
+            for p in &k.programs {
+                j.object(|j| {
+                    j.key("name")
+                        .text(m.text(p.name))
+                        .key("pass")
+                        .text(m.text(p.pass))
+                        .key("text")
+                        .text(&p.text);
+                    j.key("steps")
+                        .ints(p.steps.iter().copied())
+                        .key("offsets")
+                        .ints(p.offsets.iter().copied());
+                    j.key("code").text(&p.code);
+                });
             }
         });
-        j.key("code").text(&k.code);
         local.write(j);
     });
     j.finish()
@@ -323,12 +335,25 @@ fn program_part(m: &Model, s: &Schedule, known: &FxHashMap<NodeId, usize>) -> St
                 });
             }
         });
-        let calls = calls_by_place(m, s);
+        let placed = Placed::of(m, s);
         j.key("placed").list(|j| {
             for (node, place, how) in &s.placed {
-                for call in calls.get(m.text(*place)).into_iter().flatten() {
-                    let stored = u64::from(m.text(*how) == "stored");
-                    j.int(local.node(*node)).int(*call as u64).int(stored);
+                for call in placed.calls_of(*place) {
+                    // 2 where it would have been stored, had its readers not come into its kernel
+                    let how = match (m.text(*how), placed.is_stored(*place)) {
+                        ("stored", true) => 1,
+                        ("stored", false) => 2,
+                        _ => 0,
+                    };
+                    j.int(local.node(*node)).int(*call as u64).int(how);
+                }
+            }
+        });
+        j.key("joined").list(|j| {
+            for (place, _, why) in &s.joined {
+                for call in placed.calls_of(*place) {
+                    let why = local.text(*why);
+                    j.int(*call as u64).int(why);
                 }
             }
         });
@@ -340,7 +365,7 @@ fn program_part(m: &Model, s: &Schedule, known: &FxHashMap<NodeId, usize>) -> St
         });
         j.key("lines").list(|j| {
             for i in 0..local.nodes.len() {
-                if let Some(l) = m.lines.get(&local.nodes[i]) {
+                if let Some(l) = placed.lines.get(&local.nodes[i]) {
                     let texts = [l.op, l.file].map(|t| local.text(t));
                     j.int(i as u64).int(texts[0]).int(texts[1]).int(l.line.into());
                 }
@@ -355,17 +380,6 @@ fn program_part(m: &Model, s: &Schedule, known: &FxHashMap<NodeId, usize>) -> St
         local.write(j);
     });
     j.finish()
-}
-
-/// The kernels of a schedule by the places they store to.
-pub fn calls_by_place<'a>(m: &'a Model, s: &Schedule) -> FxHashMap<&'a str, Vec<usize>> {
-    let mut calls: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
-    for (i, c) in s.calls.iter().enumerate() {
-        for place in m.text(c.places).split(' ') {
-            calls.entry(place).or_default().push(i);
-        }
-    }
-    calls
 }
 
 fn search(m: &Model, s: &crate::model::Search, known: &FxHashMap<NodeId, usize>, j: &mut Json) {

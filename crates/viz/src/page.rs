@@ -10,6 +10,7 @@ pub const FILES: &[(&str, &str, &str)] = &[
     ("listing.js", SCRIPT, include_str!("../page/listing.js")),
     ("surface.js", SCRIPT, include_str!("../page/surface.js")),
     ("graph.js", SCRIPT, include_str!("../page/graph.js")),
+    ("links.js", SCRIPT, include_str!("../page/links.js")),
     ("code.js", SCRIPT, include_str!("../page/code.js")),
     ("passes.js", SCRIPT, include_str!("../page/passes.js")),
     ("kernels.js", SCRIPT, include_str!("../page/kernels.js")),

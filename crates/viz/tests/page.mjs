@@ -47,7 +47,7 @@ await shot("programs");
 await page.locator(".detail dd a", { hasText: ".rs:" }).first().click();
 await page.waitForFunction(() => location.hash.includes("/line/"));
 await page.waitForFunction(() => /operations? in \d+ kernel/.test(document.querySelector(".side.right .detail")?.innerText || ""));
-assert.match(await page.locator(".side.right .detail").innerText(), /computes [A-Z]/);
+assert.match(await page.locator(".side.right .detail").innerText(), /computes [\w, ]+: (\d+ )?[A-Z]/);
 await shot("line");
 
 // kernels: filtered, sorted, opened
@@ -89,9 +89,32 @@ await page.keyboard.press("]");
 await page.waitForFunction((p) => location.hash.includes(`/passes/${p}/`), pass + 1);
 await go(`#/kernels/${kernel}/code`);
 await page.waitForSelector(".code .line");
-await page.locator(".code .line").nth(6).click();
-assert.ok((await page.locator(".code .line.on").count()) >= 2, "lines are linked");
+// a load of the listing, its instruction, and from there back to the load
+const load = await page.evaluate(async (k) => {
+  const part = await frit.pack.json(frit.pack.index.kernels[k].part);
+  const { name, steps, offsets, text } = part.programs[0];
+  const lines = part.passes.findLast((p) => p.text?.startsWith(`kernel ${name}\n`)).text.split("\n");
+  return { line: lines.findIndex((l) => /= Load:/.test(l)), isWhole: steps.length === text.trimEnd().split("\n").length && steps.length === offsets.length };
+}, kernel);
+assert.ok(load.isWhole, "every line of the source has its step and its place in the machine code");
+await go(`#/kernels/${kernel}/code/0/0/${load.line}`);
+await page.waitForSelector(".code .line.on.at");
+const marked = () => page.evaluate(() => [...document.querySelectorAll("#view .code")].map((c) => [...c.querySelectorAll(".line.on")].map((l) => [Number(l.querySelector("u").textContent) - 1, l.textContent])));
+const [loads, , machine] = await marked();
+assert.equal(loads[0][0], load.line);
+assert.match(machine[0][1], /\[/, "the machine code of a load reads memory");
 await shot("code");
+await page.keyboard.press("ArrowRight");
+await page.keyboard.press("ArrowRight");
+await page.waitForFunction(() => /\/code\/0\/2\/\d+$/.test(location.hash));
+assert.deepEqual((await marked())[0], loads, "from its instruction back to the load");
+// one that is cut has the code of each program
+const cut = await page.evaluate(async () => {
+  for (const [i, k] of frit.pack.index.kernels.entries()) if (k.launches && (await frit.pack.json(k.part)).programs.length > 1) return i;
+});
+await go(`#/kernels/${cut}/code/1`);
+await page.waitForFunction(() => /_merge/.test(document.querySelector(".code .line")?.innerText || ""));
+await shot("programs_of_a_kernel");
 
 // the timeline: zoomed, a range added up, a link that comes back
 await go("#/timeline");
@@ -120,15 +143,29 @@ await shot("roofline");
 
 // the picture of the README: a pass that applies some rules
 if (process.env.PICTURE) {
-  const found = await page.evaluate(() => {
+  const found = await page.evaluate(async () => {
     for (const [i, k] of frit.pack.index.kernels.entries()) {
-      const j = k.passes.findIndex((p) => p[0] === "dims" && p[2] >= 40 && p[2] < 60);
-      if (j >= 0) return [i, j];
+      const j = k.passes.findIndex((p) => p[0] === "vectorise" && p[2] >= 8 && p[2] < 40);
+      if (j < 0) continue;
+      const { nodes, passes, texts } = await frit.pack.json(k.part);
+      const below = (n, seen = new Set()) => {
+        if (n < nodes.length && !seen.has(n) && seen.add(n)) nodes[n].slice(4).forEach((s) => below(s, seen));
+        return seen;
+      };
+      const size = below(passes[j].root).size;
+      if (size < 80 || size > 160) continue;
+      // one that changes a few nodes over some that stay
+      const rules = passes[j].rules;
+      for (let r = 0; r < rules.length; r += 5) {
+        const [before, after] = [below(rules[r + 3]), below(rules[r + 4])];
+        const gone = [...before].filter((n) => !after.has(n) && texts[nodes[n][0]] !== "Const").length;
+        if (after.size > 5 && gone >= 2 && gone <= 4) return [i, j, r / 5];
+      }
     }
     return null;
   });
   if (found) {
-    await go(`#/kernels/${found[0]}/passes/${found[1]}/graph/20`);
+    await go(`#/kernels/${found[0]}/passes/${found[1]}/graph/${found[2]}`);
     await laidOut();
     await page.waitForTimeout(600);
     await page.screenshot({ path: process.env.PICTURE });

@@ -51,9 +51,7 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
             if debug >= 4 || is_wanted {
                 source = program.to_string();
             }
-            if is_wanted {
-                recorded.source(&linear.name, pass, &source);
-            }
+            recorded.source(&linear.name, pass, program, &source);
         });
         kernels.push(kernel.map_err(|e| error(e.to_string()))?);
         if debug >= 4 {

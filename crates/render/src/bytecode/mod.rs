@@ -14,7 +14,7 @@ mod memory;
 mod types;
 mod values;
 
-use crate::walk::{Walk, params};
+use crate::walk::{Source, Walk, params};
 use crate::{Error, Watch};
 use frit_abi::bytecode::{Instr, Kind, Memory, Program, Reg};
 use frit_abi::{Code, Kernel, Target};
@@ -24,16 +24,27 @@ use std::sync::Arc;
 
 /// The program as a kernel for the interpreter.
 pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
+    written(linear, target).map(|(kernel, _)| kernel)
+}
+
+/// The kernel, and for each line of its text the step that it is for.
+fn written(linear: &Linear, target: &Target) -> Result<(Kernel, Vec<u32>), Error> {
     let mut writer = Writer::new(linear, target)?;
-    for step in &linear.steps {
+    let (mut before, mut inside) = (vec![], vec![]);
+    for (i, step) in linear.steps.iter().enumerate() {
         match step {
             Step::Do(node) => writer.perform(node)?,
             Step::Open(range) => writer.open(range)?,
             Step::Close(range) => writer.close(range)?,
             Step::Prefetch(..) => {}
         }
+        before.resize(writer.prelude.len(), i as u32 + 1);
+        inside.resize(writer.program.code.len(), i as u32 + 1);
     }
     let program = writer.finish()?;
+    // its name, its variables and its local arrays come first
+    let mut steps = vec![0; 1 + program.vars.len() + program.locals.len()];
+    steps.extend(before.into_iter().chain(inside));
     let scratch = program.local_bytes();
     if let Some(grid) = &target.grid
         && scratch > grid.local_bytes
@@ -41,19 +52,15 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
         let message = format!("{scratch} bytes of local memory, {} allowed", grid.local_bytes);
         return Err(Error::Limit { kernel: program.name, message });
     }
-    Ok(Kernel {
-        name: program.name.clone(),
-        code: Code::Bytecode(Arc::new(program)),
-        params: params(linear),
-        scratch,
-    })
+    let (name, params) = (program.name.clone(), params(linear));
+    Ok((Kernel { name, code: Code::Bytecode(Arc::new(program)), params, scratch }, steps))
 }
 
 /// [`render`], showing the bytecode.
 pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> Result<Kernel, Error> {
-    let kernel = render(linear, target)?;
+    let (kernel, steps) = written(linear, target)?;
     if let Code::Bytecode(program) = &kernel.code {
-        watch("bytecode", &**program);
+        watch("bytecode", &Source(&**program, steps));
     }
     Ok(kernel)
 }

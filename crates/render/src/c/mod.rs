@@ -28,7 +28,7 @@ mod prelude;
 mod types;
 mod values;
 
-use crate::walk::{Walk, identifier, params, var_name};
+use crate::walk::{Lines, Source, Walk, identifier, params, var_name};
 use crate::{Error, Watch};
 use control::inlinable;
 use dialect::{Dialect, Entry};
@@ -45,15 +45,20 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
 
 /// [`render`], showing the source.
 pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> Result<Kernel, Error> {
-    let kernel = render(linear, target)?;
+    let (kernel, steps) = written(linear, target, &dialect::CPU)?;
     if let Code::C(source) = &kernel.code {
-        watch("c", source);
+        watch("c", &Source(source, steps));
     }
     Ok(kernel)
 }
 
 /// The program as source in a language like C.
 pub fn render_as(linear: &Linear, target: &Target, dialect: &Dialect) -> Result<Kernel, Error> {
+    written(linear, target, dialect).map(|(kernel, _)| kernel)
+}
+
+/// The kernel, and for each line of its source the step that it is for.
+fn written(linear: &Linear, target: &Target, dialect: &Dialect) -> Result<(Kernel, Vec<u32>), Error> {
     let mut w = Writer {
         linear,
         target,
@@ -67,7 +72,9 @@ pub fn render_as(linear: &Linear, target: &Target, dialect: &Dialect) -> Result<
         names: 0,
     };
     let scratch = w.open_kernel()?;
-    for step in &linear.steps {
+    let mut lines = Lines::default();
+    lines.count(&w.body, 0);
+    for (i, step) in linear.steps.iter().enumerate() {
         match step {
             Step::Do(n) => w.perform(n)?,
             Step::Open(r) => w.open(r)?,
@@ -77,13 +84,17 @@ pub fn render_as(linear: &Linear, target: &Target, dialect: &Dialect) -> Result<
             }
             Step::Prefetch(at, ahead) => w.prefetch(at, *ahead)?,
         }
+        lines.count(&w.body, i as u32 + 1);
     }
     if let Entry::Slice = dialect.entry {
         w.prelude.ty(DType::I64, 1);
         w.prelude.ty(DType::U32, 1);
     }
-    let source = format!("{}{} {{\n{}}}\n", w.prelude.text(), w.head, w.body);
-    Ok(Kernel { name: identifier(&linear.name), code: Code::C(source), params: params(linear), scratch })
+    let head = format!("{}{} {{\n", w.prelude.text(), w.head);
+    let source = format!("{head}{}}}\n", w.body);
+    let steps = Lines::within(&head, &[&lines], &source);
+    let (name, params) = (identifier(&linear.name), params(linear));
+    Ok((Kernel { name, code: Code::C(source), params, scratch }, steps))
 }
 
 struct Writer<'a> {

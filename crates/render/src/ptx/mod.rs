@@ -27,7 +27,7 @@ mod values;
 
 pub use forms::FORMS;
 
-use crate::walk::{Walk, identifier, params};
+use crate::walk::{Lines, Source, Walk, identifier, params};
 use crate::{Error, Watch};
 use control::Lives;
 use frit_abi::target::Isa;
@@ -50,8 +50,13 @@ const LOCAL_ALIGN: usize = 16;
 
 /// The program as PTX.
 pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
+    written(linear, target).map(|(kernel, _)| kernel)
+}
+
+/// The kernel, and for each line of its text the step that it is for.
+fn written(linear: &Linear, target: &Target) -> Result<(Kernel, Vec<u32>), Error> {
     let mut w = Writer::new(linear, target)?;
-    for step in &linear.steps {
+    for (i, step) in linear.steps.iter().enumerate() {
         match step {
             Step::Do(n) => w.perform(n)?,
             Step::Open(r) => w.open(r)?,
@@ -59,15 +64,17 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
             // the hardware has warps to switch to
             Step::Prefetch(..) => {}
         }
+        w.head_lines.count(&w.head, i as u32 + 1);
+        w.body_lines.count(&w.body, i as u32 + 1);
     }
     w.finish()
 }
 
 /// [`render`], showing the text.
 pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> Result<Kernel, Error> {
-    let kernel = render(linear, target)?;
+    let (kernel, steps) = written(linear, target)?;
     if let Code::Ptx(text) = &kernel.code {
-        watch("ptx", text);
+        watch("ptx", &Source(text, steps));
     }
     Ok(kernel)
 }
@@ -78,6 +85,9 @@ struct Writer<'a> {
     /// What is known before the first step: parameters, hardware ids, constants.
     head: String,
     body: String,
+    /// The steps that their lines are for.
+    head_lines: Lines,
+    body_lines: Lines,
     /// Registers of each class so far.
     counts: [u32; 4],
     labels: u32,
@@ -113,6 +123,8 @@ impl<'a> Writer<'a> {
             target,
             head: String::new(),
             body: String::new(),
+            head_lines: Lines::default(),
+            body_lines: Lines::default(),
             counts: [0; 4],
             labels: 0,
             lives: Lives::of(linear),
@@ -220,7 +232,7 @@ impl<'a> Writer<'a> {
         Some([extent(0)?, extent(1)?, extent(2)?])
     }
 
-    fn finish(self) -> Result<Kernel, Error> {
+    fn finish(self) -> Result<(Kernel, Vec<u32>), Error> {
         if !self.scopes.is_empty() {
             return Err(self.malformed("a loop is never closed"));
         }
@@ -264,7 +276,9 @@ impl<'a> Writer<'a> {
         if self.local_bytes > 0 && !is_dynamic {
             _ = writeln!(out, "  .shared .align {LOCAL_ALIGN} .b8 local[{}];", self.local_bytes);
         }
+        let before = out.len();
         _ = write!(out, "{}{}  ret;\n}}\n", self.head, self.body);
+        let steps = Lines::within(&out[..before], &[&self.head_lines, &self.body_lines], &out);
         let scratch = if is_dynamic { self.local_bytes } else { 0 };
         let mut params = params(self.linear);
         for (p, &bytes) in params.iter_mut().zip(&self.align) {
@@ -272,6 +286,6 @@ impl<'a> Writer<'a> {
                 *align = bytes;
             }
         }
-        Ok(Kernel { name, code: Code::Ptx(out), params, scratch })
+        Ok((Kernel { name, code: Code::Ptx(out), params, scratch }, steps))
     }
 }

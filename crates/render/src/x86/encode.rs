@@ -25,12 +25,13 @@ static TABLES: LazyLock<()> = LazyLock::new(|| drop(Encoder::new(64)));
 
 /// The kernel's bytes, its entry first.
 pub fn encode(job: &mut Job) -> Result<(), Error> {
-    let bytes = bytes(&job.program, &job.assignment, job.target.isa);
-    job.bytes = bytes.map_err(|m| job.malformed(m))?;
+    let made = bytes(&job.program, &job.assignment, job.target.isa);
+    (job.bytes, job.starts) = made.map_err(|m| job.malformed(m))?;
     Ok(())
 }
 
-fn bytes(program: &Program, assignment: &Assignment, isa: Isa) -> Result<Vec<u8>, String> {
+/// The bytes, and where those of each instruction begin, then those that end the kernel.
+fn bytes(program: &Program, assignment: &Assignment, isa: Isa) -> Result<(Vec<u8>, Vec<u32>), String> {
     let () = *TABLES;
     let mut e = Writer {
         program,
@@ -43,11 +44,14 @@ fn bytes(program: &Program, assignment: &Assignment, isa: Isa) -> Result<Vec<u8>
         constants: vec![],
     };
     e.prologue()?;
+    let mut starts = Vec::with_capacity(program.insts.len());
     for inst in &program.insts {
+        starts.push(e.at as u32);
         e.inst(inst).map_err(|m| format!("{m} in {inst:?}"))?;
     }
+    starts.push(e.at as u32);
     e.epilogue()?;
-    e.finish()
+    Ok((e.finish()?, starts))
 }
 
 struct Writer<'a> {

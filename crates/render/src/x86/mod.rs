@@ -46,6 +46,8 @@ pub struct Job<'a> {
     scratch: usize,
     assignment: Assignment,
     bytes: Vec<u8>,
+    /// Where the bytes of each instruction begin, then those that end the kernel.
+    starts: Vec<u32>,
 }
 
 impl Walk for Job<'_> {
@@ -73,7 +75,7 @@ pub fn render(linear: &Linear, target: &Target) -> Result<Kernel, Error> {
 /// [`render`], showing the program after every pass to `watch`: its registers are virtual until `regalloc`.
 pub fn render_and_watch(linear: &Linear, target: &Target, watch: &mut Watch) -> Result<Kernel, Error> {
     let (program, assignment) = (Program::default(), Assignment::default());
-    let mut job = Job { linear, target, program, scratch: 0, assignment, bytes: vec![] };
+    let mut job = Job { linear, target, program, scratch: 0, assignment, bytes: vec![], starts: vec![] };
     for (name, run) in PASSES {
         run(&mut job)?;
         watch(name, &job);

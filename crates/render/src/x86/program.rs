@@ -212,6 +212,8 @@ pub struct Inst {
     pub mask: Option<(Reg, bool)>,
     /// What the last register operand may be instead.
     pub fold: Fold,
+    /// The step that it is for, counted from 1; 0 for what stands before the first.
+    pub step: u32,
 }
 
 /// What may stand in place of a register.
@@ -254,6 +256,10 @@ impl Inst {
         if let Some((m, _)) = self.mask {
             f(m, true);
         }
+    }
+    /// Whether it has a line in the program's text.
+    pub fn is_shown(&self) -> bool {
+        !matches!(self.kind, Kind::LoopBegin | Kind::LoopEnd)
     }
     /// Whether it does nothing but write its register.
     pub fn is_pure(&self) -> bool {

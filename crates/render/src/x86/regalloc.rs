@@ -286,7 +286,7 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
             continue;
         }
         let mut after = vec![];
-        let mut gone = false;
+        let (mut gone, first) = (false, new.len());
         for (r, is_read) in touched {
             let is_written = inst.defines() == Some(r);
             let home = &homes[&r];
@@ -319,10 +319,13 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
                 after.push(store(t, info.class, info.size, *m));
             }
         }
+        let step = inst.step;
         if !gone {
             new.push(inst);
             new.extend(after);
         }
+        // what moves a value to and from memory is for the step that uses it
+        new[first..].iter_mut().for_each(|inst| inst.step = step);
     }
     program.insts = new;
 }
@@ -373,7 +376,7 @@ impl Spill {
                 };
                 let size = if class == Class::Int { Size::Q } else { size };
                 let ops = [Opd::Reg(t, size), Opd::Mem(*m)].into_iter().collect();
-                Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No }
+                Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No, step: 0 }
             }
         }
     }
@@ -383,7 +386,7 @@ impl Spill {
 fn stride_of(to: Reg) -> Inst {
     let ops = [Opd::Reg(to, Size::D), Opd::Imm(TILE_ROW_BYTES, Imm::Word)].into_iter().collect();
     let kind = Kind::Plain(iced_x86::Code::Mov_r32_imm32);
-    Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No }
+    Inst { kind, ops, def: Def::Write, mask: None, fold: Fold::No, step: 0 }
 }
 
 fn store(t: Reg, class: Class, size: Size, m: Mem) -> Inst {
@@ -395,7 +398,7 @@ fn store(t: Reg, class: Class, size: Size, m: Mem) -> Inst {
     };
     let size = if class == Class::Int { Size::Q } else { size };
     let ops = [Opd::Mem(m), Opd::Reg(t, size)].into_iter().collect();
-    Inst { kind, ops, def: Def::Nothing, mask: None, fold: Fold::No }
+    Inst { kind, ops, def: Def::Nothing, mask: None, fold: Fold::No, step: 0 }
 }
 
 /// Use memory in place of a register, if the instruction takes it there and names the register nowhere else.

@@ -12,6 +12,7 @@
 
 use super::Job;
 use super::program::{Base, Class, Cond, Def, Inst, Kind, Mem, Opd, Reg, Size};
+use crate::Shown;
 use frit_abi::target::Isa;
 use std::fmt::{Display, Formatter, Result};
 
@@ -28,6 +29,20 @@ impl Display for Job<'_> {
         }
         let (frame, pool) = (self.program.frame, self.program.pool.bytes.len());
         writeln!(f, "  frame {frame} bytes, constants {pool} bytes, scratch {} bytes", self.scratch)
+    }
+}
+
+impl Shown for Job<'_> {
+    fn steps(&self) -> Vec<u32> {
+        let mut steps: Vec<u32> =
+            self.program.insts.iter().filter(|i| i.is_shown()).map(|i| i.step).collect();
+        // the sizes at the end
+        steps.push(0);
+        steps
+    }
+    fn offsets(&self) -> Vec<u32> {
+        let is_shown = self.program.insts.iter().map(Inst::is_shown).chain([true]);
+        self.starts.iter().zip(is_shown).filter(|(_, is)| *is).map(|(at, _)| *at).collect()
     }
 }
 

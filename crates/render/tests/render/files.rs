@@ -15,7 +15,7 @@ use frit_abi::machines::machine;
 use frit_abi::target::Isa;
 use frit_abi::{Language, Target};
 use frit_render::render_and_watch;
-use frit_uop::Linear;
+use frit_uop::{Arg, Linear, Op, Space, Step, UOp};
 
 pub const DIVIDER: &str = "----\n";
 const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files");
@@ -45,7 +45,7 @@ pub fn run(input: &str, file: &str) -> String {
     let (wanted, mut out) = (field(input, "pass", file), None);
     let at = input.find("\nkernel ").unwrap_or_else(|| fail(&"no program"));
     let linear = Linear::parse(&input[at + 1..]).unwrap_or_else(|e| fail(&e));
-    let mut watch = |pass: &'static str, program: &dyn std::fmt::Display| {
+    let mut watch = |pass: &'static str, program: &dyn frit_render::Shown| {
         if pass == wanted {
             out = Some(program.to_string());
         }
@@ -86,5 +86,44 @@ fn every_pass_has_its_files() {
             .filter(|(path, all)| field(all, "pass", &path.display().to_string()) == pass)
             .count();
         assert!(count >= 2, "{pass} has {count} files");
+    }
+}
+
+/// The memory that a store is to.
+fn memory(store: &UOp) -> &UOp {
+    let mut at = &store.src[0];
+    while matches!(at.op, Op::After | Op::Index) {
+        at = &at.src[0];
+    }
+    at
+}
+
+#[test]
+fn lines_say_which_steps_they_are_for() {
+    for (path, all) in files() {
+        let name = path.display().to_string();
+        let target = target(field(&all, "target", &name)).unwrap();
+        let input = all.split_once(DIVIDER).map_or(&*all, |(input, _)| input);
+        let linear = Linear::parse(&input[input.find("\nkernel ").unwrap() + 1..]).unwrap();
+        // a store to a variable may be the place where its value is computed
+        let is_store =
+            |n: &UOp| n.op == Op::Store && !matches!(memory(n).arg, Arg::Define { space: Space::Reg, .. });
+        let is_effect = |s: &Step| matches!(s, Step::Do(n) if is_store(n)) || matches!(s, Step::Close(_));
+        let mut watch = |pass: &'static str, program: &dyn frit_render::Shown| {
+            let (text, steps, offsets) = (program.to_string(), program.steps(), program.offsets());
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines.len(), steps.len(), "{name}: {pass}");
+            assert!(steps.iter().all(|s| *s as usize <= linear.steps.len()), "{name}: {pass}");
+            // what has an effect is written
+            for (i, step) in linear.steps.iter().enumerate().filter(|(_, s)| is_effect(s)) {
+                assert!(steps.contains(&(i as u32 + 1)), "{name}: {pass} has no line for {step:?}:\n{text}");
+            }
+            assert_eq!(!offsets.is_empty(), pass == "encode", "{name}: {pass}");
+            if pass == "encode" {
+                assert_eq!(lines.len(), offsets.len(), "{name}");
+                assert!(offsets.is_sorted() && offsets[0] < *offsets.last().unwrap(), "{name}: {offsets:?}");
+            }
+        };
+        render_and_watch(&linear, &target, &mut watch).unwrap();
     }
 }

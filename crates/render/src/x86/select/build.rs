@@ -19,8 +19,8 @@ pub fn byte(v: i64) -> Opd {
 impl Select<'_> {
     /// Add an instruction to the block that is being written.
     pub fn emit(&mut self, kind: Kind, def: Def, ops: SmallVec<[Opd; 4]>) -> &mut Inst {
-        let insts = &mut self.blocks[self.at].insts;
-        insts.push(Inst { kind, ops, def, mask: None, fold: Fold::No });
+        let (insts, step) = (&mut self.blocks[self.at].insts, self.step);
+        insts.push(Inst { kind, ops, def, mask: None, fold: Fold::No, step });
         let last = insts.len() - 1;
         &mut insts[last]
     }

@@ -50,6 +50,8 @@ pub struct Select<'a> {
     bodies: Vec<Vec<Inst>>,
     /// The block that instructions go to: the last one, except while something is put before a loop.
     pub at: usize,
+    /// The step that is selected for, counted from 1.
+    pub step: u32,
     /// The block and place of the comparison for a jump whose label has not come yet.
     pub jumped: Option<(usize, usize)>,
     /// Where values are, and in which block they were computed.
@@ -94,6 +96,7 @@ pub fn select(job: &mut Job) -> Result<(), Error> {
         blocks: vec![Block::default()],
         bodies: vec![],
         at: 0,
+        step: 0,
         jumped: None,
         values: sized(linear.steps.len()),
         variables: FxHashMap::default(),
@@ -109,6 +112,7 @@ pub fn select(job: &mut Job) -> Result<(), Error> {
     let scratch = s.arguments()?;
     s.configure_tiles();
     for (at, step) in linear.steps.iter().enumerate() {
+        s.step = at as u32 + 1;
         match step {
             Step::Do(n) => s.perform(n, at)?,
             Step::Open(range) => s.open(range, at)?,
