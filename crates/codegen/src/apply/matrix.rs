@@ -11,12 +11,12 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::{coefficient, factor, substitute_open};
+use crate::kernel::access::{coefficient, substitute_open};
+use crate::kernel::fragment::Fragments;
 use crate::kernel::ranges::{self, Replacement};
 use crate::pass::Ctx;
 use crate::plan::axes::{Chosen, Plan};
-use frit_abi::matrix::{Bit, Dim, Home, Rows};
-use frit_uop::symbolic::simplify;
+use frit_abi::matrix::{Dim, Home, Rows};
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -82,88 +82,19 @@ impl Lowering<'_> {
 
     // ---- lanes
 
-    /// The coordinate `d` of what register `register` of this lane holds of an operand.
-    fn of_lane(&self, operand: usize, d: Dim, register: usize, lane: &UOp) -> UOp {
-        let Home::Lanes { registers, lanes } = self.chosen.unit.homes[operand] else { return UOp::index(0) };
-        let fixed = registers.iter().enumerate().filter(|(_, b)| b.0 == d);
-        let fixed: i64 = fixed.map(|(i, b)| ((register >> i & 1) as i64) << b.1).sum();
-        let mut at = UOp::index(fixed);
-        let mut i = 0;
-        while i < lanes.len() {
-            // neighbouring bits of the lane that are neighbours in the coordinate are taken together
-            let follows = |n: usize| {
-                lanes.get(i + n).is_some_and(|b| b.0 == d && b.1 as usize == lanes[i].1 as usize + n)
-            };
-            let run = (1..).find(|n| !follows(*n)).unwrap_or(1);
-            if lanes[i].0 == d {
-                let bits = lane.floordiv(&UOp::index(1 << i)).modulo(&UOp::index(1 << run));
-                at = bits.fold_mul(&UOp::index(1 << lanes[i].1)).fold_add(&at);
-            }
-            i += run;
-        }
-        at
-    }
-
-    /// What a lane holds of an operand that is staged, loaded by all lanes of the warp together, where matrices of 8 rows of 16
-    /// bytes lie in the stage as they make up the operand.
-    fn fragment(&self, operand: usize, load: &UOp, lane: &UOp) -> Option<UOp> {
-        let Home::Lanes { registers, lanes } = self.chosen.unit.homes[operand] else { return None };
-        let stage = load.src.first().filter(|at| at.op == Op::Index && at.src[0].op == Op::Stage)?;
-        let word = (4 / load.dtype.size().max(1)).checked_ilog2()? as usize;
-        let (Bit(along, _), Bit(across, _)) = (*lanes.first()?, *lanes.get(2)?);
-        let is_run = |bits: &[Bit], d: Dim, from: usize| {
-            bits.iter().enumerate().all(|(i, b)| *b == Bit(d, (from + i) as u8))
-        };
-        let (within, which) = registers.split_at_checked(word)?;
-        let (row, columns) = (1i64 << (word + 2), 8);
-        if !is_run(within, along, 0)
-            || !is_run(&lanes[..2], along, word)
-            || !is_run(&lanes[2..], across, 0)
-            || lanes.len() != 5
-            || which.len() > 2
-        {
-            return None;
-        }
-        let last = stage.src.last().filter(|_| stage.src.len() > 2)?;
-        let lies = |d: Dim| coefficient(last, id(self.part(d))) == Some(1);
-        let transposed = !lies(along);
-        if transposed && !(lies(across) && word == 1) {
-            return None;
-        }
-        // where this lane's row begins: which one of a matrix, and which matrix
-        let bits = |from: i64, n: i64| lane.floordiv(&UOp::index(from)).modulo(&UOp::index(n));
-        let mut at: Map = [along, across].map(|d| (id(self.part(d)), UOp::index(0))).into_iter().collect();
-        let mut add = |d: Dim, x: UOp| {
-            let old = at[&id(self.part(d))].clone();
-            at.insert(id(self.part(d)), old.fold_add(&x));
-        };
-        add(if transposed { along } else { across }, bits(1, columns));
-        for (i, Bit(d, to)) in which.iter().enumerate() {
-            add(*d, bits(columns << i, 2).fold_mul(&UOp::index(1 << to)));
-        }
-        let begin = substitute_open(stage, &at);
-        let is_aligned = begin.src.last().is_some_and(|x| factor(&simplify(x)) % row == 0);
-        let arg = Arg::Fragment { matrices: 1 << which.len(), transposed };
-        is_aligned.then(|| UOp::new(Op::LoadMatrix, load.dtype, [begin], arg))
-    }
-
     fn in_lanes(&mut self, sink: &UOp, reduce: &UOp, loads: [&UOp; 2]) -> UOp {
         let unit = self.chosen.unit;
         let lane = self.chosen.warp.map_or_else(|| UOp::index(0), |w| self.last[&w].clone());
-        let places = |this: &Self, operand: usize, register: usize| -> Map {
-            let at = |d: Dim| (id(this.part(d)), this.of_lane(operand, d, register, &lane));
-            frit_abi::MatrixUnit::coordinates(operand).into_iter().map(at).collect()
-        };
-        let each =
-            |o: usize| UOp::stack((0..unit.held(o)).map(|r| substitute_open(loads[o], &places(self, o, r))));
-        let [a, b] = [0, 1].map(|o| self.fragment(o, loads[o], &lane).unwrap_or_else(|| each(o)));
+        let parts = [Dim::M, Dim::N, Dim::K].map(|d| self.part(d).clone());
+        let fragments = Fragments { unit, parts, lane: lane.clone() };
+        let [a, b] = [0, 1].map(|o| fragments.operand(o, loads[o]));
         let sum = self.operation(reduce, &a, &b);
         // each lane goes on with the results it holds
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         for end in sink.toposort().iter().filter(|n| n.op == Op::End && n.any(|m| m == reduce)) {
             let each = (0..unit.held(2)).map(|r| {
                 let mine = [(reduce.clone(), sum.lane(r as u32))].into_iter().collect();
-                substitute_open(&end.src[0].substitute(&mine), &places(self, 2, r))
+                substitute_open(&end.src[0].substitute(&mine), &fragments.places(2, r))
             });
             let gone = [self.part(Dim::M), self.part(Dim::N)];
             let ranges = end.src[1..].iter().filter(|r| !gone.contains(r)).cloned();

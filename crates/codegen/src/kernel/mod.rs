@@ -5,4 +5,6 @@ pub mod ranges;
 pub mod mask;
 pub mod cost;
 pub mod contraction;
+pub mod chain;
+pub mod fragment;
 pub mod verify;

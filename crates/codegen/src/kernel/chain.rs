@@ -1,0 +1,152 @@
+//! Chains of sums of products, as in attention: a product inside reduces over its rows, and another product of what those give.
+
+use super::access::substitute_open;
+use super::ranges::closed;
+use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
+use rustc_hash::FxHashMap;
+
+/// A kernel that stores one value, made of reduces over rows of a sum of products.
+pub struct Chain {
+    /// What is stored, with equal reduces over equal ranges.
+    pub store: UOp,
+    /// Ranges of results, outermost first: of other blocks, of rows, of results that share a row.
+    pub batch: Vec<UOp>,
+    pub row: Option<UOp>,
+    pub columns: Vec<UOp>,
+    /// The range that all reduces over a row close.
+    pub along: UOp,
+}
+
+/// What reduces over rows close, above all ids of results, and the first id of other sums. What walks along rows may become two
+/// loops.
+pub const CLOSED: u32 = 67;
+const SUMS: u32 = CLOSED + 2;
+
+/// The number of a range.
+pub fn id(range: &UOp) -> u32 {
+    range.range_arg().map_or(0, |a| a.id)
+}
+/// Its extent, which chains know.
+pub fn extent(range: &UOp) -> i64 {
+    range.extent().as_int().unwrap_or(0)
+}
+
+impl Chain {
+    /// The chain that a kernel is, if it is one.
+    pub fn of(sink: &UOp) -> Option<Chain> {
+        let [end] = &sink.src[..] else { return None };
+        if end.op != Op::End || end.src[0].op != Op::Store {
+            return None;
+        }
+        let order = sink.toposort();
+        let is_other = |n: &UOp| match n.op {
+            Op::Scan | Op::Stage | Op::After => true,
+            Op::Reduce => !matches!(n.arg, Arg::Alu(_)),
+            Op::Load | Op::Store => n.arg != Arg::None,
+            Op::Range => n.extent().as_int().is_none(),
+            _ => false,
+        };
+        if order.iter().any(is_other) {
+            return None;
+        }
+        let results: Vec<UOp> = end.closed_ranges().to_vec();
+        let is_result = |r: &u32| results.iter().any(|x| id(x) == *r);
+        // reduces over rows, and those inside them
+        let reduces = order.iter().filter(|n| n.op == Op::Reduce);
+        let (over_rows, inner): (Vec<&UOp>, Vec<&UOp>) =
+            reduces.partition(|n| n.ranges.iter().all(is_result));
+        let first = over_rows.first().filter(|_| over_rows.len() > 1)?.closed_ranges()[0].extent();
+        let is_row = |n: &&UOp| n.closed_ranges().len() == 1 && n.closed_ranges()[0].extent() == first;
+        let is_sum = |n: &&UOp| n.arg == Arg::Alu(Alu::Add) && !n.body().any(|b| b.op == Op::Reduce);
+        if inner.is_empty() || !over_rows.iter().all(is_row) || !inner.iter().all(is_sum) {
+            return None;
+        }
+        let along = UOp::range(first, CLOSED, AxisKind::Reduce);
+        let store = shared(&end.src[0], &over_rows, &along);
+        Chain { store, batch: vec![], row: None, columns: vec![], along }.with_rows(&results)
+    }
+
+    /// What each range of results is for.
+    fn with_rows(mut self, results: &[UOp]) -> Option<Chain> {
+        let along = id(&self.along);
+        let order = self.store.toposort();
+        let products: Vec<&UOp> =
+            order.iter().filter(|n| n.op == Op::Reduce && n.ranges.contains(&along)).collect();
+        let in_products = |r: &UOp| products.iter().any(|p| p.ranges.contains(&id(r)));
+        let loads: Vec<UOp> = products.iter().flat_map(|p| p.body().toposort()).collect();
+        let loads = loads.iter().filter(|n| n.op == Op::Load && n.ranges.contains(&along));
+        // what is read along a row is the same for all rows of a batch
+        let is_shared = |r: &UOp| loads.clone().all(|n| !n.ranges.contains(&id(r)));
+        self.row = results.iter().rev().find(|r| in_products(r) && is_shared(r)).cloned();
+        for r in results.iter().filter(|r| Some(*r) != self.row.as_ref()) {
+            if in_products(r) { &mut self.batch } else { &mut self.columns }.push(r.clone());
+        }
+        if self.columns.is_empty() {
+            return None;
+        }
+        self.factor_out(&order);
+        Some(self)
+    }
+
+    /// Multiply what is the same for a whole sum after it, if it comes from a reduce over the row.
+    fn factor_out(&mut self, order: &[UOp]) {
+        let along = id(&self.along);
+        let mut new: FxHashMap<UOp, UOp> = FxHashMap::default();
+        let is_sum =
+            |n: &&UOp| n.op == Op::Reduce && n.arg == Arg::Alu(Alu::Add) && !n.ranges.contains(&along);
+        for n in order.iter().filter(is_sum).filter(|n| n.dtype.is_float() && self.is_wide(n)) {
+            let leaves = |f: &UOp| !f.ranges.contains(&along) && f.any(|x| x.op == Op::Reduce);
+            let (outside, inside): (Vec<UOp>, Vec<UOp>) = factors(n.body()).into_iter().partition(leaves);
+            let (Some(body), false) = (product(inside), outside.is_empty()) else { continue };
+            let sum = body.reduce(Alu::Add, [self.along.clone()]);
+            new.extend(product(outside).map(|f| (n.clone(), &sum * &f)));
+        }
+        self.store = self.store.substitute(&new);
+    }
+
+    /// Whether it differs from column to column.
+    pub fn is_wide(&self, n: &UOp) -> bool {
+        self.columns.iter().any(|c| n.ranges.contains(&id(c)))
+    }
+    /// Whether it differs along a row.
+    pub fn is_along(&self, n: &UOp) -> bool {
+        n.ranges.contains(&id(&self.along))
+    }
+}
+
+/// The same with one range for all reduces over rows, and one for all equal loops inside: what was computed for each of them
+/// is one value.
+fn shared(store: &UOp, over_rows: &[&UOp], along: &UOp) -> UOp {
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut inner: Vec<(usize, UOp)> = vec![];
+    for n in store.toposort() {
+        let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
+        if let (Op::Reduce, Arg::Alu(op)) = (n.op, &n.arg) {
+            let mut own = |(k, r): (usize, &UOp)| {
+                if over_rows.contains(&&n) {
+                    return along.clone();
+                }
+                let key = (k, r.extent().clone());
+                let at = inner.iter().position(|x| *x == key).unwrap_or_else(|| {
+                    inner.push(key);
+                    inner.len() - 1
+                });
+                UOp::range(r.extent(), SUMS + at as u32, AxisKind::Reduce)
+            };
+            let own: Vec<UOp> = n.closed_ranges().iter().enumerate().map(&mut own).collect();
+            let names = closed(&n).into_iter().zip(own.iter().cloned()).collect();
+            new = substitute_open(new.body(), &names).reduce(*op, own);
+        }
+        done.insert(n, new);
+    }
+    done[store].clone()
+}
+
+/// What a product is of.
+pub fn factors(n: &UOp) -> Vec<UOp> {
+    if n.op == Op::Mul { n.src.iter().flat_map(factors).collect() } else { vec![n.clone()] }
+}
+/// The product of factors, if there are any.
+pub fn product(factors: Vec<UOp>) -> Option<UOp> {
+    factors.into_iter().reduce(|a, b| &a * &b)
+}
