@@ -169,10 +169,12 @@ impl<'a> Loop<'a> {
     /// All steps, and where among them its new body begins.
     fn filled_ahead(self) -> (Vec<Step>, usize) {
         let constant = |i: i64| UOp::int(i, self.range.dtype);
-        let rounds = self.range.extent().as_int().unwrap_or(1);
+        let rounds = self.range.extent();
+        let last = rounds.as_int().map_or_else(|| rounds.bin(Alu::Sub, &constant(1)), |n| constant(n - 1));
         let outside = opened(self.before);
         let first_barrier = UOp::new(Op::Barrier, DType::Void, outside.clone(), Arg::None);
         let mut steps: Vec<Step> = self.before.to_vec();
+        steps.extend(is_step(last.op).then(|| Step::Do(last.clone())));
         steps.push(Step::Do(first_barrier.clone()));
         let (mut filled, mut groups) = (vec![], vec![]);
         for round in 0..self.turns - 1 {
@@ -184,8 +186,8 @@ impl<'a> Loop<'a> {
         let body = steps.len();
         steps.push(Step::Open(self.range.clone()));
         let next = self.range.bin(Alu::Add, &constant(self.turns - 1));
-        let round = next.bin(Alu::Min, &constant(rounds - 1));
-        let is_one = next.lt(&constant(rounds));
+        let round = next.bin(Alu::Min, &last);
+        let is_one = next.lt(rounds);
         let mut before = vec![self.range.clone(), UOp::sink(filled)];
         // all but those of the rounds after this one are there
         let has_copies = !groups.is_empty();
@@ -253,10 +255,12 @@ fn turns(fill: &UOp, range: &UOp) -> Option<i64> {
         let leaf = |n: &UOp| Ok::<_, ()>(Scalar::Int(if n == range { round } else { 0 }));
         evaluate(idx, leaf).ok()?.as_i64()
     };
-    let rounds = range.extent().as_int()?.min(2 * MOST_TURNS);
+    let (least, most) = range.extent().bounds;
+    let rounds = most.min(2 * MOST_TURNS as i128) as i64;
     let places: Vec<i64> = (0..rounds).map(at).collect::<Option<_>>()?;
     let is_period = |n: &i64| places.iter().zip(&places[*n as usize..]).all(|(a, b)| a == b);
-    (2..=MOST_TURNS.min(rounds)).find(is_period).filter(|n| {
+    // those that are filled before the loop must be rounds of it
+    (2..=MOST_TURNS.min(rounds)).find(is_period).filter(|n| i128::from(n - 1) <= least).filter(|n| {
         let mut turns = places[..*n as usize].to_vec();
         turns.sort_unstable();
         turns.windows(2).all(|w| w[0] != w[1])
