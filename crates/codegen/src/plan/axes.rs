@@ -161,6 +161,9 @@ impl<'a> Plan<'a> {
             matrix: None,
             next: PLACEHOLDERS,
         };
+        let is_lane = |k: AxisKind| matches!(k, AxisKind::Local | AxisKind::GroupReduce | AxisKind::Warp);
+        let lanes = ranges.iter().filter_map(|r| r.range_arg()).filter(|a| is_lane(a.kind)).map(|a| a.id);
+        let lanes: Vec<u32> = lanes.collect();
         for n in &order {
             let open = ranges::open_at(n);
             for (i, &a) in open.iter().enumerate() {
@@ -179,10 +182,10 @@ impl<'a> Plan<'a> {
                     plan.outside.extend(n.ranges.iter().filter(|&&o| o != r.id).map(|&o| (o, r.id)));
                 }
                 Op::Load | Op::Store if matches!(n.arg, Arg::Site(_)) => plan.checked.extend(&n.ranges),
-                // a stage is filled before it is read, once for each time the loops around it go round
+                // a stage is filled before it is read, once for each time the loops around it go round; lanes are no loops
                 Op::Index if n.src[0].op == Op::Stage => {
                     let outer = &n.src[0].ranges;
-                    let inner = n.ranges.iter().filter(|i| !outer.contains(i));
+                    let inner = n.ranges.iter().filter(|i| !outer.contains(i) && !lanes.contains(i));
                     plan.outside.extend(inner.flat_map(|&i| outer.iter().map(move |&o| (o, i))));
                 }
                 // what a loop wrote before is written over by another, once for each time
@@ -229,8 +232,15 @@ impl<'a> Plan<'a> {
 
     /// The range that each axis becomes, by its placeholder's id.
     pub(crate) fn ranges(&self) -> FxHashMap<u32, UOp> {
-        let range = |(i, a): (usize, &Axis)| (a.id(), UOp::range(&a.extent, i as u32, a.kind));
-        self.axes.iter().enumerate().map(range).collect()
+        let range = |i: usize, a: &Axis, extent: &UOp| (a.id(), UOp::range(extent, i as u32, a.kind));
+        let (fixed, others): (Vec<_>, Vec<_>) =
+            self.axes.iter().enumerate().partition(|(_, a)| a.extent.ranges.is_empty());
+        let mut all: FxHashMap<u32, UOp> = fixed.into_iter().map(|(i, a)| range(i, a, &a.extent)).collect();
+        // how far one goes may depend on where another is
+        let values: FxHashMap<u32, UOp> =
+            self.parts.iter().map(|(o, p)| (*o, substitute_open(&p.value, &all))).collect();
+        all.extend(others.into_iter().map(|(i, a)| range(i, a, &substitute_open(&a.extent, &values))));
+        all
     }
     /// The same plan for the rewritten kernel: its loads and its sum are what they have become.
     pub(crate) fn follow(&mut self, new: impl Fn(&UOp) -> UOp) {
