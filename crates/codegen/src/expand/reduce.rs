@@ -127,10 +127,23 @@ impl Carried {
         }
         let before = variables.iter().map(|(_, inside)| read(inside)).collect();
         let after = merge.merge(&[before, self.values.clone()]);
+        let after: Vec<UOp> = after.iter().map(|x| fused(x, ctx.target)).collect();
         // all at once: each is computed from what the others were
         let stores = variables.iter().zip(&after).map(|((_, v), new)| v.store(&self.wide(&simplify(new))));
         let done = UOp::sink(stores.collect::<Vec<_>>()).end(self.loops.iter().cloned());
         Ok(variables.iter().map(|(acc, _)| read(&acc.after([done.clone()]))).collect())
+    }
+}
+
+/// A sum of products of floats that rounds once less, where the target can.
+fn fused(x: &UOp, target: &Target) -> UOp {
+    let product = |n: &&UOp| n.op == Op::Mul;
+    match (x.op, x.src.iter().find(product)) {
+        (Op::Add, Some(p)) if x.dtype.is_float() && target.supports(Alu::MulAcc, x.dtype) => {
+            let other = if *p == x.src[0] { &x.src[1] } else { &x.src[0] };
+            UOp::alu(Alu::MulAcc, &[&p.src[0], &p.src[1], other])
+        }
+        _ => x.clone(),
     }
 }
 
