@@ -54,6 +54,9 @@ pub struct Rows {
     pub pack: usize,
 }
 
+/// Elements of a row of results, or of what is summed over, that lanes keep in registers from one product to the next.
+pub const MOST_HELD: usize = 128;
+
 /// Who runs an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Runner {

@@ -58,6 +58,7 @@ pub const PASSES: &[Pass] = {
     &[
         //  name          function                                       legal afterwards  targets
         row("tile_and_fuse", Cut(prepare::tile_and_fuse::tile_and_fuse), KERNEL,          CPUS),
+        row("online_softmax", Graph(prepare::online_softmax::online_softmax), KERNEL,     GRIDS),
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
@@ -209,6 +210,11 @@ pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Resul
         && let Some(rows) = prepare::tile_and_fuse::random_rows(ast, seed)
     {
         return Ok(vec![Opt::TileAndFuse { rows }]);
+    }
+    if seed % 3 == 1
+        && let Some(opt) = prepare::online_softmax::random_blocks(ast, target, seed / 3)
+    {
+        return Ok(vec![opt]);
     }
     // a fold every other time that there is one
     let first: &[Opt] = if seed % 2 == 1 && prepare::carry::applies(ast) { &[Opt::Fold] } else { &[] };

@@ -110,7 +110,7 @@ const TABLE: &[Row] = {
         row(&[Stage],                    S,         |n| matches!((&n.src[..], &n.arg), ([_, ranges @ ..], Arg::Stage { space: Space::Global, .. }) if ranges.iter().all(|r| r.op == Range)) && keeps_dtype(n)),
         row(&[Stage],                    K,         |n| matches!((&n.src[..], &n.arg), ([x, ranges @ ..], Arg::Stage { .. }) if !ranges.is_empty() || x.lanes() > 1)),
         row(&[Stack],                    K | E | P, |n| has_shape(n) && n.src.iter().all(|s| s.dtype == n.dtype)),
-        row(&[LaneShuffle],              E | P,     |n| matches!((&n.src[..], &n.arg), ([_], Arg::Lanes(d)) if d.is_power_of_two()) && keeps_dtype(n)),
+        row(&[LaneShuffle],          K | E | P,     |n| matches!((&n.src[..], &n.arg), ([_], Arg::Lanes(d)) if d.is_power_of_two()) && keeps_dtype(n)),
         row(&[Lane],                     K | E | P, |n| matches!((&n.src[..], &n.arg), ([_], Arg::Lane(_)))),
         row(&[Matrix],                   K | E | P, |n| matches!((&n.src[..], &n.arg), ([_, _, c], Arg::Name(_)) if c.dtype == n.dtype) && has_shape(n)),
         row(&[Shuffle],                  E | P,     |n| matches!((&n.src[..], &n.arg), ([a, b], Arg::Axes(from)) if a.lanes() == b.lanes() && from.iter().all(|l| (*l as usize) < 2 * a.lanes())) && same_dtype(&n.src, n)),

@@ -24,10 +24,9 @@ impl Plan<'_> {
             Opt::Stage { operand, at, space, layout, buffers } => {
                 self.stage(*operand, *at, *space, *layout, *buffers)
             }
-            Opt::TileAndFuse { .. } | Opt::Fold | Opt::SplitReduce { .. } | Opt::Collapse { .. } => {
-                Err("a kernel is folded and cut before anything else".into())
-            }
             Opt::Matrix { unit, axes } => self.give_to_unit(unit, *axes),
+            // those that are first
+            _ => Err("a kernel is folded and cut before anything else".into()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Rows that make a kernel simple before opts are chosen.
 
 pub mod tile_and_fuse;
+pub mod online_softmax;
 pub mod ranges;
 pub mod materialise;
 pub mod carry;

@@ -6,6 +6,7 @@ mod files;
 mod kernels;
 mod lines;
 mod matrix;
+mod online_softmax;
 mod rows;
 mod run;
 mod shape;

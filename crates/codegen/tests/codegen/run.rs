@@ -100,6 +100,19 @@ pub fn lower(sink: &UOp, target: &Target, opts: Opts) -> Result<Linear, Error> {
 
 /// Lower with these opts and run; `Err` says what failed.
 pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
+    let close = |got: f64, want: f64| !case.exact && (got - want).abs() <= 1e-5 * want.abs().max(1e-3);
+    let vars = case.vars.iter().map(|(n, v)| (n.to_string(), *v)).collect();
+    run_against(|inputs| expected(case, inputs, &vars), close, case, target, opts)
+}
+
+/// The same with what is expected of its inputs, and what is close to it.
+pub fn run_against(
+    expected: impl Fn(&Buffers) -> Rc<Buffers>,
+    close: impl Fn(f64, f64) -> bool,
+    case: &Case,
+    target: &Target,
+    opts: Opts,
+) -> Result<(), String> {
     let lowered = frit_codegen::lower(&case.sink, target, opts).map_err(|e| format!("lower: {e}"))?;
     let device: Arc<dyn Device> = match &target.grid {
         _ if target.language != Language::Bytecode => cpu("CPU:C").expect("a CPU"),
@@ -139,7 +152,7 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
         let launched = loaded.launch(&bufs, &values, dims(linear, &vars));
         launched.and_then(|()| device.synchronize()).map_err(|e| format!("launch: {e}\n{source}"))?;
     }
-    let expected = expected(case, &inputs, &vars);
+    let expected = expected(&inputs);
     for (slot, (p, m)) in params.iter().zip(&memories).enumerate() {
         let size = p.dtype.size();
         let mut bytes = vec![0u8; expected[slot].len() * size];
@@ -148,8 +161,8 @@ pub fn run(case: &Case, target: &Target, opts: Opts) -> Result<(), String> {
             let mut raw = [0u8; 8];
             raw[..size].copy_from_slice(&bytes[i * size..(i + 1) * size]);
             let got = Scalar::from_bits(u64::from_le_bytes(raw), p.dtype);
-            let close = (got.as_f64() - want.as_f64()).abs() <= 1e-5 * want.as_f64().abs().max(1e-3);
-            if !(got == *want || got.as_f64() == want.as_f64() || !case.exact && close) {
+            let is_close = close(got.as_f64(), want.as_f64());
+            if !(got == *want || got.as_f64() == want.as_f64() || is_close) {
                 return Err(format!("buffer {slot}[{i}] is {got:?}, not {want:?}\n{source}"));
             }
         }

@@ -91,8 +91,9 @@ pub(crate) fn search_here(
     let (begun, dev) = (Instant::now(), frit_runtime::device(device)?);
     let failed = |e: frit_codegen::Error| Error::Schedule(e.to_string());
     let mut cut = frit_codegen::lower(ast, dev.target(), Opts::Heuristic).map_err(failed)?.opts;
-    // whether a kernel is folded, and how it is cut into programs, stays
-    let heuristic = cut.split_off(cut.iter().take_while(|o| o.is_first()).count());
+    // whether a kernel is folded, and how it is cut into programs, stays; blocks of a chain of products have sizes to try
+    let stays = |o: &&Opt| o.is_first() && !o.is_alone();
+    let heuristic = cut.split_off(cut.iter().take_while(stays).count());
     let untouched = frit_codegen::plan(ast, dev.target(), &cut).map_err(failed)?;
     let mut trial = Trial::new(ast, dev.clone(), begun + effort.time, launch, cut, guide.watch);
     guide.refused.iter().for_each(|opts| trial.refuse(opts));

@@ -20,6 +20,11 @@ pub fn moves(start: &Plan, opts: &[Opt], round: usize) -> Vec<Vec<Opt>> {
         let sizes = [rows / 2, rows * 3 / 4, rows * 3 / 2, rows * 2].into_iter().filter(|n| *n > 0);
         return sizes.map(|rows| vec![Opt::TileAndFuse { rows }]).collect();
     }
+    if let [Opt::OnlineSoftmax { warps, keys }] = *opts {
+        let sizes = [(warps / 2, keys), (warps * 2, keys), (warps, keys / 2), (warps, keys * 2)];
+        let is_new = sizes.into_iter().filter(|(w, k)| *w > 0 && *k > 0);
+        return is_new.map(|(warps, keys)| vec![Opt::OnlineSoftmax { warps, keys }]).collect();
+    }
     let mut all = changed(opts);
     all.extend(longer(start, opts, round));
     all.retain(|list| apply(start, list).is_some_and(|p| is_sane(&p)));
