@@ -8,7 +8,8 @@
 
 use crate::cost;
 use crate::index::max_numel;
-use frit_abi::{Alu, Target};
+use frit_abi::matrix::{MOST_HELD, Runner};
+use frit_abi::{Alu, DType, MatrixUnit, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, Op, UOp};
 use std::collections::BTreeMap;
@@ -23,12 +24,9 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// All chains of a graph, where the target walks kernels in blocks of rows; `users` counts who reads each node.
+    /// All chains of a graph that the target walks in blocks of rows; `users` counts who reads each node.
     pub fn of(list: &Numbered, users: &[u32], target: &Target) -> Chains {
         let mut chains = Chains::default();
-        if target.grid.is_some() {
-            return chains;
-        }
         let products = list.nodes.iter().enumerate().filter(|(_, n)| is_product(n));
         for (i, _) in products {
             let Some(inside) = inside(list, i, users, target) else { continue };
@@ -111,7 +109,61 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
     let is_fixed = |i: usize| list.nodes[i].shape().iter().all(|d| d.as_int().is_some());
     let is_busy = rows.is_some_and(|rows| rows >= 2 * target.threads as u64);
     let fits = heavy == 1 && is_busy && inside.iter().chain([&end]).all(|i| is_fixed(*i));
-    fits.then_some(inside)
+    let is_taken = || target.grid.is_none() || is_on_a_unit(list, end, &inside, target);
+    if !fits || !is_taken() {
+        return None;
+    }
+    // what is summed is never stored, whatever its factors cost
+    let products: Vec<usize> = inside.iter().copied().filter(|i| is_product(&list.nodes[*i])).collect();
+    for mut i in products {
+        while list.nodes[i].op != Op::Mul {
+            i = list.src(i)[0] as usize;
+            inside.push(i);
+        }
+    }
+    Some(inside)
+}
+
+/// Whether a grid has a matrix unit for both products, with rows, keys and results in whole parts of it.
+fn is_on_a_unit(list: &Numbered, end: usize, inside: &[usize], target: &Target) -> bool {
+    let mut products = inside.iter().map(|i| &list.nodes[*i]).filter(|n| is_product(n));
+    let (Some(first), None) = (products.next(), products.next()) else { return false };
+    let last = &list.nodes[end];
+    let (Some((_, keys)), Some((_, width))) = (axis(last), axis(first)) else { return false };
+    let long =
+        |n: &UOp| -> Vec<i64> { n.shape().iter().filter_map(|d| d.as_int()).filter(|d| *d != 1).collect() };
+    let (of_first, of_last) = (long(first), long(last));
+    let (Some([rows, of_row]), Some(columns)) = (of_first.last_chunk(), of_last.last()) else { return false };
+    let types: Option<Vec<DType>> = [first, last].into_iter().flat_map(|n| factor_types(n.input())).collect();
+    let Some(types) = types else { return false };
+    let takes = |u: &MatrixUnit| {
+        let [m, n, k] = u.size.map(|s| s as i64);
+        types.len() == 4
+            && types.iter().all(|t| u.operands == [*t; 2])
+            && matches!(u.runner, Runner::Warp(_))
+            && of_row == &keys
+            && rows % m == 0
+            && keys % k == 0
+            && width % k == 0
+            && columns % n == 0
+            && width.max(*columns) <= MOST_HELD as i64
+    };
+    target.matrix.iter().any(takes)
+}
+
+/// Of what types the factors of a product are, before they were widened.
+fn factor_types(x: &UOp) -> Vec<Option<DType>> {
+    let mut x = x;
+    while matches!(x.op, Op::Permute | Op::Reshape) {
+        x = x.input();
+    }
+    let narrow = |mut x: &UOp| {
+        while x.op.is_movement() {
+            x = x.input();
+        }
+        (x.op == Op::Cast && x.input().dtype.is_small_float()).then(|| x.input().dtype)
+    };
+    x.src.iter().map(narrow).collect()
 }
 
 /// Those sources that values come from.

@@ -70,11 +70,16 @@ fn has_rows(dims: &[UOp], r: &Request, last: usize, vector: i64) -> bool {
     let mut rows = 0;
     for term in compare::flatten(&r.idx[last], Op::Add) {
         let (x, step) = term.as_int().map_or_else(|| split_term(&term), |c| (&term, c));
-        let is_row = x.op == Op::Range && step == 1 && x.extent().as_int().is_some_and(|n| n % vector == 0);
+        let run = match x.op {
+            Op::Range => x.extent().as_int(),
+            // a digit of a range
+            Op::Mod if x.lhs().op == Op::Range => x.rhs().as_int(),
+            _ => None,
+        };
+        let is_row = step == 1 && run.is_some_and(|n| n % vector == 0);
+        let is_gated = |g: &UOp| x.ranges.iter().any(|id| g.ranges.contains(id));
         match is_row {
-            true if r.gate.as_ref().is_some_and(|g| x.ranges.iter().any(|id| g.ranges.contains(id))) => {
-                return false;
-            }
+            true if r.gate.as_ref().is_some_and(is_gated) => return false,
             true => rows += 1,
             false if step % vector != 0 => return false,
             false => {}
