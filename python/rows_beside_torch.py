@@ -85,6 +85,14 @@ def int8() -> Callable[[], object]:
     return lambda: torch._int_mm(a, b.t())
 
 
+def attention(heads: int, width: int, causal: bool) -> Callable[[], Callable[[], object]]:
+    def setup() -> Callable[[], object]:
+        q, k, v = (randn(4, heads, 4096, width, dtype=torch.bfloat16) for _ in range(3))
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    return setup
+
+
 def mnist() -> Callable[[], object]:
     """A training step of the network of `frit bench mnist_train_bs512`, with an optimiser that a graph can hold."""
     nn = torch.nn
@@ -140,6 +148,11 @@ ROWS: dict[str, Callable[[], Callable[[], object]]] = {
     "gemm_int8_4096_nt": int8,
     "bmm_bf16_64x128": pair((64, 128, 128), (64, 128, 128)),
     "gemm_bias_gelu_4096": pair((4096, 4096), (4096, 4096), f=lambda a, b: F.gelu(F.linear(a, b.t(), b[0]))),
+    **{
+        f"sdpa_b4h{heads}s4096d{width}{'_causal' if causal else ''}": attention(heads, width, causal)
+        for heads, width in ((32, 128), (64, 64))
+        for causal in (False, True)
+    },
     "mnist_train_bs512": mnist,
 }
 

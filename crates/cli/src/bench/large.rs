@@ -91,5 +91,18 @@ pub fn benches() -> Vec<Bench> {
             Ok(line.with("gflops", gflops))
         }));
     }
+    for (heads, width, is_causal) in [(32, 128, false), (32, 128, true), (64, 64, false), (64, 64, true)] {
+        let causal = if is_causal { "_causal" } else { "" };
+        v.push(Bench::new(format!("sdpa_b4h{heads}s4096d{width}{causal}"), move || {
+            let x = || random(&[4, heads, 4096, width], BF16);
+            let line = captured((x()?, x()?, x()?), move |(q, k, v)| {
+                Ok(q.scaled_dot_product_attention(&k, &v, None, is_causal))
+            })?;
+            // of a causal one half is asked for
+            let products = if is_causal { 2.0 } else { 4.0 } * (4 * heads * width) as f64 * 4096f64.powi(2);
+            let gflops = products / line.ms / 1e6;
+            Ok(line.with("gflops", gflops))
+        }));
+    }
     v
 }
