@@ -83,6 +83,7 @@ pub const PASSES: &[Pass] = {
         row("widths",      Graph(expand::widths::widths),                PROGRAM,          ALL),
         row("decompose",   Graph(decompose::decompose),                  PROGRAM,          ALL),
         row("pack",        Graph(decompose::pack::pack),                 PROGRAM,          PACKED),
+        row("skip",        Graph(order::skip::skip),                     PROGRAM,          ALL),
         row("linearise",   Order(order::linearise::linearise),           LINEAR,           ALL),
         row("pipeline",    Steps(order::pipeline::pipeline),             LINEAR,           GRIDS),
         row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),

@@ -4,9 +4,11 @@
 //! x = q * pi/2 + r,  |r| <= pi/4        sin(x) = ± sin(r) or ± cos(r), by q mod 4        tan(x) = tan(r) or -1 / tan(r)
 //! ```
 //!
-//! The reduction is Payne and Hanek's in integers: of 2/pi only the bits that decide `x * 2/pi` modulo 4 and its
-//! fraction are taken (which ones, x's exponent says), three words of them, and multiplied by x's mantissa exactly. It
-//! is the same for all exponents, so there is no branch; arguments below pi/4 keep themselves as r.
+//! Two reductions. Arguments below 2^15 (float64: 2^20) take Cody and Waite's: q times pi/2 in three parts is taken away, the
+//! first part exactly. All others take Payne and Hanek's in integers: of 2/pi only the bits that decide `x * 2/pi` modulo 4 and
+//! its fraction are taken (which ones, x's exponent says), three words of them, and multiplied by x's mantissa exactly. That is
+//! several times as long, so the whole function of large arguments stands on its side of one `Where`, which `skip` leaves out
+//! for vectors that hold no large one.
 
 use super::inverse::half_pi;
 use super::lacks;
@@ -101,56 +103,75 @@ fn word(k: i64, width: i64, zeros: i64) -> u64 {
     (0..width).fold(0, |w, j| w << 1 | bit(k * width + j))
 }
 
-/// The quadrant of |x| modulo 4 and how far |x| is from it, as a pair.
-fn reduced(f: Real, abs: &UOp) -> (UOp, Pair) {
-    let (q, Pair(far, far_low)) = reduce(f, abs);
-    let near = abs.lt(&f.c(std::f64::consts::FRAC_PI_4));
-    let r = Pair(near.select(abs, &far), near.select(&f.c(0.0), &far_low));
-    (near.select(&f.i(0), &q), r)
+/// `f` of the quadrant of |x| modulo 4 and how far |x| is from it, by the reduction that x needs; NaN of what is not finite.
+fn by_quadrant(f: Real, x: &UOp, of: impl Fn(&UOp, &Pair) -> UOp) -> UOp {
+    let abs = f.abs(x);
+    let limit = f.c(f.pick(32768.0, 1048576.0));
+    let (q, r) = reduce_small(f, &abs);
+    let small = of(&q, &r);
+    let (q, r) = reduce(f, &abs);
+    let large = abs.lt(&f.c(f64::INFINITY)).select(&of(&q, &r), &f.c(f64::NAN));
+    abs.lt(&limit).select(&small, &large)
 }
 
 /// `tan(r + low) = high + low`; in the odd quadrants `-1 / tan`, with what the division left brought in.
 fn tan(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
-    let abs = f.abs(x);
-    let (q, Pair(r, low)) = reduced(f, &abs);
-    let (tail, _) = f.odd_tail(&r, f.pick(&TAN_F32[..], &TAN_F64[..]));
-    // the slope of the tangent is 1 and its square
-    let t = &r + &tail;
-    let tail = tail + fma(&(&low * &t), &t, &low);
-    let Pair(high, low) = Pair::sum(&r, &tail);
-    let inverse = f.c(-1.0).bin(Alu::Fdiv, &high);
-    let rest = fma(&inverse, &low, &fma(&inverse, &high, &f.c(1.0)));
-    let turned = fma(&inverse, &rest, &inverse);
-    let odd = q.and_(&f.i(1)).ne_(&f.i(0));
-    let value = f.bits(&odd.select(&turned, &high));
     let sign = f.bits(x).and_(&f.i(-1 - f.int_max()));
-    let value = f.float(&value.bin(Alu::Xor, &sign));
-    Some(abs.lt(&f.c(f64::INFINITY)).select(&value, &f.c(f64::NAN)))
+    Some(by_quadrant(f, x, |q, Pair(r, low)| {
+        let (tail, _) = f.odd_tail(r, f.pick(&TAN_F32[..], &TAN_F64[..]));
+        // the slope of the tangent is 1 and its square
+        let t = r + &tail;
+        let tail = tail + fma(&(low * &t), &t, low);
+        let Pair(high, low) = Pair::sum(r, &tail);
+        let inverse = f.c(-1.0).bin(Alu::Fdiv, &high);
+        let rest = fma(&inverse, &low, &fma(&inverse, &high, &f.c(1.0)));
+        let turned = fma(&inverse, &rest, &inverse);
+        let odd = q.and_(&f.i(1)).ne_(&f.i(0));
+        let value = f.bits(&odd.select(&turned, &high));
+        f.float(&value.bin(Alu::Xor, &sign))
+    }))
 }
 
 fn sin_cos(x: &UOp, is_cos: bool) -> Option<UOp> {
     let f = Real::of(x)?;
-    let abs = f.abs(x);
-    let (q, Pair(r, low)) = reduced(f, &abs);
-    let z = &r * &r;
-    // 1 - z/2, what the subtraction lost, and what rounding z and r lost
-    let (one, half) = (f.c(1.0), &z * f.c(0.5));
-    let w = &one - &half;
-    let z_low = fma(&r, &r, &z.un(Alu::Neg));
-    let lost = (&one - &w) - &half - fma(&r, &low, &(z_low * f.c(0.5)));
-    let sin = &r + fma(&(&r * &z), &f.poly(&z, f.pick(&SIN_F32[..], &SIN_F64[..])), &(&low * &w));
-    let c = f.poly(&z, f.pick(&COS_F32[..], &COS_F64[..]));
-    let cos = &w + fma(&(&z * &z), &c, &lost);
-    let turn = if is_cos { &q + 1 } else { q };
-    let odd = turn.and_(&f.i(1)).ne_(&f.i(0));
-    let value = f.bits(&odd.select(&cos, &sin));
-    let mut sign = turn.and_(&f.i(2)).bin(Alu::Shl, &f.i(f.int.bits() as i64 - 2));
-    if !is_cos {
-        sign = sign.bin(Alu::Xor, &f.bits(x).and_(&f.i(-1 - f.int_max())));
-    }
-    let value = f.float(&value.bin(Alu::Xor, &sign));
-    Some(abs.lt(&f.c(f64::INFINITY)).select(&value, &f.c(f64::NAN)))
+    Some(by_quadrant(f, x, |q, Pair(r, low)| {
+        let z = r * r;
+        // 1 - z/2, what the subtraction lost, and what rounding z and r lost
+        let (one, half) = (f.c(1.0), &z * f.c(0.5));
+        let w = &one - &half;
+        let z_low = fma(r, r, &z.un(Alu::Neg));
+        let lost = (&one - &w) - &half - fma(r, low, &(z_low * f.c(0.5)));
+        let sin = r + fma(&(r * &z), &f.poly(&z, f.pick(&SIN_F32[..], &SIN_F64[..])), &(low * &w));
+        let c = f.poly(&z, f.pick(&COS_F32[..], &COS_F64[..]));
+        let cos = &w + fma(&(&z * &z), &c, &lost);
+        let turn = if is_cos { q + 1 } else { q.clone() };
+        let odd = turn.and_(&f.i(1)).ne_(&f.i(0));
+        let value = f.bits(&odd.select(&cos, &sin));
+        let mut sign = turn.and_(&f.i(2)).bin(Alu::Shl, &f.i(f.int.bits() as i64 - 2));
+        if !is_cos {
+            sign = sign.bin(Alu::Xor, &f.bits(x).and_(&f.i(-1 - f.int_max())));
+        }
+        f.float(&value.bin(Alu::Xor, &sign))
+    }))
+}
+
+/// For small x: the nearest multiple of pi/2, in its lowest bits, and how far x is from it.
+fn reduce_small(f: Real, x: &UOp) -> (UOp, Pair) {
+    let magic = f.pick(12582912.0, 6755399441055744.0);
+    let sum = fma(x, &f.c(std::f64::consts::FRAC_2_PI), &f.c(magic));
+    let n = &sum - f.c(magic);
+    let Pair(high, middle) = half_pi(f);
+    // exact: x and n * high are multiples of the last place of high, and near each other
+    let near = fma(&n.un(Alu::Neg), &high, x);
+    let Pair(p, p_low) = Pair::product(&n, &middle);
+    let r = &near - &p;
+    // what that lost, whichever is greater
+    let taken = &near - &r;
+    let lost = (&near - (&r + &taken)) + (&taken - &p);
+    let third = f.c(f.pick(-1.7151245100058819e-15, -1.4973849048591698e-33));
+    let low = lost - fma(&n, &third, &p_low);
+    (f.bits(&sum), Pair(r, low))
 }
 
 /// For x of at least 1/2: the nearest multiple of pi/2 modulo 4, and how far x is from it.

@@ -1,5 +1,6 @@
 //! Rows from a program graph to a list of steps, and over that list.
 
+pub mod skip;
 pub mod linearise;
 pub mod pipeline;
 pub mod interleave;

@@ -227,8 +227,9 @@ impl Uses {
             let broadcast = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
             // the four bytes that a unit of vectors multiplies with those of each lane
             let dot = |u: &UOp| u.op == Op::Matrix && u.src[0] == *n && u.src[1] != *n;
+            // what stands in an inner loop may name it behind an `After`, and wants it in a register
             let in_every_lane = |u: &UOp| match n.lanes() {
-                1 => broadcast(u),
+                1 => broadcast(u) && u.src.contains(n),
                 _ => dot(u),
             };
             let is_broadcast = matches!((n.lanes(), n.dtype.size()), (1, 4 | 8) | (4, 1))
@@ -240,7 +241,7 @@ impl Uses {
                     let free = self.block[at] == self.block[only] && !is_written(at, only);
                     // of two operands in memory, one is loaded first
                     let other = u.src.iter().any(|s| s != n && self.is_folded(s));
-                    free && takes(u, n, is_broadcast, target) && !other
+                    free && u.src.contains(n) && takes(u, n, is_broadcast, target) && !other
                 }),
                 _ => false,
             };
