@@ -186,6 +186,10 @@ const fn amx(name: &'static str, operands: [DType; 2], accumulator: DType, pack:
 /// Intel's tiles, bfloat16. Two chains of fused multiply-adds, over even and odd k, then their sum is added to C; each
 /// step rounds to nearest even, and what is below the normal range counts as zero.
 pub const AMX_BF16: MatrixUnit = amx("amx-bf16", [DType::BF16, DType::BF16], DType::F32, 2);
+/// Intel's tiles, float16. As bfloat16, but numbers below the normal range of float16 count as they are, and no sum of their
+/// products is below that of float32, since all are multiples of 2^-48.
+pub const AMX_F16: MatrixUnit =
+    MatrixUnit { keeps_subnormals: true, ..amx("amx-f16", [DType::F16, DType::F16], DType::F32, 2) };
 /// Intel's tiles, bytes with and without sign.
 pub const AMX_INT8: [MatrixUnit; 4] = [
     amx("amx-s8s8", [DType::I8, DType::I8], DType::I32, 4),
@@ -354,7 +358,7 @@ mod tests {
 
     #[test]
     fn tiles_are_of_the_size_a_register_holds() {
-        for unit in AMX_INT8.into_iter().chain([AMX_BF16]) {
+        for unit in AMX_INT8.into_iter().chain([AMX_BF16, AMX_F16]) {
             for operand in 0..3 {
                 let Home::Tile(rows) = unit.homes[operand] else { panic!("{}", unit.name) };
                 assert_eq!(unit.extent(rows.row) / rows.pack, 16);

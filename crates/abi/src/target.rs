@@ -2,7 +2,7 @@
 
 use crate::alu::AluSet;
 use crate::costs::Costs;
-use crate::matrix::{AMX_BF16, AMX_INT8, MMA_SYNC, MMA_TF32, MatrixUnit, dots};
+use crate::matrix::{AMX_BF16, AMX_F16, AMX_INT8, MMA_SYNC, MMA_TF32, MatrixUnit, dots};
 use crate::{Alu, DType, Language};
 
 /// Everything codegen and render need to know of a machine. Part of every kernel cache's key.
@@ -266,7 +266,7 @@ impl Target {
             small_float_ops: AluSet::of(&Alu::ALL),
             int_ops: AluSet::of(&Alu::ALL),
             isa: Isa::Portable,
-            matrix: [&AMX_INT8[..], &[AMX_BF16], &dots(16, 16, true)].concat(),
+            matrix: [&AMX_INT8[..], &[AMX_BF16, AMX_F16], &dots(16, 16, true)].concat(),
             async_copies: false,
             costs: Costs::of_vectors(16),
         }

@@ -100,6 +100,16 @@ pub fn softmax(rows: i64, n: i64) -> UOp {
     UOp::sink([buf(0, rows * n, F).at(&(&g * n + &q)).store(&v).end([g.clone(), q])])
 }
 
+/// Sines, sums of cosines and a sine of a sine, of arguments that are small, and some that are large.
+fn sines(m: i64, n: i64) -> UOp {
+    let (i, j, r) = (global(m, 0), global(n, 1), red(n, 2));
+    let x = |k: &UOp| buf(1, m * n, F).at(&(&i * n + k)).load() * &c(8000.0);
+    let of_sine = (x(&j).un(Alu::Sin) * &c(50000.0)).un(Alu::Sin) * &c(1e-3);
+    let sum = x(&r).un(Alu::Cos).reduce(Alu::Add, [r]);
+    let v = x(&j).un(Alu::Sin) + &sum + &of_sine;
+    UOp::sink([buf(0, m * n, F).at(&(&i * n + &j)).store(&v).end([i.clone(), j])])
+}
+
 pub fn cases() -> Vec<Case> {
     let mut all = vec![];
     let mut add = |name, sink| all.push(Case { name, sink, vars: vec![], exact: true });
@@ -379,6 +389,7 @@ pub fn cases() -> Vec<Case> {
     }
     all.push(Case { name: "quantised product", sink: quantised(12, 3), vars: vec![], exact: true });
     all.push(Case { name: "quantised product of a row", sink: quantised(1, 3), vars: vec![], exact: true });
+    all.push(Case { name: "sines", sink: sines(7, 83), vars: vec![], exact: false });
     all.push(Case { name: "softmax", sink: softmax(6, 24), vars: vec![], exact: false });
     // rows that are kept, once with an edge
     all.push(Case { name: "softmax of longer rows", sink: softmax(4, 80), vars: vec![], exact: false });

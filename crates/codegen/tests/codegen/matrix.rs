@@ -117,11 +117,12 @@ fn a_unit_computes_what_loops_do() {
                     assert!(uses_a_unit(&c.sink, &target, &[matrix("amx-bf16", axes)]));
                 }
                 check(&c, &gpu, &[matrix("mma-bf16", axes)]);
-                check(
-                    &case("f16", product(m, n, k, [DType::F16; 2], second)),
-                    &gpu,
-                    &[matrix("mma-f16", axes)],
-                );
+                let c = case("f16", product(m, n, k, [DType::F16; 2], second));
+                for target in tiled().iter().filter(|t| t.unit("amx-f16").is_some()) {
+                    check(&c, target, &[matrix("amx-f16", axes)]);
+                    assert!(uses_a_unit(&c.sink, target, &[matrix("amx-f16", axes)]));
+                }
+                check(&c, &gpu, &[matrix("mma-f16", axes)]);
             }
         }
         for (unit, types) in INT8 {
@@ -272,12 +273,12 @@ fn the_heuristic_takes_a_unit_where_it_is_worth_it() {
 }
 
 /// A sum of products without anything around it, run on bits.
-fn bits_of(target: &Target, opts: &[Opt], size: [i64; 3], inputs: [&[u8]; 2]) -> Vec<f32> {
+fn bits_of(target: &Target, opts: &[Opt], dtype: DType, size: [i64; 3], inputs: [&[u8]; 2]) -> Vec<f32> {
     let [m, n, k] = size;
     let (i, j, r) =
         (range(m, 0, AxisKind::Global), range(n, 1, AxisKind::Global), range(k, 2, AxisKind::Reduce));
     let load =
-        |slot, len: i64, at: &UOp| UOp::param(slot, len as usize, DType::BF16).at(at).load().cast(DType::F32);
+        |slot, len: i64, at: &UOp| UOp::param(slot, len as usize, dtype).at(at).load().cast(DType::F32);
     let (a, b) = (load(1, m * k, &(&i * k + &r)), load(2, k * n, &(&r * n + &j)));
     let x = (&a * &b).reduce(Alu::Add, [r]);
     let sink =
@@ -317,7 +318,7 @@ fn the_machine_and_the_interpreter_agree_bit_by_bit() {
     let opts = [matrix("amx-bf16", [0, 1, 2])];
     let (a, b) = (small_and_large(32 * 160, 1), small_and_large(160 * 32, 2));
     let bytes = |v: &[u16]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-    let of = |t: &Target| bits_of(t, &opts, size, [&bytes(&a), &bytes(&b)]);
+    let of = |t: &Target| bits_of(t, &opts, DType::BF16, size, [&bytes(&a), &bytes(&b)]);
     let all: Vec<Vec<f32>> = tiled().iter().map(of).collect();
     for other in &all[1..] {
         let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits();
@@ -342,11 +343,39 @@ fn the_machine_and_the_interpreter_agree_bit_by_bit() {
 }
 
 #[test]
+fn float16_below_its_normal_range_counts_in_a_unit_as_in_plain_kernels() {
+    // every exponent down to below the normal range, so that whole sums are of what is there
+    let spread = |seed: u32| {
+        let bits = |x: u16| x & 0x8000 | (x & 0x7fff) % 0x3c00;
+        small_and_large(32 * 160, seed).into_iter().map(bits).collect::<Vec<u16>>()
+    };
+    let tiny: Vec<u16> = spread(3).iter().map(|x| x & 0x83ff).collect();
+    let bytes = |v: &[u16]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let opts = [matrix("amx-f16", [0, 1, 2])];
+    for (a, b) in [(spread(1), spread(2)), (tiny.clone(), spread(4)), (tiny.clone(), tiny)] {
+        let of =
+            |t: &Target, opts: &[Opt]| bits_of(t, opts, DType::F16, [32, 32, 160], [&bytes(&a), &bytes(&b)]);
+        let plain = of(&Target::interp(), &[]);
+        let largest = plain.iter().fold(0f32, |m, x| m.max(x.abs()));
+        assert!(largest > 0.0);
+        let mut first: Option<Vec<f32>> = None;
+        for target in tiled().iter().filter(|t| t.unit("amx-f16").is_some()) {
+            let got = of(target, &opts);
+            for (x, y) in got.iter().zip(&plain) {
+                assert!((x - y).abs() <= 161.0 * f32::EPSILON * largest, "{x} for {y} on {}", target.name);
+            }
+            let known = first.get_or_insert_with(|| got.clone());
+            assert!(known.iter().zip(&got).all(|(x, y)| x.to_bits() == y.to_bits()), "{}", target.name);
+        }
+    }
+}
+
+#[test]
 fn a_unit_that_flushes_reads_subnormals_as_zeros_and_plain_kernels_do_not() {
     let (a, b) = (vec![0x0040u16; 16 * 32], vec![0x7e00u16; 32 * 16]); // 2^-127 and 2^125
     let bytes = |v: &[u16]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     for target in tiled() {
-        let run = |opts: &[Opt]| bits_of(&target, opts, [16, 16, 32], [&bytes(&a), &bytes(&b)]);
+        let run = |opts: &[Opt]| bits_of(&target, opts, DType::BF16, [16, 16, 32], [&bytes(&a), &bytes(&b)]);
         assert!(run(&[matrix("amx-bf16", [0, 1, 2])]).iter().all(|x| *x == 0.0));
         assert!(run(&[]).iter().all(|x| *x == 8.0));
     }

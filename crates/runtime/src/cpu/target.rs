@@ -1,7 +1,7 @@
 //! What this machine's cores can do.
 
 use crate::env::Units;
-use frit_abi::matrix::{AMX_BF16, AMX_INT8, dots};
+use frit_abi::matrix::{AMX_BF16, AMX_F16, AMX_INT8, dots};
 use frit_abi::target::{BASIC_FLOAT, BASIC_INT, DTypeSet, Isa};
 use frit_abi::{DType, Language, MatrixUnit, Target};
 
@@ -110,6 +110,9 @@ pub fn matrix_units() -> Vec<MatrixUnit> {
     if has(24) && crate::sys::allow_tiles() {
         if has(22) {
             units.push(AMX_BF16);
+        }
+        if __cpuid_count(7, 1).eax >> 21 & 1 == 1 {
+            units.push(AMX_F16);
         }
         if has(25) {
             units.extend(AMX_INT8);

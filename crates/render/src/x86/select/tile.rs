@@ -38,11 +38,12 @@ fn configuration() -> [u8; 64] {
 
 /// The instruction of a unit.
 fn multiply(unit: &MatrixUnit) -> Option<Code> {
-    use DType::{BF16, I8, U8};
+    use DType::{BF16, F16, I8, U8};
     let tiles = unit.homes.iter().all(|h| matches!(h, Home::Tile(_)));
     Some(match unit.operands {
         _ if !tiles => return None,
         [BF16, BF16] => Code::VEX_Tdpbf16ps_tmm_tmm_tmm,
+        [F16, F16] => Code::VEX_Tdpfp16ps_tmm_tmm_tmm,
         [I8, I8] => Code::VEX_Tdpbssd_tmm_tmm_tmm,
         [I8, U8] => Code::VEX_Tdpbsud_tmm_tmm_tmm,
         [U8, I8] => Code::VEX_Tdpbusd_tmm_tmm_tmm,
