@@ -27,6 +27,8 @@ const WORTH: f64 = 0.9;
 /// How much longer a way may take that cuts work into more parts, and the parts for each thread that are enough.
 const EQUAL: f64 = 1.02;
 const MOST_PARTS: usize = 8;
+/// Slices of a shared range that one thread takes, at least.
+const SLICES: f64 = 3.0;
 /// What the estimate along a sum may be too low by: it knows of no masks, and of no vectors that lie across two lines.
 const ROUGH: f64 = 2.0;
 
@@ -565,8 +567,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
         };
         let panel: f64 =
             packed.iter().map(|o| depth(o) * (self.copies(o, c) * self.lanes * o.bytes) as f64).sum();
-        let room = self.plan.target.l2() as f64 / 4.0;
         let outside: usize = self.beside(c.lane).iter().map(|o| self.left(*o)).product();
+        if self.has_copies(c) {
+            let room = self.plan.target.l2() as f64 / 2.0;
+            let fits = |g: &usize| panels.is_multiple_of(*g) && (*g == 1 || *g as f64 * panel <= room);
+            let time = |g: &usize| self.group_time(c, panels, *g, outside);
+            let g = (1..=panels).filter(fits).min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(1);
+            if g < panels {
+                self.split(axis, g, AxisKind::Global)?;
+            }
+            return Some(g);
+        }
+        let room = self.plan.target.l2() as f64 / 4.0;
         let others = self.outputs.iter().filter(|o| packed.iter().all(|w| !w.moves_with(o.0)));
         let again: f64 = others.map(|o| o.1 as f64).product();
         let fits: Vec<usize> =
@@ -578,12 +590,71 @@ impl<'p, 'a> Contraction<'p, 'a> {
             n => self.is_balanced(outside * n),
         };
         // where no number of groups does, as many as there are: each may be walked in parts
-        let most = if self.has_copies(c) { fits.first() } else { fits.last() };
-        let g = fits.iter().find(good).or(most).copied().unwrap_or(1);
+        let g = fits.iter().find(good).or(fits.last()).copied().unwrap_or(1);
         if g < panels {
             self.split(axis, g, AxisKind::Global)?;
         }
         Some(g)
+    }
+
+    /// Cycles until the last thread is done with groups of so many panels, where narrow operands are copied once for all panels
+    /// of a group.
+    fn group_time(&self, c: &Choice, panels: usize, group: usize, outside: usize) -> f64 {
+        let (costs, threads) = (self.plan.target.costs, self.plan.target.threads.max(1));
+        let beside = self.beside(c.lane);
+        let others: Vec<(u32, usize)> =
+            self.outputs.iter().filter(|o| o.0 != c.lane && !beside.contains(&o.0)).copied().collect();
+        let tiles: usize = others.iter().map(|o| self.left(o.0)).product();
+        let tile = self.depth() * c.results() as f64 / costs.fma_ports.get();
+        // copied whole where that is little, else what a tile needs for each of them
+        let (mut whole, mut each) = (0.0, 0.0);
+        for o in self.operands.iter().filter(|o| !o.moves_with(c.lane) && o.has_windows) {
+            let all = self.window(o, &others);
+            match all * o.bytes as f64 <= self.plan.target.l2() as f64 / 4.0 {
+                true => whole += all * costs.gather_lane.get(),
+                false => each += self.window(o, &c.tile) * costs.gather_lane.get(),
+            }
+        }
+        let packed = self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c));
+        let pack: f64 = packed
+            .map(|o| {
+                let steps = self.reduced.iter().filter(|r| o.moves_with(r.0));
+                let vectors = steps.map(|r| r.1 as f64).product::<f64>() * self.copies(o, c) as f64;
+                match o.steps.step(c.lane) {
+                    Some(1) => vectors * costs.packed_vector.get(),
+                    _ => vectors * self.lanes as f64 * costs.gather_lane.get(),
+                }
+            })
+            .sum();
+        let (one, once) = (tile * group as f64 + each, whole + pack * group as f64);
+        match outside * (panels / group) {
+            // threads share tiles, and copy and pack for every slice of them that they take
+            1 => tiles.div_ceil(threads) as f64 * one + SLICES * once,
+            pieces => pieces.div_ceil(threads) as f64 * (tiles as f64 * one + once),
+        }
+    }
+
+    /// Elements of an operand that so many results along some axes need over all steps: along an axis that windows slide on, as
+    /// many as they cover.
+    fn window(&self, o: &Operand, results: &[(u32, usize)]) -> f64 {
+        let step = |axis: u32| o.steps.step(axis).map(i64::abs);
+        let mut tile: Vec<&(u32, usize)> = results.iter().filter(|t| o.moves_with(t.0)).collect();
+        let mut all = 1.0;
+        for &(r, n) in self.reduced.iter().filter(|r| o.moves_with(r.0)) {
+            let near = step(r).filter(|s| *s > 0);
+            let slides = |t: &&(u32, usize)| {
+                near.zip(step(t.0)).is_some_and(|(r, t)| t > 0 && t % r == 0 && t / r <= n as i64)
+            };
+            all *= match (tile.iter().position(slides), near) {
+                (Some(at), Some(near)) => {
+                    let (origin, m) = *tile.remove(at);
+                    let apart = step(origin).unwrap_or(near) / near;
+                    ((m - 1) * apart as usize + n) as f64
+                }
+                _ => n as f64,
+            };
+        }
+        all * tile.iter().map(|t| t.1 as f64).product::<f64>()
     }
 
     /// Whether a narrow operand is copied, too: that copy is for all panels, so threads cannot share them.

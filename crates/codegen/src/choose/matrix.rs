@@ -91,19 +91,36 @@ impl Ways {
         };
         let panel = |panels: usize| (1..=columns).rev().find(|q| fits(*q, panels));
         let batches = self.batches(done.plan);
-        // as few panels as keep all threads busy to the end; fewer where rows are packed anew for each of them
         let chosen = done.plan.matrix.clone()?;
-        let slow = coefficient(done.plan.operands[chosen.operands[0]].index(), self.origins[2]) != Some(1);
-        let many = if slow { threads } else { 4 * threads };
-        let q = if batches >= 4 * threads { panel(1) } else { panel(many).or_else(|| panel(threads)) };
-        let (outer, inner) = match q {
-            Some(q) => (None, q),
-            // blocks of rows for threads; each packs all columns
-            None => {
-                let chunk =
-                    (1..=rows).rev().find(|c| rows.is_multiple_of(*c) && rows / c >= (2 * threads).min(rows));
-                (chunk, panel(1).unwrap_or(1))
-            }
+        // blocks of rows for threads; each packs all columns
+        let chunk = (1..=rows).rev().find(|c| rows.is_multiple_of(*c) && rows / c >= (2 * threads).min(rows));
+        let by_blocks = (chunk, panel(1).unwrap_or(1));
+        let (outer, inner) = if batches >= 4 * threads {
+            panel(1).map_or(by_blocks, |q| (None, q))
+        } else if is_direct(done.plan, &chosen) {
+            // as few panels as keep all threads busy to the end
+            panel(4 * threads).or_else(|| panel(threads)).map_or(by_blocks, |q| (None, q))
+        } else {
+            // rows are packed anew for each panel, columns for each block of rows
+            let depth = self.sizes[2].next_multiple_of(self.unit.size[2]);
+            let costs = done.plan.target.costs;
+            let packed = |d: usize| {
+                let bytes = self.multiple(d) * depth * self.unit.operands[d].size();
+                bytes.div_ceil(done.plan.target.vector_bytes) as f64 * costs.packed_vector.get()
+            };
+            let block = (self.multiple(0) * self.multiple(1) * depth) as f64 / self.unit.rate as f64;
+            let turns = |pieces: usize| (batches * pieces).div_ceil(threads) as f64;
+            let in_panels = |q: usize| {
+                turns(columns / q) * (rows as f64 * (q as f64 * block + packed(0)) + q as f64 * packed(1))
+            };
+            let in_blocks = |c: usize| {
+                turns(rows / c)
+                    * (c as f64 * (columns as f64 * block + packed(0)) + columns as f64 * packed(1))
+            };
+            let panels = (1..=columns).filter(|q| fits(*q, 1)).map(|q| (in_panels(q), (None, q)));
+            let blocks = chunk.filter(|_| fits(columns, 1)).map(|c| (in_blocks(c), (Some(c), columns)));
+            let best = panels.chain(blocks).min_by(|a, b| a.0.total_cmp(&b.0));
+            best.map_or(by_blocks, |b| b.1)
         };
         if inner < columns && inner > 1 {
             let axis = done.find(n, Some(AxisKind::Global))?;
