@@ -58,6 +58,7 @@ fn main() -> Result<(), Error> {
     let dir = std::env::temp_dir().join(format!("frit-measure-{}", std::process::id()));
     let cpu = Cpu::new(Config {
         threads: 2,
+        plan_threads: 2,
         isa: Isa::Portable,
         units: frit_runtime::env::Units::Off,
         cc: None,
@@ -72,6 +73,7 @@ fn main() -> Result<(), Error> {
     let cached = || {
         Cpu::new(Config {
             threads: 2,
+            plan_threads: 2,
             isa: Isa::Portable,
             units: frit_runtime::env::Units::Off,
             cc: None,

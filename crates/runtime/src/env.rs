@@ -21,12 +21,18 @@ pub struct Flag {
 }
 
 /// Every variable read here.
-pub const FLAGS: [Flag; 9] = [THREADS, CPU, ISA, MATRIX, CC, CACHE, INTERP_SEED, GUARD, CUDA_DRIVER];
+pub const FLAGS: [Flag; 10] =
+    [THREADS, PLAN_THREADS, CPU, ISA, MATRIX, CC, CACHE, INTERP_SEED, GUARD, CUDA_DRIVER];
 
 const THREADS: Flag = Flag {
     name: "FRIT_THREADS",
     accepts: "a number of threads from 1 to 1024",
-    about: "threads that a CPU kernel may use; the cores of the machine by default",
+    about: "threads that a CPU kernel may use; by default the cores that this process may run on, fewer under a quota",
+};
+const PLAN_THREADS: Flag = Flag {
+    name: "FRIT_PLAN_THREADS",
+    accepts: "a number of threads from 1 to 1024",
+    about: "threads that CPU kernels are planned for, whatever the number that runs them: results are the same bit by bit; FRIT_THREADS by default",
 };
 const CPU: Flag = Flag {
     name: "FRIT_CPU",
@@ -101,9 +107,17 @@ pub enum CacheSetting {
     At(PathBuf),
 }
 
-/// `FRIT_THREADS`, or the number of cores.
+/// `FRIT_THREADS`, or the cores that affinity and the quota of a control group leave this process.
 pub fn threads() -> Result<usize, Error> {
-    parse_threads(read(&THREADS).as_deref())
+    parse_threads(&THREADS, read(&THREADS).as_deref())
+}
+
+/// `FRIT_PLAN_THREADS`, or as many as [`threads`]: how a sum is cut depends on it, and so does how it rounds.
+pub fn plan_threads() -> Result<usize, Error> {
+    match read(&PLAN_THREADS) {
+        Some(value) => parse_threads(&PLAN_THREADS, Some(&value)),
+        None => threads(),
+    }
 }
 
 /// `FRIT_CPU` and `FRIT_ISA`: the instructions of machine code, at most `machine`; `Portable` for C.
@@ -194,7 +208,7 @@ pub fn interp_seed() -> Result<u64, Error> {
 pub fn check() -> Result<(), Error> {
     parse_isa(read(&ISA).as_deref())?;
     is_native(read(&CPU).as_deref())?;
-    threads().and(units().map(drop)).and(interp_seed().map(drop)).and(guard().map(drop))
+    threads().and(plan_threads()).and(units().map(drop)).and(interp_seed().map(drop)).and(guard().map(drop))
 }
 
 /// The directories of `PATH`.
@@ -206,12 +220,12 @@ fn read(flag: &Flag) -> Option<OsString> {
     std::env::var_os(flag.name).filter(|v| !v.is_empty())
 }
 
-fn parse_threads(value: Option<&OsStr>) -> Result<usize, Error> {
+fn parse_threads(flag: &Flag, value: Option<&OsStr>) -> Result<usize, Error> {
     let Some(value) = value else {
         return Ok(std::thread::available_parallelism().map_or(1, |n| n.get()).min(1024));
     };
     let n = value.to_str().and_then(|v| v.trim().parse::<usize>().ok()).filter(|n| (1..=1024).contains(n));
-    n.ok_or_else(|| invalid(&THREADS, value))
+    n.ok_or_else(|| invalid(flag, value))
 }
 
 /// What `FRIT_CPU` asks for, if anything.
@@ -245,14 +259,14 @@ mod tests {
     #[test]
     fn a_bad_thread_count_is_named() {
         for bad in ["0", "-1", "many", "1025", "2.5", "99999999999999999999"] {
-            let message = parse_threads(Some(bad.as_ref())).unwrap_err().to_string();
+            let message = parse_threads(&THREADS, Some(bad.as_ref())).unwrap_err().to_string();
             assert!(
                 message.contains(&format!("FRIT_THREADS={bad}")) && message.contains("1 to 1024"),
                 "{message}"
             );
         }
-        assert_eq!(parse_threads(Some(" 3 ".as_ref())), Ok(3));
-        assert!(parse_threads(None).unwrap() >= 1);
+        assert_eq!(parse_threads(&THREADS, Some(" 3 ".as_ref())), Ok(3));
+        assert!(parse_threads(&THREADS, None).unwrap() >= 1);
     }
     #[test]
     fn a_bad_instruction_set_or_compiler_is_named() {

@@ -48,6 +48,7 @@ fn dims(thread_extent: i64) -> LaunchDims {
 fn cpu(threads: usize) -> Cpu {
     Cpu::new(Config {
         threads,
+        plan_threads: threads,
         isa: Isa::Portable,
         units: frit_runtime::env::Units::Off,
         cc: None,
@@ -382,6 +383,7 @@ fn a_missing_compiler_says_what_was_looked_for() {
     let none = |cc: &str| {
         Cpu::new(Config {
             threads: 1,
+            plan_threads: 1,
             isa: Isa::Portable,
             units: frit_runtime::env::Units::Off,
             cc: Some(cc.into()),
@@ -442,6 +444,7 @@ fn a_cached_kernel_needs_no_second_compilation() {
     let dir = TempDir::new("cached");
     let config = || Config {
         threads: 1,
+        plan_threads: 1,
         isa: Isa::Portable,
         units: frit_runtime::env::Units::Off,
         cc: None,
@@ -499,6 +502,7 @@ fn a_cache_that_others_could_write_to_or_that_is_no_directory_is_not_used() {
     assert!(refused(file.clone()) && refused(file.join("below")) && refused("/proc/frit".into()));
     let cpu = Cpu::new(Config {
         threads: 1,
+        plan_threads: 1,
         isa: Isa::Portable,
         units: frit_runtime::env::Units::Off,
         cc: None,

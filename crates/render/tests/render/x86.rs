@@ -21,6 +21,7 @@ pub fn levels() -> Vec<Target> {
 static CPU: LazyLock<Cpu> = LazyLock::new(|| {
     Cpu::new(Config {
         threads: 2,
+        plan_threads: 2,
         isa: Isa::Portable,
         units: frit_runtime::env::Units::Off,
         cc: None,

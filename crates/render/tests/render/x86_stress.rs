@@ -333,6 +333,7 @@ fn cpu() -> Cpu {
     let isa = frit_abi::target::Isa::Portable;
     Cpu::new(Config {
         threads: 1,
+        plan_threads: 1,
         isa,
         units: frit_runtime::env::Units::Off,
         cc: None,

@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub struct Config {
     /// Threads that a kernel may use.
     pub threads: usize,
+    /// Threads that kernels are planned for.
+    pub plan_threads: usize,
     /// The instructions of machine code; `Portable` for kernels in C.
     pub isa: Isa,
     /// The matrix units that machine code may use.
@@ -32,8 +34,8 @@ impl Config {
     /// What the environment asks for.
     pub fn from_env() -> Result<Config, Error> {
         let isa = env::isa(target::machine())?;
-        let (threads, units) = (env::threads()?, env::cpu_units()?);
-        Ok(Config { threads, isa, units, cc: env::cc(), cache: env::cache() })
+        let (threads, plan_threads, units) = (env::threads()?, env::plan_threads()?, env::cpu_units()?);
+        Ok(Config { threads, plan_threads, isa, units, cc: env::cc(), cache: env::cache() })
     }
 }
 
@@ -74,11 +76,11 @@ pub fn open_as(suffix: &str) -> Result<Arc<dyn Device>, Error> {
 impl Cpu {
     /// A device of its own; those with the same number of threads share them.
     pub fn new(config: Config) -> Cpu {
-        let target = target::detect(config.threads.max(1), config.isa, config.units);
+        let target = target::detect(config.plan_threads.max(1), config.isa, config.units);
         let cache = Arc::new(DiskCache::new(config.cache, cache::DEFAULT_LIMIT));
         let processes = std::thread::available_parallelism().map_or(1, |n| n.get());
         let compiler = Compiler::new(config.cc, cache, processes, &target.name);
-        let pool = pool::shared(target.threads);
+        let pool = pool::shared(config.threads.max(1));
         Cpu { name: "CPU".into(), target, allocator: Allocator::for_machine("CPU"), compiler, pool }
     }
     /// The compiler in use.
@@ -97,10 +99,10 @@ impl Device for Cpu {
     }
     fn describe(&self) -> String {
         if self.target.isa != Isa::Portable {
-            return format!("{}, {} threads", self.target.name, self.target.threads);
+            return format!("{}, {} threads", self.target.name, self.pool.threads());
         }
         let compiler = self.compiler.describe().unwrap_or_else(|e| e.to_string());
-        format!("{}, {} threads, {compiler}", self.target.name, self.target.threads)
+        format!("{}, {} threads, {compiler}", self.target.name, self.pool.threads())
     }
     fn target(&self) -> &Target {
         &self.target

@@ -361,6 +361,18 @@ mod tests {
     }
 
     #[test]
+    fn idle_workers_sleep_within_a_millisecond() {
+        let pool = Pool::new(4);
+        // a busy machine may keep a worker from going to sleep for longer, but not each time
+        let sleep_in_time = (0..50).any(|_| {
+            check(&pool, 50, 1);
+            thread::sleep(Duration::from_millis(1));
+            pool.crew().is_some_and(|c| c.shared.sleeping.iter().all(|s| s.load(Ordering::SeqCst)))
+        });
+        assert!(sleep_in_time);
+    }
+
+    #[test]
     fn a_slow_worker_is_waited_for() {
         let pool = Pool::new(2);
         let (caller, others) = (thread::current().id(), AtomicUsize::new(0));

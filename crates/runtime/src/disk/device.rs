@@ -16,7 +16,9 @@ struct Disk {
 /// The device for the registry.
 pub fn open() -> Result<Arc<dyn Device>, Error> {
     let isa = crate::env::isa(cpu::target::machine())?;
-    Ok(Arc::new(Disk { target: cpu::target::detect(crate::env::threads()?, isa, crate::env::cpu_units()?) }))
+    Ok(Arc::new(Disk {
+        target: cpu::target::detect(crate::env::plan_threads()?, isa, crate::env::cpu_units()?),
+    }))
 }
 
 /// The file that `disk:/path` names; `None` where that is another device, or there is no path.

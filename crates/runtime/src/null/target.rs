@@ -16,7 +16,7 @@ pub fn names() -> Vec<&'static str> {
 pub fn of(name: &str) -> Result<Target, Error> {
     if name == HERE {
         return Ok(cpu::target::detect(
-            env::threads()?,
+            env::plan_threads()?,
             env::isa(cpu::target::machine())?,
             env::cpu_units()?,
         ));

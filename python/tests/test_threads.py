@@ -1,0 +1,49 @@
+"""Threads of CPU kernels: how many there are, and that results need not depend on it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SUMS = """
+import numpy as np
+from frit import Tensor
+x = Tensor(np.random.default_rng(0).standard_normal(3_000_017, dtype=np.float32))
+a = x[:600_000].reshape(3000, 200).contiguous()
+attended = Tensor.scaled_dot_product_attention(*(x[i * 65536 : (i + 1) * 65536].reshape(1, 4, 256, 64) for i in range(3)))
+for out in (x.sum(), a.T @ a, a.sum(0), a.softmax(0), attended, (x * x).mean()):
+    print(out.numpy().tobytes().hex()[:4096])
+"""
+
+
+def run(code, **env):
+    env = {k: str(v) for k, v in env.items()}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(os.environ.get("FRIT_DEVICE", "CPU") != "CPU", reason="threads are the CPU's")
+def test_results_do_not_depend_on_the_threads_that_run_a_plan():
+    first = run(SUMS, FRIT_THREADS=1, FRIT_PLAN_THREADS=3)
+    assert len(first.split()) == 6
+    for threads in (2, 3, 7):
+        assert run(SUMS, FRIT_THREADS=threads, FRIT_PLAN_THREADS=3) == first
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
+def test_as_many_threads_as_cores_are_left_to_the_process():
+    # kernels start their threads when they are first needed, all of them
+    code = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from frit import Tensor
+Tensor.ones(1 << 22).contiguous().sum().realize()
+names = (open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task"))
+print(sum(n.startswith("frit-") for n in names))
+"""
+    env = {k: v for k, v in os.environ.items() if k != "FRIT_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "0"
