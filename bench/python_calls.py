@@ -1,4 +1,4 @@
-"""What Python itself costs, a JSON line each: python -P python/bench.py
+"""What Python itself costs, a JSON line each: python -P bench/python_calls.py
 
 The least of several runs: anything above it is the rest of the machine. Of a release build (`pip install .`).
 """

@@ -1,8 +1,9 @@
-"""One side of the benchmarks, a JSON line each: `python -P bench/rows.py frit|torch --seed 1 [--only conv]`.
+"""One side of the benchmarks, a JSON line each: `python -P bench/rows.py frit|torch|tinygrad [--random 1] [--only conv]`.
 
-A kind draws shapes, types and layouts from a seed and says what each side does with them; both get the same numbers. Every
-function is called until it is warm, then for a while; `ms` is the median call, `sum` and `size` say what came out, so that
-who runs both sides can tell that they did the same.
+Without a seed the rows are the listed ones. With one, a kind draws shapes, types and layouts from it and says what each side
+does with them; all get the same numbers. Every function is called until it is warm, then for a while; `ms` is the median call.
+`digest` says what came out, so that who runs several sides can tell that they did the same: results in blocks, each summed
+with weights, and how large what was summed is.
 """
 
 import argparse
@@ -432,11 +433,61 @@ def pool(r):
     return f"{which}_pool{k}_{c}x{hw}", [floats(4, c, hw, hw)], theirs, lambda x: getattr(x, f"{which}_pool2d")((k, k))
 
 
+# --- the listed ones
+
+
+def listed():
+    """Rows of `frit bench` that need no model."""
+
+    def theirs_attention(q, k, v):
+        import torch.nn.functional as F
+
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def theirs_layernorm(x):
+        import torch.nn.functional as F
+
+        return F.layer_norm(x, x.shape[-1:])
+
+    def product(a, b):
+        return a @ b
+
+    def fused(x, y):
+        return x.sigmoid() * y + x
+
+    def same(name, arrays, f):
+        return name, arrays, f, f
+
+    big, long, r = floats(4096, 4096), floats(1 << 24), random.Random(0)
+    all = [same(f"gemm_f32_{n}", [floats(n, n)] * 2, product) for n in (512, 1024, 2048)]
+    all += [
+        same("gemm_bf16_1024", [floats(1024, 1024, dtype="bfloat16")] * 2, product),
+        same("gemv_f32_4096", [big, floats(4096)], product),
+        same("fused_elementwise_16m", [long, long], fused),
+        same("exp_16m", [long], lambda x: x.exp()),
+        same("sum_16m", [long], lambda x: x.sum()),
+        same("softmax_4096", [big], lambda x: x.softmax(-1)),
+        ("layernorm_4096", [big], theirs_layernorm, lambda x: x.layernorm()),
+        same("transpose_4096", [big], lambda x: x.T.contiguous()),
+        same("cumsum_4096", [big], lambda x: x.cumsum(1)),
+        same("argmax_4096", [big], lambda x: x.argmax(-1)),
+        same("sort_1024x1024", [floats(1024, 1024)], lambda x: x.sort(-1)[0]),
+        same("gather_embedding", [floats(50257, 768), ints(50257, 1024)], lambda t, i: t[i]),
+        ("conv3x3_64x128", *conv(r, "", 8, 64, 128, (56, 56), (3, 3), padding=1)[1:]),
+        ("conv_depthwise", *conv(r, "", 8, 64, 64, (56, 56), (3, 3), padding=1, groups=64)[1:]),
+    ]
+    attention = ("attention_8x512x64", [floats(1, 8, 512, 64)] * 3, theirs_attention)
+    all.append((*attention, lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True)))
+    return all
+
+
 # --- running them
 
 
 def rows(seed, count):
-    """So many rows, every kind as often as the next."""
+    """The listed rows without a seed; else so many, every kind as often as the next."""
+    if seed is None:
+        return listed()
     r = random.Random(seed)
     return [KINDS[i % len(KINDS)](r) for i in range(count)]
 
@@ -453,27 +504,51 @@ def all_of(out):
     return out if isinstance(out, (tuple, list)) else [out]
 
 
+BLOCKS = 64
+
+
+def digest(outs):
+    """Of every result: how many elements, and of each block of them a weighted sum and the root of the sum of its squares."""
+    parts = []
+    for out in outs:
+        x = np.asarray(out, dtype=np.float64).ravel()
+        weights = (np.arange(x.size, dtype=np.uint64) * np.uint64(2654435761) >> np.uint64(7) & np.uint64(1023)) / 512 - 1
+        blocks = np.array_split(x * weights, min(BLOCKS, max(1, x.size)))
+        parts.append([x.size, [float(b.sum()) for b in blocks], [float(np.sqrt(b @ b)) for b in blocks]])
+    return parts
+
+
 def sides():
     def torch_side(f, arrays, threads):
         import torch
 
         torch.set_num_threads(threads)
         given = [torch.from_numpy(a).to(getattr(torch, d)) for a, d in arrays]
-        return lambda: f(*given), lambda out: (out.double().sum().item(), out.numel())
+        return lambda: f(*given), lambda out: out.detach().double().numpy()
 
-    def frit_side(f, arrays, threads):
-        from frit import Tensor, TinyJit, dtypes
-
+    def lazy_side(module, f, arrays):
+        Tensor, TinyJit, dtypes = module.Tensor, module.TinyJit, module.dtypes
         given = [Tensor(a).cast(getattr(dtypes, d)).contiguous().realize() for a, d in arrays]
+
         def realised(*tensors):
             out = f(*tensors)
             Tensor.realize(*all_of(out))
             return out
 
         step = TinyJit(realised)
-        return lambda: step(*given), lambda out: (out.cast("float64").sum().item(), out.numel())
+        return lambda: step(*given), lambda out: out.cast(dtypes.float32).numpy()
 
-    return {"torch": torch_side, "frit": frit_side}
+    def frit_side(f, arrays, threads):
+        import frit
+
+        return lazy_side(frit, f, arrays)
+
+    def tinygrad_side(f, arrays, threads):
+        import tinygrad
+
+        return lazy_side(tinygrad, f, arrays)
+
+    return {"torch": torch_side, "frit": frit_side, "tinygrad": tinygrad_side}
 
 
 def timed(call, seconds):
@@ -490,8 +565,8 @@ def timed(call, seconds):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("side", choices=["frit", "torch"])
-    p.add_argument("--seed", type=int, default=1, help="which rows (1)")
+    p.add_argument("side", choices=["frit", "torch", "tinygrad"])
+    p.add_argument("--random", type=int, metavar="SEED", help="rows drawn from a seed (the listed ones)")
     p.add_argument("--count", type=int, default=100, help="how many rows (100)")
     p.add_argument("--part", default="0:", metavar="FROM:TO", help="only these of them (all)")
     p.add_argument("--only", help="rows whose names hold this")
@@ -501,18 +576,19 @@ def main():
     os.environ.setdefault("FRIT_THREADS", str(a.threads))
     side = sides()[a.side]
     begin, _, end = a.part.partition(":")
-    part = range(a.count)[int(begin or 0) : int(end) if end else None]
-    for i, (name, specs, theirs, ours) in enumerate(rows(a.seed, a.count)):
+    all_rows = rows(a.random, a.count)
+    part = range(len(all_rows))[int(begin or 0) : int(end) if end else None]
+    for i, (name, specs, theirs, ours) in enumerate(all_rows):
         if i not in part or (a.only and a.only not in name):
             continue
-        arrays = [array(s, 1000 * a.seed + 10 * i + j) for j, s in enumerate(specs)]
+        arrays = [array(s, 1000 * (a.random or 0) + 10 * i + j) for j, s in enumerate(specs)]
         try:
             call, look = side(theirs if a.side == "torch" else ours, arrays, a.threads)
             begin = time.perf_counter()
             looked = [look(t) for t in all_of(call())]
             first = time.perf_counter() - begin
-            total, numbers = (sum(column) for column in zip(*looked))
-            row = {"name": name, **timed(call, a.seconds), "sum": total, "size": numbers, "first_s": first}
+            small = any(d in ("float16", "bfloat16") for _, d in arrays)
+            row = {"name": name, **timed(call, a.seconds), "digest": digest(looked), "small": small, "first_s": first}
         except Exception as e:
             row = {"name": name, "error": f"{type(e).__name__}: {e}"}
         print(json.dumps(row), flush=True)

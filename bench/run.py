@@ -1,83 +1,143 @@
-"""frit beside torch on this machine: `python bench/run.py --seed 1 [--quick] [--json rows.json] [--svg rows.svg]`.
+"""frit beside its peers on this machine: `python bench/run.py [--random SEED] [--quick] [--json FILE] [--svg FILE]`.
 
-Sets up both sides in a folder of its own where they are not there yet (`--setup`), then runs parts of the rows of
-`rows.py` in processes that take turns, in both orders: two in one process would run into each other's threads. A ratio above 1
-says that frit is faster.
+Sets up all sides in a folder of its own where they are not there yet (`--setup`), then runs parts of the rows of `rows.py` in
+processes that take turns, in both orders: two in one process would run into each other's threads. Without `--random` the rows
+are the listed ones. A ratio above 1 says that frit is faster; results are compared, too. `--write BENCHMARKS.md` puts the table
+between the two marks there that name the same rows.
 """
 
 import argparse
 import json
 import math
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-# how far sums of one row's results may be apart, by how many numbers they are of
-TOLERANCE = 2e-3
+# how far a weighted sum of a block of results may be from the first peer's, as a part of how large its terms are
+TOLERANCE, SMALL_FLOAT_TOLERANCE = 1e-3, 2e-2
 
 
 def setup(folder):
-    """A Python with numpy, torch and the frit of this checkout."""
+    """A Python with numpy, torch, the frit of this checkout, and tinygrad and onnxruntime where they are to be had."""
     python = folder / "bin" / "python"
     if not python.exists():
         print(f"setting up {folder}", file=sys.stderr)
         venv.create(folder, with_pip=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "numpy", "torch", str(HERE.parent)], check=True)
+        for more in ("tinygrad", "onnxruntime"):
+            if subprocess.run([*pip, more]).returncode:
+                print(f"{more} is not to be had", file=sys.stderr)
     return str(python)
 
 
 def one_side(python, side, part, options):
     command = [python, "-P", str(HERE / "rows.py"), side, "--part", part, *options]
-    out = subprocess.run(command, capture_output=True, text=True)
+    # big results come from a heap that is used again, not from fresh pages, as they do in a program that runs for long
+    env = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), **os.environ}
+    out = subprocess.run(command, capture_output=True, text=True, env=env)
     if out.returncode:
         sys.exit(out.stderr)
     return [json.loads(line) for line in out.stdout.splitlines()]
 
 
+def difference(ours, theirs):
+    """How far results of two sides are apart, at most, as a part of how large they are."""
+    if [len(part[1]) for part in ours] != [len(part[1]) for part in theirs]:
+        return math.inf
+    worst = 0.0
+    for (n, sums, _), (m, others, sizes) in zip(ours, theirs):
+        if n != m:
+            return math.inf
+        for x, y, scale in zip(sums, others, sizes):
+            same = x == y or (math.isnan(x) and math.isnan(y))
+            apart = abs(x - y) / scale if scale > 0 and math.isfinite(scale) else math.inf
+            worst = max(worst, 0.0 if same else math.inf if math.isnan(apart) else apart)
+    return worst
+
+
 def together(name, runs):
-    """A row of the table from what both sides said, each some times."""
-    for side, rows in runs.items():
-        for row in rows:
-            if "error" in row:
-                return {"name": name, "error": f"{side}: {row['error']}"}
-    mean = {side: sum(r["ms"] for r in rows) / len(rows) for side, rows in runs.items()}
-    least = {side: min(r["least_ms"] for r in rows) for side, rows in runs.items()}
-    ours, theirs = runs["frit"][0], runs["torch"][0]
-    scale = max(abs(theirs["sum"]), math.sqrt(theirs["size"]), 1.0)
-    same = ours["size"] == theirs["size"] and abs(ours["sum"] - theirs["sum"]) <= TOLERANCE * scale
-    row = {"name": name, "torch_ms": mean["torch"], "frit_ms": mean["frit"], "ratio": mean["torch"] / mean["frit"]}
-    row |= {"least_ratio": least["torch"] / least["frit"], "first_s": ours["first_s"]}
-    return row if same else row | {"error": f"frit's sum is {ours['sum']}, torch's {theirs['sum']}"}
+    """A row of the table from what all sides said, each some times."""
+    wrong = {side: r["error"] for side, rows in runs.items() for r in rows if "error" in r}
+    said = {side: rows for side, rows in runs.items() if side not in wrong}
+    row = {"name": name}
+    for side, rows in said.items():
+        row[f"{side}_ms"] = sum(r["ms"] for r in rows) / len(rows)
+        row[f"{side}_least_ms"] = min(r["least_ms"] for r in rows)
+    first = next(side for side in runs if side != "frit")
+    if "frit" in said:
+        row["first_s"] = said["frit"][0]["first_s"]
+    if "frit" in said and first in said:
+        row["ratio"] = row[f"{first}_ms"] / row["frit_ms"]
+        row["least_ratio"] = row[f"{first}_least_ms"] / row["frit_least_ms"]
+        ours, theirs = said["frit"][0], said[first][0]
+        row["difference"] = difference(ours["digest"], theirs["digest"])
+        if row["difference"] > (SMALL_FLOAT_TOLERANCE if ours["small"] else TOLERANCE):
+            wrong["frit"] = f"results differ by {row['difference']:.1e}"
+    return row | ({"error": "; ".join(f"{side}: {e}" for side, e in wrong.items())} if wrong else {})
 
 
-def measure(python, count, options, parts):
+def measure(python, peers, count, options, parts):
+    """All rows, the sides in turns: one way round and back, so that none is always the first."""
     table = []
     for begin in range(0, count, parts):
         part = f"{begin}:{min(count, begin + parts)}"
-        runs = {"torch": [], "frit": []}
-        for side in ["torch", "frit", "frit", "torch"]:
+        runs = {side: [] for side in [*peers, "frit"]}
+        for side in [*runs, *reversed(runs)]:
             runs[side].append(one_side(python, side, part, options))
         for i, row in enumerate(runs["frit"][0]):
             table.append(together(row["name"], {side: [r[i] for r in rs] for side, rs in runs.items()}))
-            show(table[-1])
+            show(table[-1], peers)
     return table
 
 
-def show(row):
-    if "ratio" in row:
-        times = f"{row['torch_ms']:10.3f} {row['frit_ms']:10.3f} {row['ratio']:7.2f} {row['least_ratio']:7.2f}"
-        print(f"{row['name']:48} {times}  {row.get('error', '')}", flush=True)
-    else:
-        print(f"{row['name']:48} {row['error']}", flush=True)
+def show(row, peers):
+    of = "".join(f" {row.get(f'{side}_ms', math.nan):12.3f}" for side in [*peers, "frit"])
+    ratios = f"{row.get('ratio', math.nan):7.2f} {row.get('least_ratio', math.nan):7.2f}"
+    print(f"{row['name']:48}{of} {ratios}  {row.get('error', '')}", flush=True)
+
+
+def summary(table):
+    ratios = [r["ratio"] for r in table if "ratio" in r]
+    if not ratios:
+        return "no rows"
+    mean = [math.exp(sum(math.log(r[of]) for r in table if of in r) / len(ratios)) for of in ("ratio", "least_ratio")]
+    low = [sum(r[of] < 0.8 for r in table if of in r) for of in ("ratio", "least_ratio")]
+    least = min(ratios), min(r["least_ratio"] for r in table if "ratio" in r)
+    return (
+        f"{len(ratios)} rows: geometric mean {mean[0]:.2f}, least {least[0]:.2f}, {low[0]} below 0.8;"
+        f" by the quickest call {mean[1]:.2f}, {least[1]:.2f}, {low[1]}"
+    )
+
+
+def markdown(table, peers, command):
+    """The table as it stands in BENCHMARKS.md, the slowest rows first."""
+    head = ["row", *(f"{side} ms" for side in [*peers, "frit"]), "ratio", "at best"]
+    lines = [f"`{command}`: {summary(table)}.", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in sorted(table, key=lambda r: r.get("least_ratio", 0.0)):
+        times = [f"{row[f'{side}_ms']:.3f}" if f"{side}_ms" in row else "–" for side in [*peers, "frit"]]
+        ratios = [f"{row[of]:.2f}" if of in row else "–" for of in ("ratio", "least_ratio")]
+        lines.append("| " + " | ".join([row["name"], *times, *ratios]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write(file, mark, text):
+    """Put a text between the marks `<!-- mark -->` and `<!-- end -->` of a file."""
+    marks = re.compile(rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    old = file.read_text()
+    if not marks.search(old):
+        sys.exit(f"{file} has no place for it: a line <!-- {mark} -->, and a line <!-- end --> below")
+    file.write_text(marks.sub(lambda m: m[1] + text + m[2], old))
 
 
 def svg(table):
     """Bars of ratios, from the lowest; a line where both sides are as fast."""
     rows = sorted((r for r in table if "ratio" in r), key=lambda r: r["ratio"])
-    top = max(2.0, *(r["ratio"] for r in rows))
+    top = max([2.0, *(r["ratio"] for r in rows)])
     parts, width = [], 760
     for i, r in enumerate(rows):
         y, w = 20 + 14 * i, width * r["ratio"] / top
@@ -93,31 +153,35 @@ def svg(table):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--setup", type=pathlib.Path, default=pathlib.Path("target/bench"), help="folder for both sides (target/bench)")
-    p.add_argument("--python", help="a Python that has both sides, instead of a folder")
-    p.add_argument("--seed", type=int, default=1, help="which rows (1)")
-    p.add_argument("--count", type=int, default=100, help="how many rows (100)")
+    p.add_argument("--setup", type=pathlib.Path, default=pathlib.Path("target/bench"), help="folder for all sides (target/bench)")
+    p.add_argument("--python", help="a Python that has all sides, instead of a folder")
+    p.add_argument("--random", type=int, metavar="SEED", help="rows drawn from a seed (the listed ones)")
+    p.add_argument("--count", type=int, default=100, help="how many of them (100)")
     p.add_argument("--only", help="rows whose names hold this")
+    p.add_argument("--peers", default="torch", help="torch, tinygrad or both, with a comma (torch); ratios are to the first")
     p.add_argument("--threads", type=int, help="threads (all)")
     p.add_argument("--quick", action="store_true", help="a short look at each row: under two minutes")
     p.add_argument("--json", type=pathlib.Path, help="write the table there")
     p.add_argument("--svg", type=pathlib.Path, help="draw the table there")
+    p.add_argument("--write", type=pathlib.Path, metavar="FILE", help="put the table between its marks in a Markdown file")
     a = p.parse_args()
-    python = a.python or setup(a.setup)
-    options = ["--seed", str(a.seed), "--count", str(a.count), "--seconds", "0.03" if a.quick else "0.25"]
+    python, peers = a.python or setup(a.setup), a.peers.split(",")
+    words = ["--random", str(a.random)] if a.random is not None else []
+    options = [*words, "--count", str(a.count), "--seconds", "0.03" if a.quick else "0.25"]
     options += ["--only", a.only] if a.only else []
     options += ["--threads", str(a.threads)] if a.threads else []
-    print(f"{'row':48} {'torch ms':>10} {'frit ms':>10} {'ratio':>7} {'at best':>7}")
-    table = measure(python, a.count, options, a.count if a.quick or a.only else 20)
-    ratios = [r["ratio"] for r in table if "ratio" in r]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        low = sum(r < 0.8 for r in ratios)
-        print(f"{len(ratios)} rows: geometric mean {mean:.2f}, least {min(ratios):.2f}, {low} below 0.8")
+    sides = "".join(f" {side + ' ms':>12}" for side in [*peers, "frit"])
+    print(f"{'row':48}{sides} {'ratio':>7} {'at best':>7}")
+    table = measure(python, peers, a.count, options, a.count if a.quick or a.only else 20)
+    print(summary(table))
     if a.json:
-        a.json.write_text(json.dumps({"seed": a.seed, "threads": a.threads, "rows": table}, indent=1))
+        a.json.write_text(json.dumps({"random": a.random, "threads": a.threads, "rows": table}, indent=1))
     if a.svg:
         a.svg.write_text(svg(table))
+    if a.write:
+        command = "python bench/run.py " + " ".join([*words, *(["--quick"] if a.quick else [])])
+        write(a.write, " ".join(["bench/run.py", *words]), markdown(table, peers, command.strip()))
+    sys.exit(any("error" in r and "frit:" in r["error"] for r in table))
 
 
 if __name__ == "__main__":
