@@ -346,7 +346,7 @@ fn the_machine_and_the_interpreter_agree_bit_by_bit() {
 fn float16_below_its_normal_range_counts_in_a_unit_as_in_plain_kernels() {
     // every exponent down to below the normal range, so that whole sums are of what is there
     let spread = |seed: u32| {
-        let bits = |x: u16| x & 0x8000 | (x & 0x7fff) % 0x3c00;
+        let bits = |x: u16| x & 0x8000 | ((x & 0x7fff) % 0x3c00);
         small_and_large(32 * 160, seed).into_iter().map(bits).collect::<Vec<u16>>()
     };
     let tiny: Vec<u16> = spread(3).iter().map(|x| x & 0x83ff).collect();
