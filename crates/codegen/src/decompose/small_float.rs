@@ -68,13 +68,13 @@ fn decode(x: &UOp, s: SmallFloat) -> UOp {
     let width = (s.exp + s.man) as i64;
     let bits = x.bitcast(carrier(x.dtype)).cast(DType::U32);
     let up = 23 - s.man as i64;
+    let rebias = 127 - s.bias() as i64;
+    if rebias == 0 && s.has_inf() {
+        return bits.bin(Alu::Shl, &c(up)).bitcast(DType::F32);
+    }
     let magnitude = bits.and_(&c((1 << width) - 1));
     let sign = bits.and_(&c(1 << width)).bin(Alu::Shl, &c(31 - width));
-    let rebias = 127 - s.bias() as i64;
     let placed = magnitude.bin(Alu::Shl, &c(up));
-    if rebias == 0 && s.has_inf() {
-        return placed.or_(&sign).bitcast(DType::F32);
-    }
     let scale = UOp::float(f64::from_bits(((rebias + 1023) as u64) << 52), DType::F32);
     let value = (placed.bitcast(DType::F32) * scale).bitcast(DType::U32);
     let nan = c(0x7fc0_0000);
@@ -96,6 +96,13 @@ fn encode(x: &UOp, to: DType, s: SmallFloat) -> Option<UOp> {
     let c = |v: i64| UOp::int(v, f.uint);
     let (width, down) = ((s.exp + s.man) as i64, f.man - s.man as i64);
     let bits = x.bitcast(f.uint);
+    if f.bias == s.bias() as i64 && s.has_inf() {
+        // the first bits of the same number: below the normal range and beyond the largest they round as elsewhere
+        let even = bits.bin(Alu::Shr, &c(down)).and_(&c(1));
+        let rounded = (&bits + &even + c((1i64 << (down - 1)) - 1)).bin(Alu::Shr, &c(down));
+        let result = x.ne_(x).select(&c(s.from_f64(f64::NAN) as i64), &rounded);
+        return Some(result.cast(carrier(to)).bitcast(to));
+    }
     let abs = f.abs(x);
     let magnitude = abs.bitcast(f.uint);
     // normal results: move the bias, add half of the last place (just below it where that place is even), cut
