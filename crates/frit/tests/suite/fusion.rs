@@ -305,15 +305,18 @@ fn attention_is_one_kernel_without_temporaries() {
 /// What kernels with products in products are lowered by, and how many kernels there are in all.
 fn chains(f: impl Fn() -> Tensor) -> (usize, Vec<Vec<Opt>>) {
     let target = frit_abi::Target::native(frit_abi::target::Isa::Avx2, 2, [32 << 10, 1 << 20, 32 << 20]);
-    let output = on("CPU", || f().uop().unwrap());
-    let schedule = on("CPU", || measure::schedule(&[output])).unwrap();
+    chains_on("CPU", &target, f)
+}
+fn chains_on(device: &str, target: &frit_abi::Target, f: impl Fn() -> Tensor) -> (usize, Vec<Vec<Opt>>) {
+    let output = on(device, || f().uop().unwrap());
+    let schedule = on(device, || measure::schedule(&[output])).unwrap();
     let is_inner = |n: &UOp| n.range_arg().is_some_and(|a| a.kind == AxisKind::Reduce);
     let is_chain = |ast: &UOp| {
         let nodes = ast.toposort();
         let loops: Vec<u32> = nodes.iter().filter(|n| is_inner(n)).filter_map(id).collect();
         nodes.iter().any(|n| n.op == Op::Reduce && n.ranges.iter().any(|r| loops.contains(r)))
     };
-    let lowered = |ast: &UOp| frit_codegen::lower(ast, &target, Opts::Heuristic).unwrap().opts;
+    let lowered = |ast: &UOp| frit_codegen::lower(ast, target, Opts::Heuristic).unwrap().opts;
     let opts = schedule.kernels.iter().filter(|k| is_chain(&k.ast)).map(|k| lowered(&k.ast)).collect();
     (schedule.kernels.len(), opts)
 }
@@ -342,4 +345,37 @@ fn products_in_products_are_always_walked_in_blocks_of_rows() {
     let n = Variable::new("n", 1, 2).unwrap().bind(2).unwrap();
     let few = |x: &Tensor| x.narrow(0, 0, n.clone());
     assert!(chains(|| attended(&few(&q), &few(&k), &few(&v))).1.is_empty());
+}
+
+#[test]
+fn products_in_products_are_on_a_unit_of_a_grid_or_apart() {
+    let device = "NULL:H200";
+    let target = frit_runtime::device(device).unwrap().target().clone();
+    on(device, || {
+        let input =
+            |dims: &[usize]| Tensor::zeros(dims.to_vec()).cast(DType::BF16).contiguous().realize().unwrap();
+        let (q, k, v) = (input(&[2, 3, 32, 16]), input(&[2, 3, 48, 16]), input(&[2, 3, 48, 24]));
+        let is_one = |f: &dyn Fn() -> Tensor| {
+            let (_, opts) = chains_on(device, &target, f);
+            assert!(matches!(opts[..], [ref o] if matches!(o[..], [Opt::OnlineSoftmax { .. }])), "{opts:?}");
+        };
+        let sdpa = |q: &Tensor, k: &Tensor, v: &Tensor| q.scaled_dot_product_attention(k, v, None, false);
+        is_one(&|| sdpa(&q, &k, &v));
+        is_one(&|| attended(&q, &k, &v));
+        is_one(&|| sdpa(&q, &k, &v).relu() * 2.0 + 1.0);
+        is_one(&|| q.scaled_dot_product_attention(&k, &v, None, true));
+        // a bias, heads side by side, factors that are computed, keys that heads share
+        let bias = input(&[32, 48]);
+        is_one(&|| q.scaled_dot_product_attention(&k, &v, Some(&bias), false));
+        is_one(&|| sdpa(&q, &k, &v).transpose(1, 2).flatten(-2, -1));
+        is_one(&|| sdpa(&q.sin(), &k.cos(), &v.exp()));
+        let of_all = |x: &Tensor| x.narrow(1, 0, 1).expand([2, 3, 48, x.shape()[3].get()]);
+        is_one(&|| sdpa(&q, &of_all(&k), &of_all(&v)));
+        is_one(&|| sdpa(&q, &k.transpose(-1, -2).contiguous().transpose(-1, -2), &v));
+        // rows that no unit takes, and types, are two products
+        let none = |f: &dyn Fn() -> Tensor| assert!(chains_on(device, &target, f).1.is_empty());
+        none(&|| sdpa(&q.narrow(2, 0, 31), &k, &v));
+        none(&|| sdpa(&q, &k.narrow(2, 0, 47), &v.narrow(2, 0, 47)));
+        none(&|| sdpa(&q.cast(DType::F32), &k.cast(DType::F32), &v.cast(DType::F32)));
+    });
 }

@@ -78,6 +78,34 @@ fn convolutions_are_products_on_every_device() {
     }
 }
 
+/// Attention, plain and causal, with a bias, with keys that heads share.
+fn attention() -> Vec<Vec<f64>> {
+    let of = |rows: usize, width: usize, seed| {
+        whole([6 * rows, width], seed, DType::BF16).reshape([2, 3, rows, width])
+    };
+    let (q, k, v) = (of(32, 16, 1), of(32, 16, 2), of(32, 24, 3));
+    let bias = whole([32, 32], 5, DType::BF16);
+    let shared = |x: &Tensor| x.narrow(1, 1, 1).expand([2, 3, 32, x.shape()[3].get()]);
+    let all = [
+        q.scaled_dot_product_attention(&k, &v, None, false),
+        q.scaled_dot_product_attention(&k, &v, None, true),
+        q.scaled_dot_product_attention(&k, &v, Some(&bias), false),
+        q.scaled_dot_product_attention(&shared(&k), &shared(&v), None, false),
+    ];
+    all.iter().map(|x| array(&x.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data).collect()
+}
+
+#[test]
+fn attention_on_a_unit_is_attention() {
+    let expected = on(PLAIN, attention);
+    let got = on(gpu(), attention);
+    for (got, expected) in got.iter().zip(&expected) {
+        // weights of eight bits, rounded before they are divided or after; values up to 4
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 4.0 / 64.0;
+        assert!(got.len() == expected.len() && got.iter().zip(expected).all(close), "{got:?} {expected:?}");
+    }
+}
+
 #[test]
 fn random_opts_change_nothing() {
     for types in TYPES {
