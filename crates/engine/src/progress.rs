@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! compiling [=========>          ] 96/198  41/s  3 s left
+//! searching e_4096_4096, ways tried: 24  2.1/s  11 s
 //! epoch 1   [====>               ] 118/468  9.1/s  38 s left  loss 0.2143 ▇▅▄▃▂▂▁
 //! ```
 //!
@@ -43,7 +44,7 @@ struct State {
 }
 
 impl Progress {
-    /// Of so many steps.
+    /// Of so many steps; 0 where nobody knows.
     pub fn new(what: &str, total: usize) -> Progress {
         let is_shown = is_wanted();
         let (done, begun, state) = (AtomicUsize::new(0), Instant::now(), Mutex::default());
@@ -90,12 +91,15 @@ impl Drop for Progress {
 }
 
 fn line(what: &str, done: usize, total: usize, took: Duration, name: &str, values: &VecDeque<f64>) -> String {
-    let full = (CELLS * done).checked_div(total).unwrap_or(0).min(CELLS);
+    let per_second = done as f64 / took.as_secs_f64().max(1e-9);
+    let rate = if per_second >= 10.0 { format!("{per_second:.0}") } else { format!("{per_second:.1}") };
+    let Some(full) = (CELLS * done).checked_div(total) else {
+        return format!("{what} {done}  {rate}/s  {:.0} s", took.as_secs_f64());
+    };
+    let full = full.min(CELLS);
     let head = if full < CELLS { ">" } else { "" };
     let bar = format!("{}{head}", "=".repeat(full));
-    let rate = done as f64 / took.as_secs_f64().max(1e-9);
-    let left = total.saturating_sub(done) as f64 / rate.max(1e-9);
-    let rate = if rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") };
+    let left = total.saturating_sub(done) as f64 / per_second.max(1e-9);
     let mut out = format!("{what:9} [{bar:CELLS$}] {done}/{total}  {rate}/s  {left:.0} s left");
     if let Some(last) = values.back() {
         out += &format!("  {name} {last:.4} {}", sparkline(values));
@@ -126,6 +130,7 @@ mod tests {
         assert_eq!(text, "training  [=====>              ] 30/120  3.0/s  30 s left  loss 1.0000 █▃!▁");
         let all = line("x", 5, 5, Duration::from_millis(100), "", &VecDeque::new());
         assert_eq!(all, "x         [====================] 5/5  50/s  0 s left");
-        assert!(line("none", 0, 0, Duration::ZERO, "", &VecDeque::new()).contains("0/0"));
+        let unknown = line("searching e_4, ways tried:", 9, 0, Duration::from_secs(6), "", &VecDeque::new());
+        assert_eq!(unknown, "searching e_4, ways tried: 9  1.5/s  6 s");
     }
 }

@@ -83,7 +83,7 @@ fn report(m: &Model) -> String {
     let mut taken = vec![];
     let run = cover(m.launches.iter().map(|l| (l.begun, l.begun + l.took)).collect(), &mut taken);
     let copy = cover(m.copies.iter().map(|c| (c.at, c.at + c.ns)).collect(), &mut taken);
-    let compile = cover(named(&["schedule", "lower", "render", "load"]), &mut taken);
+    let compile = cover(named(&["search", "graph", "schedule", "lower", "render", "load"]), &mut taken);
     let idle = wall.saturating_sub(total(&taken));
     let mut out = format!("{} from the first thing that was recorded to the last\n\n", ms(wall));
     let phases = [("run", run), ("copy", copy), ("compile", compile), ("idle, or the program itself", idle)];

@@ -5,7 +5,7 @@ use crate::kernel::choice::{self, Choice};
 use crate::kernel::compile::compile;
 use crate::kernel::compiled::Compiled;
 use crate::lru_map::LruMap;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::search::apart::search;
 use crate::search::beam::Effort;
 use crate::search::store::{remember, remembered};
@@ -14,9 +14,8 @@ use frit_abi::sync::{LazyLock, Mutex};
 use frit_abi::{Kernel, Target};
 use frit_codegen::Lowered;
 use frit_runtime::parallel::in_parallel;
-use frit_uop::UOp;
+use frit_uop::{Arg, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -98,21 +97,19 @@ pub(crate) fn compile_again(kernel: &Compiled, target: &Target) -> Result<(), Er
 fn choices(asts: &[UOp], device: &Arc<str>, target: &Target) -> Result<Vec<Choice>, Error> {
     let width = config::beam()? as usize;
     let mut all = vec![];
-    let progress = Progress::new("searching", if width > 0 { asts.len() } else { 0 });
     for (i, ast) in asts.iter().enumerate() {
-        if width > 0 {
-            progress.step();
-        }
         all.push(match (choice::seed(), remembered(ast, target)) {
             (Some(seed), _) => Choice::Random(seed),
             (None, Some(opts)) => Choice::List(opts),
             (None, None) if width > 0 => {
                 record::search(ast, device);
+                let _span =
+                    frit_abi::record::span("search", if let Arg::Name(n) = &ast.arg { n } else { "" });
                 match search(ast, device, &Effort::of_width(width)?) {
                     Ok(tuned) => {
                         record::found(ast, &tuned.opts, [tuned.before, tuned.after], tuned.tried);
                         remember(ast, target, &tuned.opts);
-                        if config::debug()? >= 1 || std::io::stderr().is_terminal() {
+                        if config::debug()? >= 1 || progress::is_wanted() {
                             eprintln!("search {} of {}: {tuned}", i + 1, asts.len());
                         }
                         Choice::List(tuned.opts)

@@ -39,6 +39,7 @@ pub(crate) fn take_out(sink: &UOp) -> Result<Normal, Error> {
 }
 
 fn take_out_where(sink: &UOp, check: impl Fn(&UOp) -> Result<(), String>) -> Result<Normal, Error> {
+    let _span = frit_abi::record::span("graph", "");
     let (mut buffers, mut bindings) = (vec![], Bindings::default());
     let list = Numbered::of(sink);
     let new = list.map(|n, src| {

@@ -13,11 +13,12 @@
 
 use super::beam::{Effort, Guide, Tuned, search_here};
 use super::trial::{Args, Event};
+use crate::progress::Progress;
 use crate::{Error, interrupt};
 use frit_abi::fork;
 use frit_abi::sync::{Mutex, RwLock};
 use frit_codegen::Opt;
-use frit_uop::{UOp, text};
+use frit_uop::{Arg, UOp, text};
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -67,11 +68,18 @@ pub(crate) fn search_on(
     effort: &Effort,
     launch: Option<Args>,
 ) -> Result<Tuned, Error> {
+    let name = if let Arg::Name(n) = &ast.arg { n } else { "a kernel" };
+    let progress = Progress::new(&format!("searching {name}, ways tried:"), 0);
     let start = START.read().unwrap_or_else(PoisonError::into_inner).clone();
     match start.filter(|_| frit_runtime::device(device).is_ok_and(|d| d.runs_apart())) {
-        Some(start) => search_apart(ast, device, effort, &start),
+        Some(start) => search_apart(ast, device, effort, &start, &progress),
         None => {
-            search_here(ast, device, effort, launch, &Guide { refused: &[], starts: &[], watch: &|_| () })
+            let watch = |event: Event| {
+                if let Event::Trying(_) = event {
+                    progress.step();
+                }
+            };
+            search_here(ast, device, effort, launch, &Guide { refused: &[], starts: &[], watch: &watch })
         }
     }
 }
@@ -85,7 +93,13 @@ struct Known {
     best: Option<Vec<Opt>>,
 }
 
-fn search_apart(ast: &UOp, device: &Arc<str>, effort: &Effort, start: &Start) -> Result<Tuned, Error> {
+fn search_apart(
+    ast: &UOp,
+    device: &Arc<str>,
+    effort: &Effort,
+    start: &Start,
+    progress: &Progress,
+) -> Result<Tuned, Error> {
     let (begun, mut known) = (Instant::now(), Known::default());
     let mut worker = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
     if worker.as_ref().is_some_and(|w| w.generation != fork::generation()) {
@@ -99,7 +113,7 @@ fn search_apart(ast: &UOp, device: &Arc<str>, effort: &Effort, start: &Start) ->
         };
         // where none is left, and at last, a child only says what is known
         let left = if nth < CHILDREN { effort.time.saturating_sub(begun.elapsed()) } else { Duration::ZERO };
-        let ended = child.search(ast, device, &Effort { time: left, ..*effort }, &mut known);
+        let ended = child.search(ast, device, &Effort { time: left, ..*effort }, &mut known, progress);
         match ended? {
             Ended::Found(tuned) => {
                 *WAITING.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
@@ -170,6 +184,7 @@ impl Worker {
         device: &str,
         effort: &Effort,
         known: &mut Known,
+        progress: &Progress,
     ) -> Result<Ended, Error> {
         let starts: Vec<Vec<Opt>> = known.best.iter().cloned().collect();
         let asked = Request {
@@ -198,7 +213,10 @@ impl Worker {
             };
             let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
             match word {
-                "trying" => trying = parse_list(rest).map(|opts| (opts, Instant::now())),
+                "trying" => {
+                    progress.step();
+                    trying = parse_list(rest).map(|opts| (opts, Instant::now()));
+                }
                 "idle" => trying = None,
                 "best" => known.best = parse_list(rest),
                 "found" => return Ok(parse_found(rest).map_or(Ended::Gone(None), Ended::Found)),
