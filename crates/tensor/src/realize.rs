@@ -264,7 +264,7 @@ impl Tensor {
     pub fn lend(&self) -> Result<Lent> {
         let _c = call("lend");
         let x = self.uop()?;
-        let _recorded = realizing("read");
+        let _recorded = realizing("lend");
         engine("lend", frit_engine::run::lend(&x))
     }
     /// All elements in row-major order where they lie on their device, for another library there: whatever was queued
@@ -273,7 +273,7 @@ impl Tensor {
     pub fn lend_there(&self) -> Result<LentThere> {
         let _c = call("lend");
         let x = self.uop()?;
-        let _recorded = realizing("read");
+        let _recorded = realizing("lend");
         engine("lend", frit_engine::run::lend_there(&x))
     }
     /// Writes the bytes of all elements in row-major order, in small pieces. A value that is not in memory is computed
