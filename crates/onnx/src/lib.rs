@@ -33,5 +33,6 @@ pub mod check;
 pub mod export;
 
 pub use element::Element;
+pub use ops::operators;
 pub use session::{Kind, Port, Session, Size, Summary, Uses};
 pub use value::{Key, Strings, Value};

@@ -95,6 +95,11 @@ pub(crate) fn domain(name: &str) -> &str {
     if name == "ai.onnx" { ONNX } else { name }
 }
 
+/// Every row of the tables: a domain, an operator, and the version of the domain since which it means what it does there.
+pub fn operators() -> impl Iterator<Item = (&'static str, &'static str, i64)> {
+    FAMILIES.iter().flat_map(|(domain, rows)| rows.iter().map(move |row| (*domain, row.name, row.since)))
+}
+
 /// The row of an operator at a version of its domain.
 pub(crate) fn find(domain: &str, name: &str, version: i64) -> Option<&'static Op> {
     type Rows = FxHashMap<&'static str, Vec<&'static Op>>;

@@ -16,6 +16,7 @@ pub enum Attr<'a> {
     Float(f32),
     Text(&'a str),
     Ints(&'a [i64]),
+    Floats(&'a [f32]),
     Texts(&'a [&'a str]),
     Graph(Writer),
     /// The function's attribute of that name.
@@ -29,6 +30,7 @@ pub fn attribute(name: &str, v: Attr) -> Writer {
         Attr::Float(v) => w.float(2, v).int(20, 1),
         Attr::Text(v) => w.bytes(4, v).int(20, 3),
         Attr::Ints(v) => w.ints(8, v).int(20, 7),
+        Attr::Floats(v) => w.floats(7, v).int(20, 6),
         Attr::Texts(v) => v.iter().fold(w, |w, t| w.bytes(9, t)).int(20, 8),
         Attr::Graph(g) => w.message(6, g).int(20, 5),
         Attr::Of(other) => w.bytes(21, other).int(20, 1),
