@@ -41,6 +41,9 @@ export const count = (n) => n.toLocaleString("en");
 export const where = (line) => (line ? `${line[1]}:${line[2]}` : "");
 export const shortFile = (line) => (line ? `${line[1].split("/").pop()}:${line[2]}` : "");
 
+// Without the folders of the files that a text names.
+export const short = (text) => text.replace(/\S*\/(?=[^/\s]+:\d)/g, "");
+
 export const PALETTE = ["#6cb2ff", "#54c08a", "#e3b341", "#c58bf2", "#ef8d6c", "#4fc4cf", "#f27ba5", "#a3c644", "#8f9dff", "#d9a06b", "#5fd3a6", "#e06c9f"];
 export const colour = (i) => PALETTE[((i % PALETTE.length) + PALETTE.length) % PALETTE.length];
 

@@ -1,5 +1,5 @@
 // Every kernel in a table, and each with its passes and its code.
-import { count, el, empty, rate, shortFile, size, time } from "./dom.js";
+import { count, el, empty, rate, short, shortFile, size, time, where } from "./dom.js";
 import { code } from "./code.js";
 import { passes } from "./passes.js";
 
@@ -113,7 +113,7 @@ function one(app, i, path) {
   ];
   const body = el("div", { class: "column fill" });
   const tabs = el("div", { class: "switch" }, ["passes", "code"].map((m) => el("button", { class: m === mode ? "on" : "", onclick: () => app.go(`#/kernels/${i}/${m}`) }, m)));
-  const head = el("div", { class: "head" }, el("a", { href: "#/kernels" }, "Kernels"), el("span", { class: "faint" }, "/"), el("h2", { class: "mono whole", title: k.name }, k.name), el("span", { class: "pill" }, k.device), el("span", { class: "soft mono", title: k.opts }, k.opts), el("span", { class: "space" }), k.line ? el("span", { class: "soft" }, `${k.line[0]} at ${shortFile(k.line)}`) : null, tabs);
+  const head = el("div", { class: "head" }, el("a", { href: "#/kernels" }, "Kernels"), el("span", { class: "faint" }, "/"), el("h2", { class: "mono whole", title: k.name }, k.name), el("span", { class: "pill" }, k.device), el("span", { class: "soft mono", title: k.opts }, k.opts), el("span", { class: "space" }), k.line ? el("span", { class: "soft", title: `${k.line[0]}, run at ${where(k.line)}` }, k.line[0].includes(" at ") ? short(k.line[0]) : `${k.line[0]} at ${shortFile(k.line)}`) : null, tabs);
   const bar = el("div", { class: "stats" }, stats.map(([v, what]) => el("div", {}, el("b", {}, v), el("span", {}, what))));
   app.pack
     .json(k.part)

@@ -101,6 +101,7 @@ function showProgram(app, row, index, part, middle, detail, path) {
     const head = el("div", { class: "head" }, el("h2", {}, here.split("/").pop()), el("span", { class: "space" }), el("a", { href: `#/programs/${index}` }, "all"));
     if (!own.length) return [head, empty("This line computed nothing here", "Another program may have its operations.")];
     view.mark(new Map(own.map((n) => [n, first(n) === undefined ? css("--accent") : colour(first(n))])));
+    view.focus(own, own[own.length - 1]);
     const named = (ns) => [...new Set(ns.map((n) => lines.get(n)[0]))].sort().join(", ");
     // what costs nothing is told where there is nothing else
     const ops = (ns) => {

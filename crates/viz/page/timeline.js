@@ -1,6 +1,6 @@
 // Threads of the host, queues of devices and memory on one axis. Tracks are pyramids, so a frame draws about as many entries
 // as there are pixels; blocks come when they come into sight.
-import { colour, count, css, el, empty, hash, size, time } from "./dom.js";
+import { colour, count, css, el, empty, hash, short, size, time } from "./dom.js";
 import { Surface } from "./surface.js";
 
 const LANE = 18;
@@ -253,7 +253,7 @@ class Timeline extends Surface {
       if (!sums.size) continue;
       scroll.append(el("div", { class: "label", style: { padding: "10px 12px 4px" } }, tr.name));
       for (const [name, s] of [...sums].sort((a, b) => b[1].ns - a[1].ns).slice(0, 40)) {
-        scroll.append(el("div", { class: "item slim" }, el("div", { class: "top" }, el("b", { class: "mono" }, this.t.names[name]), el("span", { class: "num" }, `${time(s.ns)} · ${count(s.n)}×`))));
+        scroll.append(el("div", { class: "item slim", title: this.t.names[name] }, el("div", { class: "top" }, el("b", { class: "mono" }, short(this.t.names[name])), el("span", { class: "num" }, `${time(s.ns)} · ${count(s.n)}×`))));
       }
     }
     this.detail.replaceChildren(...blocks, scroll);
@@ -338,7 +338,7 @@ class Timeline extends Surface {
             g.fillStyle = "#0b0e13";
             const of = b.of[k];
             const more = of & 0x80000000 ? this.t.names[of & 0x7fffffff] : "";
-            const text = more && room > 110 ? `${name} ${more}` : name;
+            const text = short(more && room > 110 ? `${name} ${more}` : name);
             g.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, from + 4, top + LANE / 2 - 0.5);
           }
         } else {
