@@ -10,6 +10,8 @@ const ROWS: usize = 12;
 /// A kernel below this part of what its device showed is worth a word, if it takes this part of the time.
 const FAR_BELOW: f64 = 0.25;
 const WORTH: f64 = 0.05;
+/// The part of the whole time below which a kernel is not worth a word.
+const LEAST: f64 = 0.01;
 
 /// Run a command and print where its time went.
 pub fn run(command: &[&str]) -> Result<(), String> {
@@ -173,7 +175,9 @@ fn spans(m: &Model, out: &mut String) {
 fn advice(m: &Model, kernels: &[((u32, u32), Sum)], [run, copy, compile, wall]: [u64; 4]) -> Vec<String> {
     let mut all = vec![];
     let part = |ns: u64| ns as f64 / wall as f64;
-    for ((name, device), s) in kernels.iter().filter(|(_, s)| s.ns as f64 > WORTH * run.max(1) as f64) {
+    // a kernel that is most of what ran may still be nothing of the whole
+    let is_worth = |s: &Sum| s.ns as f64 > WORTH * run.max(1) as f64 && part(s.ns) > LEAST;
+    for ((name, device), s) in kernels.iter().filter(|(_, s)| is_worth(s)) {
         let same = || kernels.iter().filter(|((_, d), _)| d == device);
         let best = same().map(|(_, s)| s.rates()).fold((0.0f64, 0.0f64), |b, r| (b.0.max(r.0), b.1.max(r.1)));
         let (gflops, gbytes) = s.rates();
