@@ -1,5 +1,6 @@
 """Programs written as ONNX models: valid for the onnx package, and the same numbers in onnxruntime."""
 
+import pathlib
 from collections import Counter
 
 import numpy as np
@@ -125,3 +126,23 @@ def test_steps_of_a_recurrent_net_are_written_out():
     made = checked(lambda x: net(x)[0], [Tensor.randn(4, 2, 3).realize()])
     # the state before the first step is known, and so is its product
     assert (made["Sigmoid"], made["MatMul"], made["Concat"]) == (12, 7, 1), made
+
+
+def test_a_loop_that_rust_wrote_is_valid_and_the_same_elsewhere():
+    model = (pathlib.Path(__file__).parents[2] / "tests-data" / "exported_loop.onnx").read_bytes()
+    onnx.checker.check_model(model, full_check=True)
+    assert Counter(n.op_type for n in onnx.load_from_string(model).graph.node)["Loop"] == 1
+    rng = np.random.default_rng(3)
+    session = Session(model)
+    feeds = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in session.inputs}
+    made = session.run(None, feeds)
+    # the recurrence itself
+    (x, w), state = feeds.values(), np.zeros(3, np.float32)
+    for row in x:
+        before, state = state, np.tanh(state @ w + row)
+    np.testing.assert_allclose(made[0], state, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(made[1], before, rtol=1e-4, atol=1e-5)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    other = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)
+    for got, want in zip(made, other, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

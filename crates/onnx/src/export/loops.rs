@@ -76,11 +76,12 @@ impl Lowering<'_> {
     }
     /// Writes a `Loop`; its body sees captured values by their names around it.
     fn loop_node(&mut self, l: &Loop) -> Done<Vec<String>> {
+        // before the body: names inside must not be those of anything around
+        let count = self.size(l.count())?;
         let mut body = self.inside();
         let (step, go) = (body.graph.fresh("step"), body.graph.fresh("go"));
         let mut inputs = vec![port(&step, Element::Int64, &[]), port(&go, Element::Bool, &[])];
         body.names.insert(l.variable(), step);
-        let count = self.size(l.count())?;
         let mut given = vec![count, String::new()];
         for (slot, value) in l.inputs().iter().enumerate() {
             let outside = self.name(value)?;

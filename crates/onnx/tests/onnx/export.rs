@@ -193,9 +193,18 @@ fn long_loops_are_loops() {
         let (last, all) = Tensor::scan(40, &[&none, &none], |i, c| step(x, i, c));
         vec![last[0].clone(), last[1].clone(), all[0].clone()]
     };
-    let made = exported(&[x, w], Options::default(), &f);
+    let made = exported(&[x.clone(), w.clone()], Options::default(), &f);
     let count = |name: &str| made.iter().find(|(n, _)| n == name).map(|(_, n)| *n);
     assert_eq!((count("Loop"), count("Tanh")), (Some(2), Some(1)), "{made:?}");
+    // Python has no loops of its own: its tests give this model to onnx's checker and to onnxruntime
+    let model = export(&[&x, &w], &Options::default(), &f).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests-data/exported_loop.onnx");
+    match std::env::var("BLESS").is_ok_and(|v| v == "1") {
+        true => std::fs::write(file, model).unwrap(),
+        false => {
+            assert!(std::fs::read(file).unwrap() == model, "another model: if it is right, run with BLESS=1")
+        }
+    }
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn a_million_nodes_are_parsed_in_a_moment() {
     let model: proto::Model = proto::parse(&bytes).unwrap();
     let time = start.elapsed();
     assert_eq!(model.graph.unwrap().node.len(), n);
-    // without optimisations it takes longer, as everything does
-    assert!(time.as_secs() < if cfg!(debug_assertions) { 20 } else { 1 }, "{time:?}");
+    // half a second of a processor with optimisations; other tests run beside it
+    assert!(time.as_secs() < if cfg!(debug_assertions) { 20 } else { 5 }, "{time:?}");
     eprintln!("a million nodes in {time:?}");
 }
