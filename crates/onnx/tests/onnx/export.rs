@@ -197,7 +197,7 @@ fn long_loops_are_loops() {
     let count = |name: &str| made.iter().find(|(n, _)| n == name).map(|(_, n)| *n);
     assert_eq!((count("Loop"), count("Tanh")), (Some(2), Some(1)), "{made:?}");
     // Python has no loops of its own: its tests give this model to onnx's checker and to onnxruntime
-    let model = export(&[&x, &w], &Options::default(), &f).unwrap();
+    let model = export(&[&x, &w], &Options::default(), f).unwrap();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests-data/exported_loop.onnx");
     match std::env::var("BLESS").is_ok_and(|v| v == "1") {
         true => std::fs::write(file, model).unwrap(),
