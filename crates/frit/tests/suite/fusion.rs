@@ -4,7 +4,7 @@ use crate::support::on;
 use frit::engine::measure;
 use frit::engine::stats::{Stats, stats};
 use frit::nn::{Adam, BatchNorm, Conv2d, Linear, Optimizer, training};
-use frit::{Tensor, Variable, Window, nn};
+use frit::{DType, Tensor, Variable, Window, nn};
 use frit_codegen::{Opt, Opts};
 use frit_uop::{Arg, AxisKind, Op, UOp};
 
