@@ -1,8 +1,7 @@
 //! The staged graph of a cut: values of the kernels, sources first.
 
-use super::layout::Order;
 use super::record;
-use super::request::{Cut, Link, Placement, Recipe, Request, Rows, position};
+use super::request::{Cut, Link, Order, Placement, Recipe, Request, Rows, position};
 use crate::index;
 use crate::kernels;
 use frit_abi::record::origins;

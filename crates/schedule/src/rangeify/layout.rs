@@ -9,14 +9,10 @@
 //! Kernels that only pass such values on element by element walk them in the same order, and so on to the values that those
 //! read: a transposition would cost more than what it gains.
 
-use super::request::{Draft, Request, is_plain};
+use super::request::{Draft, Order, Request, is_plain};
 use frit_uop::symbolic::compare;
 use frit_uop::symbolic::sum::split_term;
 use frit_uop::{Op, UOp};
-use smallvec::SmallVec;
-
-/// Dims from the outermost to the innermost in memory.
-pub type Order = SmallVec<[usize; 4]>;
 
 /// The order that readers want, where it is not that of the dims: `vector` elements are moved at once, `is_factor` says which
 /// requests are a unit's.

@@ -1,6 +1,5 @@
 //! What the walk finds out: which element of a node a kernel wants, how the sources answer, what is stored.
 
-use super::layout::Order;
 use crate::index::{self, Idx};
 use crate::kernels;
 use frit_abi::Alu;
@@ -21,6 +20,9 @@ pub struct Cut {
     /// Index values that come from data: the variable that stands for one until its value is built.
     pub from_data: Vec<(UOp, Link)>,
 }
+
+/// Dims from the outermost to the innermost in memory.
+pub type Order = SmallVec<[usize; 4]>;
 
 /// What becomes of a node.
 #[derive(Debug)]

@@ -17,8 +17,8 @@
 //! The readers of a staged node say in which order its dims lie in memory ([`layout`]).
 
 use super::chain::Chains;
-use super::layout::{self, Order};
-use super::request::{Cut, Draft, Link, Placement, Recipe, Request, Rows, is_plain, position};
+use super::layout;
+use super::request::{Cut, Draft, Link, Order, Placement, Recipe, Request, Rows, is_plain, position};
 use crate::cost::{self, Cost};
 use crate::error::Error;
 use crate::index::{self, Idx, max_numel, numel, same_size};
