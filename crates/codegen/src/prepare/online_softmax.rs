@@ -344,8 +344,11 @@ impl Attention {
         let counted = range(all, AxisKind::Reduce);
         let Some(end) = end else { return counted };
         let rounds = (&end + (keys - 1)).floordiv(&UOp::index(keys)).bin(Alu::Min, &UOp::index(all));
-        let rounds = rounds.substitute(&[(stand_in, block.clone())].into_iter().collect());
-        UOp::range(&simplify(&rounds), id(&counted), AxisKind::Reduce)
+        let rounds = simplify(&rounds.substitute(&[(stand_in, block.clone())].into_iter().collect()));
+        match rounds.as_int() {
+            Some(1) => UOp::index(0),
+            _ => UOp::range(&rounds, id(&counted), AxisKind::Reduce),
+        }
     }
 }
 
