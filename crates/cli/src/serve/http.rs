@@ -20,6 +20,7 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::mpsc;
 
 /// A body that does not come in this time is no longer waited for.
@@ -28,6 +29,25 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const PIECES: usize = 64;
 /// A client that takes nothing for so long is dropped. The model does not wait for it, and drops it earlier if it is far behind.
 const PIECE_TIME: Duration = Duration::from_secs(20);
+
+/// What the system holds of an answer that its client does not read. Left to itself it holds megabytes, and a slow reader is noticed late.
+const SEND_BUFFER: u32 = 64 << 10;
+
+/// A listening socket whose connections hold little of what is not read.
+pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
+    let mut failed = std::io::Error::other("no such address");
+    for address in lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // a server that starts again finds its port although old connections linger there
+        socket.set_reuseaddr(cfg!(unix))?;
+        socket.set_send_buffer_size(SEND_BUFFER)?;
+        match socket.bind(address).and_then(|()| socket.listen(1024)) {
+            Ok(listener) => return Ok(listener),
+            Err(e) => failed = e,
+        }
+    }
+    Err(failed)
+}
 
 /// What handlers share.
 pub struct App {

@@ -164,8 +164,7 @@ pub fn serve<R: Runner>(
     let runtime = runtime.map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let address = format!("{}:{}", options.host, options.port);
-        let listener =
-            tokio::net::TcpListener::bind(&address).await.map_err(|e| format!("{address}: {e}"))?;
+        let listener = http::listen(&address).await.map_err(|e| format!("{address}: {e}"))?;
         let address = listener.local_addr().map_err(|e| e.to_string())?;
         let worker = Worker::start(make);
         let app = Arc::new(App {
