@@ -212,7 +212,7 @@ pub(crate) fn launch(
         record::write(Kind::Origin, &[Text(origin)]);
     }
     let (at, [flops, bytes]) = (record::now(), [flops, bytes].map(Int));
-    if !is_timed && let Some(from) = dev.mark() {
+    if !is_timed && let Some(from) = begin(dev) {
         let from = from?;
         go()?;
         let to = dev.mark().transpose()?;
@@ -223,14 +223,8 @@ pub(crate) fn launch(
             record::settle_with(settle);
         }
         if let Some(to) = to {
-            let device = std::ptr::from_ref(dev).addr();
-            PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending {
-                number,
-                at,
-                device,
-                from,
-                to,
-            });
+            let (device, copies, to) = (address(dev), COPIES.load(Relaxed), Arc::from(to));
+            pending().push(Pending { number, at, device, copies, from, to });
         }
         return Ok(Duration::ZERO);
     }
@@ -248,34 +242,56 @@ pub(crate) fn launch(
     Ok(Duration::from_nanos(took))
 }
 
-/// A launch whose device was not seen to come to it: its number, when the host queued it, and the places around it.
+/// The place from which a launch counts. Where the one before it is still to be done it counts from its end, since another
+/// event would cost the host as much as the launch.
+fn begin(dev: &dyn Device) -> Option<Result<Arc<dyn Mark>, frit_runtime::Error>> {
+    let is_before = |p: &&Pending| (p.device, p.copies) == (address(dev), COPIES.load(Relaxed));
+    let before = pending().last().filter(is_before).map(|p| (p.to.clone(), p.at));
+    match before {
+        Some((end, at)) if matches!(end.reached(at), Ok(None)) => Some(Ok(end)),
+        _ => dev.mark().map(|made| made.map(Arc::from)),
+    }
+}
+
+fn address(dev: &dyn Device) -> usize {
+    std::ptr::from_ref(dev).addr()
+}
+
+/// A launch whose device was not seen to come to it: its number, when the host queued it, after how many copies, and the
+/// places around it.
 struct Pending {
     number: u64,
     at: u64,
     device: usize,
-    from: Box<dyn Mark>,
-    to: Box<dyn Mark>,
+    copies: u64,
+    from: Arc<dyn Mark>,
+    to: Arc<dyn Mark>,
 }
 
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+fn pending() -> impl std::ops::DerefMut<Target = Vec<Pending>> {
+    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+/// Copies that may be in a queue between two launches.
+static COPIES: AtomicU64 = AtomicU64::new(0);
 /// Launches that were queued.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 impl Pending {
-    /// When it began and how long it took; `None` while it runs.
+    /// When it began and ended; `None` while it runs.
     fn times(&self) -> Result<Option<(u64, u64)>, frit_runtime::Error> {
         let Some(end) = self.to.reached(self.at)? else { return Ok(None) };
         let begun = self.from.reached(self.at)?.map(|begun| begun.max(self.at));
-        Ok(begun.map(|begun| (begun, end.saturating_sub(begun))))
+        Ok(begun.map(|begun| (begun, end)))
     }
 }
 
 /// Write when those ran that have by now, or wait for all.
 fn settle(is_last: bool) {
     // one at a time, so that whoever waits for all finds all; only in the process that records, so no fork finds it held
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = std::mem::take(&mut *PENDING.lock().unwrap_or_else(PoisonError::into_inner));
+    static ENDS: std::sync::Mutex<Vec<(usize, u64)>> = std::sync::Mutex::new(Vec::new());
+    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = std::mem::take(&mut *pending());
     let (mut late, mut behind) = (vec![], vec![]);
     for p in all {
         if is_last {
@@ -285,7 +301,14 @@ fn settle(is_last: bool) {
         // a queue that has not come to one has come to none after it
         let times = if behind.contains(&p.device) { Ok(None) } else { p.times() };
         match times {
-            Ok(Some((begun, took))) => record::write(Kind::Ran, &[Int(p.number), Int(begun), Int(took)]),
+            Ok(Some((begun, end))) => {
+                // no two run at once, though clocks that were compared again say so
+                let last = ends.iter().find(|(device, _)| *device == p.device).map_or(0, |(_, end)| *end);
+                let (begun, end) = (begun.max(last), end.max(last));
+                ends.retain(|(device, _)| *device != p.device);
+                ends.push((p.device, end));
+                record::write(Kind::Ran, &[Int(p.number), Int(begun), Int(end.saturating_sub(begun))]);
+            }
             Ok(None) => {
                 behind.push(p.device);
                 late.push(p);
@@ -293,7 +316,7 @@ fn settle(is_last: bool) {
             Err(_) => {}
         }
     }
-    let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pending = pending();
     late.append(&mut pending);
     *pending = late;
 }
@@ -312,6 +335,7 @@ pub(crate) fn copy<T>(what: &'static str, bytes: usize, copy: impl FnOnce() -> T
     }
     let at = record::now();
     let done = copy();
+    COPIES.fetch_add(1, Relaxed);
     record::write(Kind::Copy, &[Int(at), Int(record::now() - at), Int(bytes as u64), Name(what)]);
     done
 }

@@ -169,7 +169,7 @@ pub struct Resources {
 }
 
 /// A place in the queue of a device.
-pub trait Mark: Send {
+pub trait Mark: Send + Sync {
     /// When the device came to it, by the clock of [`frit_abi::record::now`]; `None` while it has not. It was put in the
     /// queue after `after`.
     fn reached(&self, after: u64) -> Result<Option<u64>, Error>;
