@@ -3,6 +3,7 @@
 use crate::index::max_numel;
 use frit_uop::graph::Numbered;
 use frit_uop::{Op, UOp};
+use smallvec::SmallVec;
 
 /// Facts about a node's cone: what is computed for one element if nothing below is stored.
 #[derive(Clone, Copy, Default, Debug)]
@@ -16,6 +17,8 @@ pub struct Cost {
     pub reads: bool,
     /// Elements of the largest tensor in the cone.
     pub work: u64,
+    /// Of an expensive node, the one that all of it is made of element by element: a reduce, or what one was narrowed to.
+    pub base: u32,
 }
 
 /// Whether it is a product of two values that are each repeated many times, as in a matrix product or a convolution: its
@@ -63,7 +66,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                 Cost { reads: true, work, ..Cost::default() }
             }
             Op::ReduceAxis | Op::ScanAxis => {
-                Cost { expensive: true, ops: 1, reads: true, work: work.max(of(0).work) }
+                Cost { expensive: true, ops: 1, reads: true, work: work.max(of(0).work), base: i as u32 }
             }
             Op::Gather => {
                 let (x, i) = (of(0), of(1));
@@ -72,23 +75,31 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                     ops: x.ops.saturating_add(i.ops).saturating_add(2),
                     reads: true,
                     work,
+                    base: 0,
                 }
             }
             Op::Expand => Cost { expensive: false, work, ..of(0) },
             o if o.is_movement() => Cost { work: work.max(of(0).work), ..of(0) },
             o if o.is_elementwise() => {
-                let mut c = Cost { ops: o.weight(), work, ..Cost::default() };
-                let mut reading = 0;
+                let mut c = Cost { ops: o.weight(), work, base: i as u32, ..Cost::default() };
+                let (mut reading, mut bases) = (0, SmallVec::<[u32; 3]>::new());
                 for (k, s) in n.src.iter().enumerate() {
                     let f = of(k);
                     c.ops = c.ops.saturating_add(f.ops);
-                    c.expensive |= f.expensive && !repeats(n, s);
+                    if f.expensive && !repeats(n, s) {
+                        c.expensive = true;
+                        bases.push(f.base);
+                    }
                     reading += f.reads as u32;
                     c.work = c.work.max(f.work);
                 }
                 // one read is paid anyway
                 c.ops = c.ops.saturating_add(reading.saturating_sub(1));
                 c.reads = reading > 0;
+                let is_narrowed = o == Op::Cast && n.dtype.size() < n.input().dtype.size();
+                if !is_narrowed && bases.windows(2).all(|b| b[0] == b[1]) {
+                    c.base = bases.first().copied().unwrap_or(c.base);
+                }
                 c
             }
             _ => Cost { work, ..Cost::default() },

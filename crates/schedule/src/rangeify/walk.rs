@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | widens a factor that a grid's matrix unit takes | any | inlined: what it widens is stored |
 //! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory or a unit takes it |
+//! | made of one expensive value that is no wider | several, each element once | inlined: that value is stored |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
 //! | expensive | one, constant over the kernel's inner ranges | inlined at that scope: softmax in one kernel |
 //! | the sum of a product | one, each element once, no other reduce beside it | inlined: its kernel is walked for it |
@@ -354,12 +355,27 @@ impl<'a> Walk<'a> {
             _ if n.dtype == DType::Index => None,
             // what it converts is stored, in fewer bytes and as a unit takes it
             Op::Cast if self.is_widened_for_a_unit(n) => None,
+            _ if self.costs[i].expensive && self.is_made_again(i, n) => None,
             _ if self.costs[i].expensive => self.reduce_joins(i, n).err(),
             _ if self.is_factor_for_a_unit(i, n) => {
                 Some("a matrix unit multiplies what lies in memory, many times each")
             }
             _ => self.prefers_memory_to_recompute(i),
         }
+    }
+
+    /// Whether several kernels make it again, each element once, of one value that is stored then and is no wider: what lies between a
+    /// product and its gradient is read from one memory, not from one for each operation.
+    fn is_made_again(&self, i: usize, n: &UOp) -> bool {
+        let (asked, base) = (&self.cut.requests[i], self.costs[i].base as usize);
+        let of = &self.cut.list.nodes[base];
+        asked.len() > 1
+            && base != i
+            && n.op.is_elementwise()
+            && self.costs[i].ops <= MANY_OPS
+            && max_numel(of.shape()) == max_numel(n.shape())
+            && of.dtype.size() <= n.dtype.size()
+            && asked.iter().all(|r| r.repeat == 1 && !r.in_reduce && r.is_ungated())
     }
 
     /// Whether the grid has a matrix unit for factors of a type.
