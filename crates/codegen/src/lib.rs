@@ -62,6 +62,7 @@ pub const PASSES: &[Pass] = {
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
+        row("owners",      Graph(prepare::owners::owners),               KERNEL,           GRIDS),
         row("digits",      Graph(prepare::digits::digits),               KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),

@@ -311,6 +311,9 @@ impl<'a> Plan<'a> {
         if kind.is_in_registers() && n * self.copies(a.origin) > MAX_COPIES {
             return Err(format!("more than {MAX_COPIES} copies"));
         }
+        if kind.is_in_registers() && self.axes.iter().any(|x| x.extent.ranges.contains(&a.origin)) {
+            return Err("each copy would need another end of a loop".into());
+        }
         let part_extent = UOp::index(n as i64);
         let part = self.placeholder(&part_extent);
         let new = Axis { range: part.clone(), extent: part_extent, kind, origin: a.origin };

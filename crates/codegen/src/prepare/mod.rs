@@ -7,4 +7,5 @@ pub mod materialise;
 pub mod carry;
 pub mod residues;
 pub mod split_reduce;
+pub mod owners;
 pub mod digits;
