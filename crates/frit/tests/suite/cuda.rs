@@ -388,3 +388,29 @@ fn child_search() {
         assert!(frit_mock::fault(0).is_none());
     }
 }
+
+#[test]
+fn rows_of_a_scatter_come_in_order_though_lanes_write_side_by_side() {
+    let rows = |device: &'static str| {
+        let (mut at, mut values, mut state) = (vec![], vec![], 1u32);
+        for _ in 0..300 {
+            state = state.wrapping_mul(747796405).wrapping_add(2891336453);
+            at.push((state >> 16) as i32 % 20 - 5);
+            values.extend([1.0, 1e4, 1e-4].map(|scale| (state >> 8) as f32 * scale));
+        }
+        on(device, || {
+            let at = Tensor::new(&at[..]);
+            let values = Tensor::new(&values[..]).reshape([300, 3]);
+            let zeros = Tensor::zeros([15, 3]);
+            let sums = zeros.index_add(0, &at, &values).to_vec::<f32>().unwrap();
+            let last = zeros.index_copy(0, &at, &values).to_vec::<f32>().unwrap();
+            let flat = Tensor::zeros([15]).scatter_add(0, &at, 0.1).to_vec::<f32>().unwrap();
+            let outside = zeros.index_add(0, &(at + 1), &values).to_vec::<f32>().unwrap_err().to_string();
+            (sums, last, flat, outside.contains("index_add"))
+        })
+    };
+    let found = rows(gpu());
+    // sums of numbers so far apart differ where their order does
+    assert_eq!(found, rows("CPU"));
+    assert!(found.3);
+}
