@@ -1,7 +1,8 @@
 //! Products of matrices and vectors: a multiplication over expanded views and a sum. Beside it:
 //! - `solve`: systems of equations, inverses, determinants;
 //! - `factor`: Cholesky, QR, singular values, eigenvalues;
-//! - `power`: powers and polynomials of matrices.
+//! - `power`: powers and polynomials of matrices;
+//! - `words`: products with weights of few bits in whole numbers.
 //!
 //! Factorisations are loops (`crate::control`) over columns, on batches as on one matrix. They work in float32 or
 //! float64 (smaller floats in float32), and their gradients are formulas on the factors (`gradient/named.rs`).
@@ -10,8 +11,10 @@
 pub(crate) mod factor;
 mod power;
 pub(crate) mod solve;
+mod words;
 
 pub use solve::Triangular;
+pub use words::{Words, Zero};
 
 use crate::composite::mul;
 use crate::error::{Error, Result, call, fail};

@@ -36,6 +36,7 @@ mod write;
 
 use super::cursor::{Cursor, byte_size, text};
 use super::{StateDict, open, tensor};
+pub use frit_tensor::linalg::Words;
 use frit_tensor::{Blob, DType, Error, Result, Tensor};
 pub use kind::Kind;
 use parts::Part;
@@ -43,7 +44,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 pub use value::{Array, Value};
-pub use words::Words;
 pub use write::save;
 
 /// Data starts at multiples of this, unless the file says otherwise.
