@@ -25,8 +25,9 @@ def signed(*shape):
     return random.integers(-128, 128, shape).astype(np.int8)
 
 
-def case(op, inputs, outputs=1, domain="com.microsoft", **attributes):
-    """A folder for one call; an input that is left out is None."""
+def case(op, inputs, outputs=1, domain="com.microsoft", fed=None, **attributes):
+    """A folder for one call; an input that is left out is None. Inputs behind the first `fed` are stored in the model, as
+    onnxruntime wants weights that it prepares."""
     count[op] = count.get(op, 0) + 1
     folder = HERE / f"{op}_{count[op]}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -34,12 +35,13 @@ def case(op, inputs, outputs=1, domain="com.microsoft", **attributes):
     data.mkdir(parents=True)
     inputs = [None if v is None else np.asarray(v) for v in inputs]
     names = ["" if v is None else f"i{k}" for k, v in enumerate(inputs)]
-    given = [(n, v) for n, v in zip(names, inputs) if v is not None]
+    stored = [(n, v) for n, v in zip(names, inputs) if v is not None]
+    given = [stored.pop(0) for _ in range(len(stored) if fed is None else fed)]
     ports = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given]
     outs = [helper.make_empty_tensor_value_info(f"o{k}") for k in range(outputs)]
     node = helper.make_node(op, names, [o.name for o in outs], domain=domain, **attributes)
     versions = [("", 17), ("com.microsoft", 1), ("ai.onnx.ml", 3)]
-    graph = helper.make_graph([node], op, ports, outs)
+    graph = helper.make_graph([node], op, ports, outs, initializer=[numpy_helper.from_array(v, n) for n, v in stored])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*v) for v in versions], ir_version=8)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     options = ort.SessionOptions()
@@ -228,6 +230,27 @@ def encoders():
         case("MaxRoiPool", [floats(2, 3, 8, 9), boxes], domain="", pooled_shape=shape, spatial_scale=scale)
 
 
+def integer_products():
+    """MatMulNBits whose vectors are rounded to bytes, block by block, where accuracy level 4 is asked for; sizes for which
+    onnxruntime has such a product."""
+    shapes = [(4, 16, 40, 6), (4, 32, 64, 8), (4, 32, 96, 9), (4, 64, 100, 8), (4, 128, 256, 7), (4, 256, 300, 5)]
+    shapes += [(8, 16, 33, 6), (8, 32, 64, 8), (8, 64, 200, 5), (8, 256, 256, 3), (2, 32, 64, 8), (2, 64, 150, 5), (2, 128, 128, 4)]
+    for bits, block, k, n in shapes:
+        blocks = -(-k // block)
+        rows, scales = bytes_(n, blocks, block * bits // 8), np.abs(floats(n, blocks)) * np.float32(0.02)
+        how = dict(K=k, N=n, bits=bits, block_size=block, accuracy_level=4)
+        case("MatMulNBits", [floats(2, 3, k), rows, scales], fed=1, **how)
+        zeros = bytes_(n, -(-blocks * bits // 8))
+        case("MatMulNBits", [floats(1, k), rows, scales, zeros, None, floats(n)], fed=1, **how)
+    # columns of any block, which level 4 leaves as it is; onnxruntime does not look at zero points then
+    k, n = 64, 6
+    rows, scales = bytes_(n, 4, 8), np.abs(floats(n, 4)) * np.float32(0.02)
+    groups = random.integers(0, 4, k).astype(np.int32)
+    for level in (0, 4):
+        how = dict(K=k, N=n, bits=4, block_size=16, accuracy_level=level)
+        case("MatMulNBits", [floats(3, k), rows, scales, None, groups], fed=1, **how)
+
+
 if __name__ == "__main__":
     fused()
     quantised()
@@ -237,4 +260,5 @@ if __name__ == "__main__":
     trees()
     encoders()
     packed()
+    integer_products()
     print(f"{sum(count.values())} models")

@@ -6,7 +6,8 @@ use super::quant::{dequantized, quantized};
 use super::{Op, op, quant};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::Value;
-use frit_tensor::{Result, Tensor, keepdim};
+use frit_tensor::linalg::{Words, Zero};
+use frit_tensor::{DType, Dim, Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
     op("BiasGelu", 1, |c| c.zip(|a, b| (a + b).gelu())),
@@ -221,36 +222,111 @@ fn capped(q: &Tensor, k: &Tensor, v: &Tensor, scale: Option<f64>, cap: f64, seen
     Ok(weights.matmul(&v.float()).cast(q.dtype()))
 }
 
-/// Rows of weights in blocks of few bits, each block with a scale and maybe a zero point.
+/// Rows of weights in blocks of few bits, each block with a scale and maybe a zero point. With accuracy level 4 vectors may be
+/// rounded to bytes block by block: then products are summed in int32.
 fn matmul_bits(c: &Call) -> Result<Outs> {
-    c.ignore(&["accuracy_level"]);
+    let level = c.int_or("accuracy_level", 0)?;
     let (k, n) = (c.int_or("K", 0)?, c.int_or("N", 0)?);
     let (bits, block) = (c.int_or("bits", 4)?, c.int_or("block_size", 32)?);
-    if c.value(4).is_some() {
-        return fail("groups by index are not supported");
-    }
-    if !matches!(bits, 2 | 4 | 8) || k <= 0 || n <= 0 || block <= 0 {
+    let is_size = |v: i64| (1..1 << 31).contains(&v);
+    let is_known = matches!(bits, 2 | 4 | 8) && [k, n, block].into_iter().all(is_size);
+    if !is_known || block % (8 / bits) != 0 {
         return fail(format!("{n} rows of {k} with {bits} bits in blocks of {block}"));
     }
-    let blocks = (k + block - 1) / block;
-    let each = 8 / bits;
-    let codes = |t: &Tensor| {
-        let shifts = Tensor::arange(each) * bits;
-        t.int().unsqueeze(-1).rshift(shifts).bitwise_and((1 << bits) - 1)
-    };
-    let a = c.tensor(0)?;
-    let b = codes(&c.tensor(1)?).reshape([n, blocks, block]);
-    let scales = c.tensor(2)?.reshape([n, blocks, 1]);
-    let zero = match c.optional(3)? {
-        Some(z) if z.dtype().is_float() => z.reshape([n, blocks, 1]),
-        Some(z) => {
-            codes(&z).reshape((n, -1)).narrow(1, 0, blocks).reshape([n, blocks, 1]).cast(scales.dtype())
+    let rows =
+        BitRows { n, k, bits, block, codes: c.tensor(1)?, scales: c.tensor(2)?, zeros: c.optional(3)? };
+    let (a, groups) = (c.tensor(0)?, c.optional(4)?);
+    let is_cpu = a.device()?.starts_with("CPU");
+    let words = if level == 4 && groups.is_none() && is_cpu { rows.words()? } else { None };
+    let y = match words {
+        Some(words) => {
+            let (shape, over) = (a.shape(), rows.blocks() * block - k);
+            let y = words.product(&a.reshape((-1, k)).pad(&[(0, 0), (0, over)], 0.0));
+            let dims: Vec<Dim> = (1..a.rank()).map(|i| shape[i - 1].clone()).chain([n.into()]).collect();
+            y.reshape(dims).cast(a.dtype())
         }
-        None => Tensor::full_dtype((), 1i64 << (bits - 1), scales.dtype()),
+        None => a.matmul(&rows.real(groups).cast(a.dtype()).t()),
     };
-    let weights = ((b.cast(scales.dtype()) - zero) * scales).reshape([n, blocks * block]).narrow(1, 0, k);
-    let y = a.matmul(&weights.cast(a.dtype()).t());
     give(c.optional(5)?.map_or(y.clone(), |b| y + b))
+}
+
+/// Words of a block that are multiplied side by side; those that follow are added to them before a sum is scaled.
+const LANES: usize = 16;
+
+/// The weights of `MatMulNBits`: `n` rows of `k`.
+struct BitRows {
+    n: i64,
+    k: i64,
+    bits: i64,
+    block: i64,
+    /// `(n, blocks, bytes)`: the first of the values in a byte is in its lowest bits.
+    codes: Tensor,
+    scales: Tensor,
+    /// Packed as values are, each row in bytes of its own; or of the type of the scales.
+    zeros: Option<Tensor>,
+}
+
+impl BitRows {
+    fn blocks(&self) -> i64 {
+        (self.k + self.block - 1) / self.block
+    }
+    fn unpacked(&self, t: &Tensor) -> Tensor {
+        let shifts = Tensor::arange(8 / self.bits) * self.bits;
+        t.int().unsqueeze(-1).rshift(shifts).bitwise_and((1 << self.bits) - 1)
+    }
+    /// `(n, blocks)`, of a type.
+    fn zeros(&self, d: DType) -> Option<Tensor> {
+        let (n, blocks) = (self.n, self.blocks());
+        Some(match self.zeros.as_ref()? {
+            z if z.dtype().is_float() => z.reshape([n, blocks]).cast(d),
+            z => self.unpacked(z).reshape((n, -1)).narrow(1, 0, blocks).cast(d),
+        })
+    }
+    /// The numbers `(n, k)` that they stand for. A column may be of any block.
+    fn real(&self, groups: Option<Tensor>) -> Tensor {
+        let (n, blocks, d) = (self.n, self.blocks(), self.scales.dtype());
+        let codes = self.unpacked(&self.codes).cast(d);
+        let half = || Tensor::full_dtype((), 1i64 << (self.bits - 1), d);
+        let scales = self.scales.reshape([n, blocks]);
+        match groups {
+            Some(groups) => {
+                let groups = groups.narrow(0, 0, self.k);
+                let of = |t: Tensor| t.index_select(1, &groups);
+                let codes = codes.reshape((n, -1)).narrow(1, 0, self.k);
+                (codes - self.zeros(d).map_or_else(half, of)) * of(scales)
+            }
+            None => {
+                let of = |t: Tensor| t.reshape([n, blocks, 1]);
+                let codes = codes.reshape([n, blocks, self.block]);
+                let all = (codes - self.zeros(d).map_or_else(half, of)) * of(scales);
+                all.reshape([n, blocks * self.block]).narrow(1, 0, self.k)
+            }
+        }
+    }
+    /// For products in whole numbers, if blocks are of whole words, not too many, and zero points are no fractions.
+    fn words(&self) -> Result<Option<Words>> {
+        let (n, blocks, count) = (self.n as usize, self.blocks() as usize, 8 / self.bits as usize);
+        let fits = self.codes.dtype() == DType::U8 && self.block <= 256 && self.block * self.bits % 32 == 0;
+        if !fits || self.zeros.as_ref().is_some_and(|z| z.dtype().is_float()) {
+            return Ok(None);
+        }
+        let each = (self.block * self.bits / 32) as usize;
+        let lanes = if each.is_multiple_of(LANES) { LANES } else { each };
+        let codes = self.codes.bitcast(DType::I32).reshape([n, blocks * each / lanes, lanes]);
+        let fields = if count == 1 { codes } else { Words::fields(&codes, count, self.bits as usize) };
+        let words = Words {
+            words: fields.reshape([n, blocks, each / lanes * count, lanes]),
+            neighbours: count,
+            zero: match self.zeros(DType::F32) {
+                Some(zeros) => Zero::OfParts(zeros),
+                None => Zero::One(1 << (self.bits - 1)),
+            },
+            scale: self.scales.float().reshape([n, blocks]),
+            offset: None,
+        };
+        words.words.check()?;
+        Ok(Some(words))
+    }
 }
 
 fn dynamic_quantize_matmul(c: &Call) -> Result<Outs> {

@@ -1,8 +1,8 @@
 //! Products of quantised numbers: sums in int32, exact whatever multiplies them.
 
-use crate::build::{Attr, Model};
-use frit_onnx::Element;
+use crate::build::{Attr, Model, stored};
 use frit_onnx::Element::{Float, Int8, Uint8};
+use frit_onnx::{Element, Value};
 use frit_tensor::{DType, Result, Tensor};
 
 /// Integers of a type, its ends among them.
@@ -211,6 +211,144 @@ fn a_gemm_of_dequantised_numbers_sums_integers() -> Result<()> {
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let sum: i64 = (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum();
         assert_eq!(got[i * n + j], sum as f32 * (0.25f32 * scales[j]) + 1.5, "at {i}, {j}");
+    }
+    Ok(())
+}
+
+/// Values of few bits in bytes, the first lowest, each row in bytes of its own.
+fn packed(values: &[i64], row: usize, bits: usize) -> Vec<u8> {
+    let byte = |part: &[i64]| part.iter().rev().fold(0, |byte, v| byte << bits | v) as u8;
+    values.chunks(row).flat_map(|row| row.chunks(8 / bits).map(byte)).collect()
+}
+
+#[test]
+fn products_of_few_bits_at_level_4_sum_integers() -> Result<()> {
+    let n = 5;
+    for (bits, block, k) in [
+        (2, 16, 96usize),
+        (2, 256, 300),
+        (4, 16, 40),
+        (4, 32, 224),
+        (4, 128, 384),
+        (4, 256, 500),
+        (8, 16, 33),
+        (8, 32, 128),
+        (8, 256, 256),
+    ] {
+        for has_zeros in [false, true] {
+            let blocks = k.div_ceil(block);
+            let top = 1i64 << bits;
+            let codes: Vec<i64> = integers(n * blocks * block, Uint8, 1).iter().map(|v| v % top).collect();
+            let zeros: Vec<i64> = match has_zeros {
+                true => integers(n * blocks, Uint8, 2).iter().map(|v| v % top).collect(),
+                false => vec![top / 2; n * blocks],
+            };
+            let scales: Vec<f32> = (0..n * blocks).map(|i| [1.0, 0.5, 2.0, 0.25][i % 4]).collect();
+            let bytes = scales.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>();
+            let sizes = |v: &[usize]| v.iter().map(|d| *d as i64).collect::<Vec<_>>();
+            let rows = sizes(&[n, blocks, block * bits / 8]);
+            let of_zeros = sizes(&[n, (blocks * bits).div_ceil(8)]);
+            let attributes =
+                [("K", k), ("N", n), ("bits", bits), ("block_size", block), ("accuracy_level", 4)];
+            let line = "y = com.microsoft.MatMulNBits(a, b, s, z, _, c)";
+            let line = if has_zeros { line.to_string() } else { line.replace('z', "_") };
+            let session = Model::new(17)
+                .import("com.microsoft", 1)
+                .input("a", Float, &["1", "tokens", &k.to_string()])
+                .any_input("c")
+                .initializer(stored("b", Uint8, &rows, &packed(&codes, block, bits)))
+                .initializer(stored("s", Float, &sizes(&[n, blocks]), &bytes))
+                .initializer(stored("z", Uint8, &of_zeros, &packed(&zeros, blocks, bits)))
+                .node_with(&line, attributes.map(|(name, v)| (name, Attr::Int(v as i64))).into())
+                .output("y")
+                .load()?;
+            for m in [1, 6, 3, 9] {
+                // vectors that are bytes already, with an end of them in every block: rounding leaves them as they are
+                let mut a: Vec<i64> =
+                    integers(m * k, Int8, 3 + m as u64).iter().map(|v| *v.max(&-127)).collect();
+                (0..m * k).filter(|i| (i % k).is_multiple_of(block)).for_each(|i| a[i] = 127);
+                let feeds = [
+                    ("a", Tensor::from_slice(&a).float().reshape([1, m, k])),
+                    ("c", Tensor::full([n], 3.0f32)),
+                ];
+                let got = session.run(feeds.map(|(n, t)| (n, Value::from(t))))?;
+                let got = got[0].tensor()?.to_vec::<f32>()?;
+                for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                    let of_block = |b: usize| -> f64 {
+                        let at = j * blocks + b;
+                        let columns = b * block..((b + 1) * block).min(k);
+                        let product = |l: usize| a[i * k + l] * (codes[j * blocks * block + l] - zeros[at]);
+                        columns.map(product).sum::<i64>() as f64 * scales[at] as f64
+                    };
+                    let want: f64 = (0..blocks).map(of_block).sum();
+                    // every number on the way is one that float32 has
+                    let what = format!("{bits} bits in {block}, {m} x {k} at {i}, {j}");
+                    assert_eq!(got[i * n + j] as f64, want + 3.0, "{what}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn products_of_few_bits_of_other_levels_and_broken_ones() -> Result<()> {
+    let (k, n) = (32, 2);
+    let run =
+        |attributes: &[(&'static str, i64)], bytes: usize, groups: Option<&[i64]>| -> Result<Vec<f32>> {
+            let names = ["a", "b", "s", "z", "g"];
+            let model = names.iter().fold(Model::new(17).import("com.microsoft", 1), |m, n| m.any_input(n));
+            let line = "y = com.microsoft.MatMulNBits(a, b, s, z, g)";
+            let line = if groups.is_some() { line.to_string() } else { line.replace(", g)", ")") };
+            let attributes = attributes.iter().map(|(name, v)| (*name, Attr::Int(*v))).collect();
+            let model = model.node_with(&line, attributes).output("y");
+            let columns: Vec<f32> = (0..k).map(|i| i as f32 + 0.001).collect();
+            model.floats(&[
+                ("a", Tensor::from_slice(&columns).reshape([1, k])),
+                ("b", Tensor::full_dtype([n, 2, bytes], 0x93, DType::U8)),
+                ("s", Tensor::from_slice(&[1f32, 2.0, 4.0, 8.0])),
+                ("z", Tensor::from_slice(&[0x53u8, 0x39])),
+                ("g", Tensor::from_slice(groups.unwrap_or(&[0])).int()),
+            ])
+        };
+    let sizes = [("K", k as i64), ("N", n as i64), ("bits", 4), ("block_size", 16)];
+    let at = |level: i64| [&sizes[..], &[("accuracy_level", level)]].concat();
+    // codes 3 and 9 in turn; zeros 3, 5 and 9, 3
+    let want = |zero: [[f64; 2]; 2], of: &dyn Fn(usize) -> usize| -> Vec<f64> {
+        let scale = [[1.0, 2.0], [4.0, 8.0]];
+        let column = |l: usize| (l as f32 + 0.001) as f64;
+        let value = |j: usize, l: usize| ([3.0, 9.0][l % 2] - zero[j][of(l)]) * scale[j][of(l)];
+        (0..n).map(|j| (0..k).map(|l| column(l) * value(j, l)).sum()).collect()
+    };
+    let zeros = [[3.0, 5.0], [9.0, 3.0]];
+    let close = |got: &[f32], want: &[f64], by: f64| {
+        assert_eq!(got.len(), want.len());
+        let off = got.iter().zip(want).map(|(g, w)| ((*g as f64 - w) / w).abs()).fold(0.0, f64::max);
+        assert!(off < by, "{got:?} for {want:?}");
+        off
+    };
+    let plain = want(zeros, &|l| l / 16);
+    for level in [0, 1] {
+        close(&run(&at(level), 8, None)?, &plain, 1e-6);
+    }
+    // rounded to bytes: close, and not the same
+    assert!(close(&run(&at(4), 8, None)?, &plain, 1e-2) > 1e-5);
+    let groups: Vec<i64> = (0..k as i64).map(|l| l / 5 % 2).collect();
+    for level in [0, 4] {
+        close(&run(&at(level), 8, Some(&groups))?, &want(zeros, &|l| l / 5 % 2), 1e-6);
+    }
+    for broken in [
+        run(&at(4), 7, None),
+        run(&at(4), 0, None),
+        run(&at(0), 9, None),
+        run(&at(4), 8, Some(&[7; 32])),
+        run(&at(4), 8, Some(&[0; 3])),
+        run(&[("K", 32), ("N", 2), ("bits", 3), ("block_size", 16)], 8, None),
+        run(&[("K", 32), ("N", 2), ("bits", 2), ("block_size", 3)], 8, None),
+        run(&[("K", 1 << 62), ("N", 1 << 62), ("accuracy_level", 4)], 8, None),
+    ] {
+        let why = broken.expect_err("this has no product").to_string();
+        assert!(why.contains("MatMulNBits") || why.contains("index in the data is out of range"), "{why}");
     }
     Ok(())
 }
