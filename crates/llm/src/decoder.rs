@@ -57,7 +57,7 @@ impl Decoder {
         }
         let head = match c.is_tied || !w.has("output.weight") {
             true => {
-                w.note("output.weight");
+                w.pass_over("output.weight");
                 Product::tied(w, "token_embd.weight", embedding.clone())?
             }
             false => layers::linear(w, "output", c.width, tokens)?,

@@ -155,12 +155,28 @@ impl Keys {
         let wrong = |why: String| Error::new("load", format!("config.json: {why}"));
         let value: serde_json::Value = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
         let mut values = BTreeMap::new();
-        flatten("", &value, &mut values);
+        // of a model of several, the one that reads text; what it says of itself comes before what is said of all
+        match value["text_config"].is_object() {
+            true => {
+                let others = value.as_object().into_iter().flatten();
+                let others = others.filter(|(name, _)| !matches!(&name[..], "text_config" | "vision_config"));
+                others.for_each(|(name, member)| flatten(name, member, &mut values));
+                flatten("", &value["text_config"], &mut values);
+            }
+            false => flatten("", &value, &mut values),
+        }
         let architecture = match (value["architectures"][0].as_str(), value["model_type"].as_str()) {
             (Some(name), _) | (None, Some(name)) => name.to_string(),
             (None, None) => return Err(wrong("it has neither architectures nor model_type".into())),
         };
         Ok(Keys { architecture, is_folder: true, values, read: RefCell::default() })
+    }
+    /// Numbers of keys that are left out.
+    pub fn or_default(mut self, defaults: &[(&str, f64)]) -> Keys {
+        for (name, number) in defaults {
+            self.values.entry(name.to_string()).or_insert(Value::Number(*number));
+        }
+        self
     }
     /// What the model calls its architecture: `llama`, `LlamaForCausalLM`.
     pub fn architecture(&self) -> &str {

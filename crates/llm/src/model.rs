@@ -106,6 +106,7 @@ fn read_gguf(path: &Path, options: &Options, families: &[&'static Family]) -> Re
 fn read_folder(folder: &Path, options: &Options, families: &[&'static Family]) -> Result<Found> {
     let keys = Keys::of_json(&config_of(folder)?)?;
     let family = families::find(families, keys.architecture())?;
+    let keys = keys.or_default(family.defaults);
     let mut config = (family.config)(&keys, options.context)?;
     if let Ok(text) = std::fs::read_to_string(folder.join("1_Pooling/config.json")) {
         let wrong = |e| Error::new("load", format!("1_Pooling/config.json: {e}"));

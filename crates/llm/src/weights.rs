@@ -13,8 +13,8 @@ use std::path::Path;
 /// What a family's tensors are called in a folder of Hugging Face.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// What stands before the name of every tensor but the head's; some files leave it out.
-    pub prefix: &'static str,
+    /// What stands before the name of every tensor but the head's, one of these; some files leave it out.
+    pub prefixes: &'static [&'static str],
     /// What stands before the names of a layer's tensors, `{}` being its number.
     pub layer: &'static str,
     /// GGUF's name without `blk.{}.` and without `.weight` or `.bias`, and what it is called; `{}` is an expert.
@@ -23,6 +23,8 @@ pub struct Names {
     pub transposed: &'static [&'static str],
     /// Endings of names that are of no use here.
     pub unused: &'static [&'static str],
+    /// Beginnings of names of tensors of other models that are beside it in the same folder.
+    pub beside: &'static [&'static str],
 }
 
 enum Source {
@@ -174,18 +176,26 @@ impl Weights {
         let all = (0..count).map(one).collect::<Result<Vec<_>>>()?;
         Tensor::stack(&all, 0).realize()
     }
-    /// Marks a tensor as read.
-    pub fn note(&self, name: &str) {
+    fn note(&self, name: &str) {
         self.read.borrow_mut().insert(name.to_string());
+    }
+    /// Marks a tensor as one that is not needed, should it be there.
+    pub fn pass_over(&self, name: &str) {
+        match &self.source {
+            Source::Gguf(_) => self.note(name),
+            Source::Folder(_) => self.names.of(name).iter().for_each(|n| self.note(n)),
+        }
     }
     /// That every tensor was read.
     pub fn finish(&self) -> Result<()> {
         let read = self.read.borrow();
-        let (all, unused): (Vec<&String>, &[&str]) = match &self.source {
-            Source::Gguf(file) => (file.tensors().keys().collect(), UNUSED_GGUF),
-            Source::Folder(state) => (state.keys().collect(), self.names.unused),
+        let (all, unused, beside): (Vec<&String>, &[&str], &[&str]) = match &self.source {
+            Source::Gguf(file) => (file.tensors().keys().collect(), UNUSED_GGUF, &[]),
+            Source::Folder(state) => (state.keys().collect(), self.names.unused, self.names.beside),
         };
-        let is_left = |n: &&&String| !read.contains(**n) && !unused.iter().any(|u| n.ends_with(u));
+        let is_known =
+            |n: &str| unused.iter().any(|u| n.ends_with(u)) || beside.iter().any(|b| n.starts_with(b));
+        let is_left = |n: &&&String| !read.contains(**n) && !is_known(n);
         let left: Vec<&str> = all.iter().filter(is_left).map(|n| n.as_str()).collect();
         match left.len() {
             0 => Ok(()),
@@ -221,7 +231,8 @@ impl Names {
                     theirs.trim_end_matches('!'),
                     if dot.is_empty() { "" } else { ending }
                 );
-                [format!("{}{whole}", self.prefix), whole]
+                let with = self.prefixes.iter().map(|prefix| format!("{prefix}{whole}"));
+                with.chain([whole.clone()]).collect::<Vec<_>>()
             });
         full.collect()
     }

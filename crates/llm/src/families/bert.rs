@@ -10,7 +10,7 @@ use frit_tensor::{Error, Result};
 pub const BERT: Family = Family {
     architectures: &["bert", "BertModel", "BertForMaskedLM"],
     names: Names {
-        prefix: "bert.",
+        prefixes: &["bert."],
         layer: "encoder.layer.{}.",
         table: &[
             ("token_embd", "embeddings.word_embeddings"),
@@ -29,7 +29,9 @@ pub const BERT: Family = Family {
         transposed: &[],
         // what stands on top of it for other tasks
         unused: &["position_ids", "pooler.dense.weight", "pooler.dense.bias"],
+        beside: &[],
     },
+    defaults: &[],
     config,
 };
 

@@ -1,5 +1,5 @@
 //! gemma 1 to 3: embeddings are scaled, norms of a folder count from 1, layers with a window alternate with those
-//! without, and from 2 on there are norms after each block too.
+//! without, and from 2 on there are norms after each block too. Of a model that sees pictures the part that reads text is taken.
 
 use super::Family;
 use super::llama::NAMES;
@@ -7,10 +7,11 @@ use crate::config::{Activation, Config};
 use crate::keys::Keys;
 use crate::rope::{Rope, Scaling};
 use crate::weights::Names;
-use frit_tensor::Result;
+use frit_tensor::{Error, Result};
 
 /// gemma 1.
-pub const GEMMA: Family = Family { architectures: &["gemma", "GemmaForCausalLM"], names: NAMES, config };
+pub const GEMMA: Family =
+    Family { architectures: &["gemma", "GemmaForCausalLM"], names: NAMES, defaults: &[], config };
 
 /// gemma 2 and 3.
 pub const GEMMA2: Family = Family {
@@ -37,8 +38,37 @@ pub const GEMMA2: Family = Family {
         ],
         ..NAMES
     },
+    defaults: &[],
     config,
 };
+
+/// gemma 3 with pictures.
+pub const GEMMA3_WITH_PICTURES: Family = Family {
+    architectures: &[WITH_PICTURES],
+    names: Names {
+        prefixes: &["language_model.model.", "model.language_model.", "language_model."],
+        beside: &[
+            "vision_tower.",
+            "multi_modal_projector.",
+            "model.vision_tower.",
+            "model.multi_modal_projector.",
+        ],
+        ..GEMMA2.names
+    },
+    // what transformers takes for keys that are left out, as they are in most files
+    defaults: &[
+        ("num_attention_heads", 8.0),
+        ("num_key_value_heads", 4.0),
+        ("head_dim", 256.0),
+        ("max_position_embeddings", 131_072.0),
+        ("rms_norm_eps", 1e-6),
+        ("query_pre_attn_scalar", 256.0),
+        ("sliding_window", 4096.0),
+        ("rope_theta", 1e6),
+    ],
+    config,
+};
+const WITH_PICTURES: &str = "Gemma3ForConditionalGeneration";
 
 fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     let mut c = Config::common(keys)?;
@@ -47,7 +77,7 @@ fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     c.embedding_scale = (c.width as f64).sqrt();
     c.is_tied = true;
     let rope = c.read_rope(keys, limit, false)?;
-    let is_third = matches!(keys.architecture(), "gemma3" | "Gemma3ForCausalLM");
+    let is_third = matches!(keys.architecture(), "gemma3" | "Gemma3ForCausalLM" | WITH_PICTURES);
     if is_third {
         let base = keys.number("rope.freq_base_swa")?.unwrap_or(10000.0);
         c.local_rope = Some(Rope { base, scaling: Scaling::None, ..rope.clone() });
@@ -72,6 +102,10 @@ fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
         };
         *w = window.filter(|_| sliding);
     }
-    keys.ignore(&["use_bidirectional_attention"]);
+    if keys.flag("use_bidirectional_attention")?.unwrap_or(false) {
+        return Err(Error::new("load", "a gemma whose tokens see later ones is not known"));
+    }
+    // marks around a picture and the places that it takes
+    keys.ignore(&["boi_token_index", "eoi_token_index", "image_token_index", "mm_tokens_per_image"]);
     Ok(c)
 }

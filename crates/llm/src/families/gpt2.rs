@@ -10,7 +10,7 @@ use frit_tensor::{Error, Result};
 pub const GPT2: Family = Family {
     architectures: &["gpt2", "GPT2LMHeadModel"],
     names: Names {
-        prefix: "transformer.",
+        prefixes: &["transformer."],
         layer: "h.{}.",
         table: &[
             ("token_embd", "wte"),
@@ -26,7 +26,9 @@ pub const GPT2: Family = Family {
         ],
         transposed: &["attn_qkv", "attn_output", "ffn_up", "ffn_down"],
         unused: &["attn.bias", "attn.masked_bias"],
+        beside: &[],
     },
+    defaults: &[],
     config,
 };
 

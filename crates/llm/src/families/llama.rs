@@ -9,7 +9,7 @@ use frit_tensor::Result;
 
 /// What most folders call their tensors.
 pub const NAMES: Names = Names {
-    prefix: "model.",
+    prefixes: &["model."],
     layer: "layers.{}.",
     table: &[
         ("token_embd", "embed_tokens"),
@@ -29,11 +29,16 @@ pub const NAMES: Names = Names {
     ],
     transposed: &[],
     unused: &["rotary_emb.inv_freq"],
+    beside: &[],
 };
 
 /// llama, mistral, smollm.
-pub const LLAMA: Family =
-    Family { architectures: &["llama", "LlamaForCausalLM", "MistralForCausalLM"], names: NAMES, config };
+pub const LLAMA: Family = Family {
+    architectures: &["llama", "LlamaForCausalLM", "MistralForCausalLM"],
+    names: NAMES,
+    defaults: &[],
+    config,
+};
 
 /// mixtral.
 pub const MIXTRAL: Family = Family {
@@ -56,6 +61,7 @@ pub const MIXTRAL: Family = Family {
         ],
         ..NAMES
     },
+    defaults: &[],
     config,
 };
 

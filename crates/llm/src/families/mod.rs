@@ -18,6 +18,8 @@ pub struct Family {
     pub architectures: &'static [&'static str],
     /// Their tensors in folders.
     pub names: Names,
+    /// Numbers that a `config.json` may leave out.
+    pub defaults: &'static [(&'static str, f64)],
     /// Their configuration, for at most so many positions if that is said.
     pub config: fn(&Keys, Option<usize>) -> Result<Config>,
 }
@@ -30,6 +32,7 @@ pub const FAMILIES: &[&Family] = &[
     &qwen::QWEN_MOE,
     &gemma::GEMMA,
     &gemma::GEMMA2,
+    &gemma::GEMMA3_WITH_PICTURES,
     &phi::PHI,
     &gpt2::GPT2,
 ];

@@ -24,6 +24,7 @@ pub const PHI: Family = Family {
         ],
         ..NAMES
     },
+    defaults: &[],
     config,
 };
 

@@ -11,6 +11,7 @@ use frit_tensor::Result;
 pub const QWEN: Family = Family {
     architectures: &["qwen2", "qwen3", "Qwen2ForCausalLM", "Qwen3ForCausalLM"],
     names: NAMES,
+    defaults: &[],
     config,
 };
 
@@ -44,6 +45,7 @@ pub const QWEN_MOE: Family = Family {
         ],
         ..NAMES
     },
+    defaults: &[],
     config,
 };
 

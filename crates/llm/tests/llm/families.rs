@@ -2,7 +2,8 @@
 
 use crate::data;
 use frit_llm::{Embedder, Options, open, open_encoder};
-use frit_nn::safetensors;
+use frit_nn::{StateDict, safetensors};
+use frit_tensor::Tensor;
 
 /// What transformers computed for a model: tokens, and a row of values for each.
 pub fn expected(name: &str) -> (Vec<u32>, Vec<f32>) {
@@ -37,6 +38,55 @@ macro_rules! families {
 families! {
     llama llama_tied llama3 llama_linear llama_yarn mistral mixtral qwen2 qwen3 qwen2_moe qwen3_moe
     gemma gemma2 gemma3 phi3 phi3_long gpt2
+}
+
+/// Of a folder with several models the one that reads text, whichever way its tensors are called.
+#[test]
+fn gemma3_with_pictures_reads_text() {
+    let (ids, values) = expected("gemma3");
+    let folder = std::env::temp_dir().join(format!("frit-llm-pictures-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = std::fs::read_to_string(data("gemma3/config.json")).unwrap();
+    let write = |text: &str, more: &str| {
+        let config = format!(
+            r#"{{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "boi_token_index": 255999,
+            "mm_tokens_per_image": 256, "text_config": {text}, "vision_config": {{"hidden_size": 3}}{more}}}"#
+        );
+        std::fs::write(folder.join("config.json"), config).unwrap();
+    };
+    let whole = safetensors::load(data("gemma3/model.safetensors")).unwrap();
+    for (language, other) in [("language_model.model.", ""), ("model.language_model.", "model.")] {
+        let named = |n: &String| n.replacen("model.", language, 1);
+        let mut state: StateDict = whole.iter().map(|(n, t)| (named(n), t.clone())).collect();
+        for beside in ["vision_tower.head.weight", "multi_modal_projector.mm_input_projection_weight"] {
+            state.insert(format!("{other}{beside}"), Tensor::ones([2]));
+        }
+        // which is that of the tokens, whatever is stored
+        state.insert("lm_head.weight".into(), Tensor::ones([2]));
+        safetensors::save(folder.join("model.safetensors"), &state).unwrap();
+        write(&text, "");
+        let model = open(&folder, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        let logits = model.whole(&ids).and_then(|t| t.to_vec::<f32>()).unwrap();
+        let off = largest_difference(&logits, &values);
+        assert!(off < 2e-4, "{language}: off by {off}");
+    }
+    let refused = |says: &str| {
+        let why = open(&folder, &Options::default()).err().unwrap().to_string();
+        assert!(why.contains(says), "{why}");
+    };
+    write(&text, r#", "quantization_config": {"bits": 4}"#);
+    refused("quantization_config.bits");
+    write(
+        &text.replace(r#""use_bidirectional_attention": false"#, r#""use_bidirectional_attention": true"#),
+        "",
+    );
+    refused("see later ones");
+    // what most files leave out has the values that transformers takes
+    write(&text.replace(r#""num_attention_heads": 4,"#, "").replace(r#""head_dim": 8,"#, ""), "");
+    refused("not [2048, 16]");
+    write("{}", "");
+    refused("hidden_size");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -80,7 +130,7 @@ fn tensors_that_are_missing_too_many_or_of_another_shape_are_named() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::copy(data("llama/config.json"), folder.join("config.json")).unwrap();
     let whole = safetensors::load(data("llama/model.safetensors")).unwrap();
-    let refused = |change: &dyn Fn(&mut frit_nn::StateDict), says: &str| {
+    let refused = |change: &dyn Fn(&mut StateDict), says: &str| {
         let mut state = whole.clone();
         change(&mut state);
         safetensors::save(folder.join("model.safetensors"), &state).unwrap();
@@ -89,10 +139,7 @@ fn tensors_that_are_missing_too_many_or_of_another_shape_are_named() {
     };
     let name = "model.layers.1.self_attn.q_proj.weight";
     refused(&|s| drop(s.remove(name)), name);
-    refused(
-        &|s| drop(s.insert("model.layers.0.new".into(), frit_tensor::Tensor::ones([1]))),
-        "model.layers.0.new",
-    );
-    refused(&|s| drop(s.insert(name.into(), frit_tensor::Tensor::ones([2, 24]))), "[2, 24], not [24, 24]");
+    refused(&|s| drop(s.insert("model.layers.0.new".into(), Tensor::ones([1]))), "model.layers.0.new");
+    refused(&|s| drop(s.insert(name.into(), Tensor::ones([2, 24]))), "[2, 24], not [24, 24]");
     std::fs::remove_dir_all(&folder).unwrap();
 }
