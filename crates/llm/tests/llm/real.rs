@@ -1,11 +1,14 @@
 //! Real files, where there are any: `FRIT_FILES=folder` with files of these names, anywhere below it.
 
 use crate::data;
+use crate::families::largest_difference;
 use frit_llm::blocks::BLOCK;
 use frit_llm::cache::CacheType;
+use frit_llm::engine::{Engine, Event, Request, Settings};
 use frit_llm::step::{Chunk, Sizes, Stepper};
-use frit_llm::{Options, open};
-use frit_nn::safetensors;
+use frit_llm::{Options, open, open_encoder};
+use frit_nn::{StateDict, safetensors};
+use frit_tensor::{Blob, DType, Tensor};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,4 +76,107 @@ fn smollm2_says_what_llama_cpp_and_float64_say() {
     );
     assert_eq!(positions, 640);
     assert!(worst < 0.02, "logits are off by {worst}");
+}
+
+/// A folder of Hugging Face with what a file of llama2.c says.
+fn folder_of_stories(path: &Path) -> PathBuf {
+    let blob = Blob::open(path).unwrap();
+    let mut at = 28;
+    let head = Tensor::from_blob(DType::I32, &blob.slice(0..at).unwrap(), [7]).to_vec::<i32>().unwrap();
+    let [dim, hidden, layers, heads, kv, words, length] = head[..] else { unreachable!() };
+    assert!(words > 0, "the head's weight is that of the tokens");
+    let mut state = StateDict::new();
+    let mut take = |name: &str, dims: &[i32]| {
+        let bytes = 4 * dims.iter().product::<i32>() as usize;
+        let dims: Vec<usize> = dims.iter().map(|d| *d as usize).collect();
+        let t = Tensor::from_blob(DType::F32, &blob.slice(at..at + bytes).unwrap(), &dims[..]);
+        at += bytes;
+        match name.split_once("{}") {
+            None => drop(state.insert(format!("model.{name}.weight"), t)),
+            Some((before, after)) => state.extend(
+                (0..layers).map(|i| (format!("model.{before}{i}{after}.weight"), t.select(0, i as i64))),
+            ),
+        }
+    };
+    let of_keys = dim / heads * kv;
+    take("embed_tokens", &[words, dim]);
+    take("layers.{}.input_layernorm", &[layers, dim]);
+    take("layers.{}.self_attn.q_proj", &[layers, dim, dim]);
+    take("layers.{}.self_attn.k_proj", &[layers, of_keys, dim]);
+    take("layers.{}.self_attn.v_proj", &[layers, of_keys, dim]);
+    take("layers.{}.self_attn.o_proj", &[layers, dim, dim]);
+    take("layers.{}.post_attention_layernorm", &[layers, dim]);
+    take("layers.{}.mlp.gate_proj", &[layers, hidden, dim]);
+    take("layers.{}.mlp.down_proj", &[layers, dim, hidden]);
+    take("layers.{}.mlp.up_proj", &[layers, hidden, dim]);
+    take("norm", &[dim]);
+    let folder = std::env::temp_dir().join(format!("frit-llm-stories-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    safetensors::save(folder.join("model.safetensors"), &state).unwrap();
+    let config = format!(
+        r#"{{"architectures": ["LlamaForCausalLM"], "hidden_size": {dim}, "intermediate_size": {hidden},
+        "num_hidden_layers": {layers}, "num_attention_heads": {heads}, "num_key_value_heads": {kv}, "vocab_size": {words},
+        "max_position_embeddings": {length}, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "rope_interleaved": true,
+        "tie_word_embeddings": true}}"#
+    );
+    std::fs::write(folder.join("config.json"), config).unwrap();
+    folder
+}
+
+/// The story that float64 tells (`make_real.py`), token by token, and its logits.
+#[test]
+fn stories15m_tells_the_story_that_float64_tells() {
+    let Some(path) = real("llama2.data").or_else(|| real("stories15M.bin")) else { return };
+    let truth = safetensors::load(data("real.safetensors")).unwrap();
+    let ints = |name: &str| truth[name].to_vec::<i32>().unwrap();
+    let (ids, logits) = (ints("stories.ids"), truth["stories.logits"].to_vec::<f32>().unwrap());
+    let tokens: Vec<u32> = ints("stories.tokens").into_iter().map(|t| t as u32).collect();
+    let folder = folder_of_stories(&path);
+    let model = Arc::new(open(&folder, &Options::default()).unwrap_or_else(|e| panic!("{e}")));
+    let (width, count) = (model.tokens(), tokens.len() - 1);
+    let ours = model.whole(&tokens[..count]).unwrap().to_vec::<f32>().unwrap();
+    let top = ids.len() / count;
+    let ours: Vec<f32> = ids.iter().enumerate().map(|(i, id)| ours[i / top * width + *id as usize]).collect();
+    let off = largest_difference(&ours, &logits);
+    println!("{count} positions, logits off by {off}");
+    assert!(off < 2e-4, "logits are off by {off}");
+    let settings = Settings { cache: CacheType::F32, positions: 256, ..Settings::default() };
+    let mut engine = Engine::new(model, settings).unwrap();
+    engine.submit(Request::new(tokens[..1].to_vec(), count)).unwrap();
+    let mut told = tokens[..1].to_vec();
+    while !engine.is_idle() {
+        let tokens = engine.step().unwrap().into_iter().filter_map(|e| match e {
+            Event::Token { token, .. } => Some(token),
+            Event::Done { .. } => None,
+        });
+        told.extend(tokens);
+    }
+    assert_eq!(told, tokens);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Vectors of texts as onnxruntime makes them with the ONNX export of the same model (`make_real.py`).
+#[test]
+fn minilm_embeds_as_its_onnx_export_does() {
+    let truth = safetensors::load(data("real.safetensors")).unwrap();
+    // the folder has the weights of the export; with weights in bytes the vectors are only close
+    let files = [
+        (real("sentence_bert_config.json").and_then(|f| f.parent().map(PathBuf::from)), 1e-6),
+        (real("all-MiniLM-L6-v2-Q8_0.gguf"), 1e-2),
+    ];
+    for (path, within) in files {
+        let Some(path) = path else { continue };
+        let model = open_encoder(&path).unwrap_or_else(|e| panic!("{e}"));
+        let (mut ours, mut want) = (vec![], vec![]);
+        for i in 0.. {
+            let Some(ids) = truth.get(&format!("minilm.{i}.ids")) else { break };
+            let ids: Vec<u32> = ids.to_vec::<i32>().unwrap().into_iter().map(|t| t as u32).collect();
+            ours.extend(model.embed(&ids).unwrap().to_vec::<f32>().unwrap());
+            want.extend(truth[&format!("minilm.{i}.vector")].to_vec::<f32>().unwrap());
+        }
+        assert_eq!(want.len(), 4 * 384);
+        let worst = largest_difference(&ours, &want);
+        println!("{}: vectors of length 1 are off by {worst}", path.display());
+        assert!(worst < within, "{}: off by {worst}", path.display());
+    }
 }
