@@ -10,6 +10,7 @@ use super::ways::{Applied, Ways};
 use crate::plan::Plan;
 use crate::plan::opt::{Layout, Opt};
 use crate::plan::stage::MOST_ADDED;
+use frit_abi::MatrixUnit;
 use frit_abi::target::Grid;
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 use rustc_hash::FxHashSet;
@@ -151,6 +152,14 @@ impl After {
         self.instructions as f64 / (p.schedulers * grid.warp) as f64
             + self.bytes as f64 / p.far_bandwidth as f64
     }
+}
+
+/// An estimate of the cycles that products take whose results are stored in so many bytes, in blocks of the best shape.
+pub fn cycles(unit: MatrixUnit, sizes: [usize; 3], batches: usize, bytes: usize, grid: &Grid) -> f64 {
+    let (ways, after) =
+        (Ways { unit, origins: [0; 3], sizes, kept: [1; 2] }, After { instructions: 0, bytes });
+    let all = Shape::all(&ways, grid);
+    all.iter().map(|s| s.cycles(&ways, grid, batches, &after)).fold(f64::INFINITY, f64::min)
 }
 
 /// All shapes, the one with the least estimate first.

@@ -1,7 +1,7 @@
 //! Cut a long sum of products into slices, and add those up in a second program.
 //!
 //! On a CPU, what a tile of results reads of a slice stays in the second-level cache while all other results use it; on a grid,
-//! slices are for lanes that few results leave idle. Partial sums lie in a workspace by the number of their slice, so they are
+//! slices are for lanes that few results leave idle, and for processors that a matrix unit's few blocks do. Partial sums lie in a workspace by the number of their slice, so they are
 //! always added in the same order.
 //!
 //! ```text
@@ -10,13 +10,16 @@
 //!     and  out[i] = f(Reduce(work[s, i], s))
 //! ```
 
+use crate::choose::warps;
 use crate::error::Error;
 use crate::kernel::access::substitute_open;
+use crate::kernel::contraction::Product;
 use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::kernel::ranges::{self, closed};
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
-use frit_abi::Target;
+use frit_abi::target::Grid;
+use frit_abi::{MatrixUnit, Target};
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -30,17 +33,20 @@ const RESULTS_A_THREAD: u64 = 8;
 /// On a grid: results that a lane computes at once, and products that it adds up at least.
 const RESULTS_A_LANE: u64 = 8;
 const PRODUCTS_A_LANE: u64 = 64;
+/// Cycles until a second program runs, and the part of the time that slices must save at least.
+const LAUNCH: f64 = 4000.0;
+const WORTH: f64 = 0.1;
 
 /// The pass: the kernel, or two that run one after the other with a workspace between them.
 pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
     let n = match ctx.opts {
         // a block's sums are short enough
         Opts::Heuristic if ctx.blocks.is_some() => None,
-        Opts::Heuristic => LongSum::of(sink).and_then(|sum| sum.slices(ctx.target)),
+        Opts::Heuristic => LongSum::of(sink, ctx.target).and_then(|sum| sum.slices(ctx.target)),
         Opts::List([opt @ Opt::SplitReduce { n }, rest @ ..]) => {
             ctx.opts = Opts::List(rest);
             let cuts = |sum: LongSum| *n > 1 && extent(&sum.axis).is_multiple_of(*n as u64);
-            if !LongSum::of(sink).is_some_and(cuts) {
+            if !LongSum::of(sink, ctx.target).is_some_and(cuts) {
                 let why = "no sum of products has an axis that it divides".into();
                 return Err(Error::Opt { opt: opt.to_string(), why });
             }
@@ -48,7 +54,7 @@ pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
         }
         Opts::List(_) => None,
     };
-    let (Some(n), Some(sum)) = (n, LongSum::of(sink)) else { return Ok(vec![sink.clone()]) };
+    let (Some(n), Some(sum)) = (n, LongSum::of(sink, ctx.target)) else { return Ok(vec![sink.clone()]) };
     ctx.applied.push(Opt::SplitReduce { n: n as usize });
     let len = n.saturating_mul(sum.count(&sum.results)) as usize;
     let work = UOp::param(ctx.params.len() as u32, len, sum.reduce.dtype);
@@ -61,18 +67,65 @@ fn extent(range: &UOp) -> u64 {
     range.extent().as_int().map_or(0, |n| n.max(0) as u64)
 }
 
+fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> u64 {
+    ranges.into_iter().fold(1, |n: u64, r| n.saturating_mul(extent(r)))
+}
+
 /// The only sum of a kernel, of products, with nothing but constant extents around.
 struct LongSum {
     reduce: UOp,
     /// The ranges that results are over, and those that are summed over, outermost first.
     results: Vec<UOp>,
     summed: Vec<UOp>,
-    /// The longest of those that are summed over.
+    /// The longest of those that are summed over; for a unit the outermost, so that what is left is still walked as one.
     axis: UOp,
+    unit: Option<OnUnit>,
+}
+
+/// A matrix unit of a grid, and the rows, columns and depth of the product that it may take.
+struct OnUnit {
+    unit: MatrixUnit,
+    sizes: [usize; 3],
+    batches: usize,
+}
+
+impl OnUnit {
+    fn of(sink: &UOp, target: &Target, results: &[UOp], summed: &[UOp]) -> Option<OnUnit> {
+        target.grid.as_ref()?;
+        let product = Product::of(sink).ok()?;
+        let takes = |u: &&MatrixUnit| {
+            u.accumulates(product.reduce.dtype) && [0, 1].map(|i| product.loads[i].dtype) == u.operands
+        };
+        let unit = *target.matrix.iter().filter(takes).max_by_key(|u| u.size.iter().product::<usize>())?;
+        let walked = |r: &&UOp| {
+            let id = r.range_arg().map_or(u32::MAX, |a| a.id);
+            [0, 1].map(|i| product.loads[i].index().ranges.contains(&id))
+        };
+        let size = |of: [bool; 2]| count(results.iter().filter(|r| walked(r) == of)) as usize;
+        let (rows, columns) = (size([true, false]), size([false, true]));
+        let batches = size([true, true]) * size([false, false]);
+        Some(OnUnit { unit, sizes: [rows, columns, count(summed) as usize], batches })
+    }
+
+    /// The slices of an axis by which it is estimated to be done first, the second program included.
+    fn slices(&self, grid: &Grid, axis: usize) -> Option<u64> {
+        let [m, n, k] = self.sizes;
+        let results = (m * n * self.batches) as f64;
+        let bytes = self.unit.accumulator.size();
+        let far = (grid.processors.far_bandwidth * grid.processors.count) as f64;
+        let cycles = |slices: usize| {
+            let sums = warps::cycles(self.unit, [m, n, k / slices], self.batches * slices, bytes, grid);
+            let merge = LAUNCH + results * (bytes * (slices + 1)) as f64 / far;
+            sums + if slices > 1 { merge } else { 0.0 }
+        };
+        let all = (1..=axis.min(MOST_SLICES as usize)).filter(|s| axis.is_multiple_of(*s));
+        let best = all.map(|s| (s, cycles(s))).min_by(|a, b| a.1.total_cmp(&b.1))?;
+        (best.0 > 1 && best.1 < (1.0 - WORTH) * cycles(1)).then_some(best.0 as u64)
+    }
 }
 
 impl LongSum {
-    fn of(sink: &UOp) -> Option<LongSum> {
+    fn of(sink: &UOp, target: &Target) -> Option<LongSum> {
         let order = sink.toposort();
         let mut reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
         let (Some(reduce), None) = (reduces.next(), reduces.next()) else { return None };
@@ -86,19 +139,26 @@ impl LongSum {
             all.iter().filter(|r| r.range_arg().is_some_and(|a| ids.contains(&a.id))).cloned().collect()
         };
         let (results, summed) = (of(&reduce.ranges), of(&closed(reduce)));
-        // the outermost of equals
-        let axis = summed.iter().rev().max_by_key(|r| extent(r))?.clone();
-        Some(LongSum { reduce: reduce.clone(), results, summed, axis })
+        let unit = OnUnit::of(sink, target, &results, &summed);
+        let axis = match unit {
+            Some(_) => summed.iter().find(|r| extent(r) > 1)?,
+            // the outermost of equals
+            None => summed.iter().rev().max_by_key(|r| extent(r))?,
+        };
+        Some(LongSum { reduce: reduce.clone(), axis: axis.clone(), results, summed, unit })
     }
 
     fn count(&self, ranges: &[UOp]) -> u64 {
-        ranges.iter().fold(1, |n: u64, r| n.saturating_mul(extent(r)))
+        count(ranges)
     }
 
-    /// Into how many slices it is cut: as many as keep a grid busy; on a CPU so many that what two vectors of results read
+    /// Into how many slices it is cut: as many as keep a grid busy, or as a unit is done with first; on a CPU so many that what two vectors of results read
     /// of one stays close while all others use it, if the partial sums are little beside what is read.
     fn slices(&self, target: &Target) -> Option<u64> {
         let (results, length) = (self.count(&self.results), self.count(&self.summed));
+        if let (Some(grid), Some(unit)) = (&target.grid, &self.unit) {
+            return unit.slices(grid, extent(&self.axis) as usize);
+        }
         if let Some(grid) = &target.grid {
             let lanes = grid.processors.count as u64 * grid.processors.lanes as u64;
             let [x, y] = self.reduce.body().operands();

@@ -463,3 +463,26 @@ fn a_convolution_is_one_product_for_a_unit() {
         assert!(frit_codegen::lower(&case.sink, &gpu, Opts::List(&several)).is_err());
     }
 }
+
+#[test]
+fn few_blocks_of_a_long_product_are_cut_for_the_unit() {
+    let gpu = frit_abi::machines::machine("H200").unwrap();
+    let opts = |m, n, k| {
+        let sink = product(m, n, k, [DType::BF16; 2], Second::Rows);
+        frit_codegen::lower(&sink, &gpu, Opts::Heuristic).unwrap().opts
+    };
+    let slices =
+        |opts: &[Opt]| opts.iter().find_map(|o| if let Opt::SplitReduce { n } = o { Some(*n) } else { None });
+    // 36 and 144 blocks of 128 x 128 for 132 processors
+    for (m, n) in [(768, 768), (3072, 768)] {
+        let found = opts(m, n, 16384);
+        assert!(
+            slices(&found).is_some() && found.iter().any(|o| matches!(o, Opt::Matrix { .. })),
+            "{found:?}"
+        );
+    }
+    // enough of them, or little to add up
+    for (m, n, k) in [(4096, 4096, 4096), (768, 768, 64)] {
+        assert_eq!(slices(&opts(m, n, k)), None);
+    }
+}
