@@ -223,7 +223,7 @@ pub(crate) fn launch(
             record::settle_with(settle);
         }
         if let Some(to) = to {
-            let (device, copies, to) = (address(dev), COPIES.load(Relaxed), Arc::from(to));
+            let (device, copies) = (address(dev), COPIES.load(Relaxed));
             pending().push(Pending { number, at, device, copies, from, to });
         }
         return Ok(Duration::ZERO);
@@ -249,7 +249,7 @@ fn begin(dev: &dyn Device) -> Option<Result<Arc<dyn Mark>, frit_runtime::Error>>
     let before = pending().last().filter(is_before).map(|p| (p.to.clone(), p.at));
     match before {
         Some((end, at)) if matches!(end.reached(at), Ok(None)) => Some(Ok(end)),
-        _ => dev.mark().map(|made| made.map(Arc::from)),
+        _ => dev.mark(),
     }
 }
 

@@ -111,7 +111,7 @@ pub trait Device: Send + Sync {
         Ok(start.elapsed())
     }
     /// A place in the queue whose time is asked for later; `None` where launches have run when they return.
-    fn mark(&self) -> Option<Result<Box<dyn Mark>, Error>> {
+    fn mark(&self) -> Option<Result<Arc<dyn Mark>, Error>> {
         None
     }
     /// Queue writes to more memory than the device's caches hold, so that what is timed next begins with cold ones;

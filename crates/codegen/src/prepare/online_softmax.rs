@@ -193,7 +193,7 @@ impl Attention {
             UOp::range(&UOp::index(extent), next, kind)
         };
         let block = range(extent(row) / (m * warps), AxisKind::Global);
-        let (warp, lane) = (range(warps, AxisKind::Local), range(32, AxisKind::Warp));
+        let (warp, lane) = (range(warps, AxisKind::Local), range(lanes(&self.unit) as i64, AxisKind::Warp));
         // the last rows first: a mask of later keys leaves them most to do
         let place = UOp::index(extent(&block) - 1) - &block;
         let first = place.fold_mul(&UOp::index(warps)).fold_add(&warp).fold_mul(&UOp::index(m));
@@ -358,8 +358,13 @@ fn narrowed(n: &UOp) -> Option<&UOp> {
 }
 
 fn is_in_lanes(unit: &MatrixUnit) -> bool {
-    let lanes = unit.homes.iter().all(|h| matches!(h, Home::Lanes { .. }));
-    lanes && unit.runner == Runner::Warp(32) && unit.accumulator == DType::F32 && is_chained(unit)
+    let in_lanes = unit.homes.iter().all(|h| matches!(h, Home::Lanes { .. }));
+    in_lanes && unit.runner != Runner::Core && unit.accumulator == DType::F32 && is_chained(unit)
+}
+
+/// Lanes that run a unit together.
+fn lanes(unit: &MatrixUnit) -> usize {
+    if let Runner::Warp(n) = unit.runner { n as usize } else { 1 }
 }
 
 /// The tile and the register of results that a register of operand 0 is, along what is columns of the one and summed over by the
@@ -368,7 +373,7 @@ fn as_operand(unit: &MatrixUnit, register: usize) -> Option<(usize, usize)> {
     let tiles = unit.size[2] / unit.size[1];
     let all = (0..tiles).flat_map(|t| (0..unit.held(2)).map(move |r| (t, r)));
     let same = |(t, r): &(usize, usize)| {
-        (0..32).all(|lane| {
+        (0..lanes(unit)).all(|lane| {
             let ([m, _, k], [row, column, _]) = (unit.of_lane(0, register, lane), unit.of_lane(2, *r, lane));
             (m, k) == (row, t * unit.size[1] + column)
         })

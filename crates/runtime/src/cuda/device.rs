@@ -142,8 +142,8 @@ impl Device for Cuda {
         to.wait()?;
         Ok(Duration::from_secs_f64(to.seconds_since(&from)?.max(0.0)))
     }
-    fn mark(&self) -> Option<Result<Box<dyn Mark>, Error>> {
-        Some(CudaMark::new(&self.shared).map(|m| Box::new(m) as Box<dyn Mark>))
+    fn mark(&self) -> Option<Result<Arc<dyn Mark>, Error>> {
+        Some(CudaMark::new(&self.shared).map(|m| Arc::new(m) as Arc<dyn Mark>))
     }
     fn flush_caches(&self) -> Result<(), Error> {
         // twice what the cache holds: it does not keep lines strictly by age
