@@ -7,7 +7,7 @@
 //! a[n, c, y + i, x + j]   ->   a[n, y + i, x + j, c]        channels last
 //! ```
 //! Kernels that only pass such values on element by element walk them in the same order, and so on to the values that those
-//! read: a transposition would cost more than what it gains.
+//! read, unless another must walk rows of them: a transposition would cost more than what it gains.
 
 use super::request::{Draft, Order, Request, is_plain};
 use frit_uop::symbolic::compare;
@@ -42,7 +42,13 @@ pub fn order(
             order.sort_unstable();
             Some(order.into_iter().map(|(_, d)| d).collect())
         };
-        asked.iter().find_map(as_read)?
+        // one that walks several dims as one range and then rows would read each element by itself
+        let keeps_rows = |r: &Request| {
+            let d = &drafts[r.kernel as usize];
+            let is_last = d.ranges.last() == Some(&r.idx[last]);
+            is_last && !d.is_permuted && !r.in_reduce && !is_plain(&r.idx)
+        };
+        asked.iter().find_map(as_read).filter(|_| !asked.iter().any(keeps_rows))?
     };
     if order == all {
         return None;

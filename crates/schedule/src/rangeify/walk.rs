@@ -8,8 +8,8 @@
 //! |---|---|---|
 //! | widens a factor that a grid's matrix unit takes | any | inlined: what it widens is stored |
 //! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory or a unit takes it |
-//! | made of one expensive value that is no wider | several, each element once | inlined: that value is stored |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
+//! | made of an expensive value, narrower or for several | each element once, inside a reduce only along rows | inlined: that value is stored |
 //! | expensive | one, constant over the kernel's inner ranges | inlined at that scope: softmax in one kernel |
 //! | the sum of a product | one, each element once, no other reduce beside it | inlined: its kernel is walked for it |
 //! | expensive | anything else | staged |
@@ -355,8 +355,9 @@ impl<'a> Walk<'a> {
             _ if n.dtype == DType::Index => None,
             // what it converts is stored, in fewer bytes and as a unit takes it
             Op::Cast if self.is_widened_for_a_unit(n) => None,
-            _ if self.costs[i].expensive && self.is_made_again(i, n) => None,
-            _ if self.costs[i].expensive => self.reduce_joins(i, n).err(),
+            _ if self.costs[i].expensive => {
+                self.reduce_joins(i, n).err().filter(|_| !self.is_made_again(i, n))
+            }
             _ if self.is_factor_for_a_unit(i, n) => {
                 Some("a matrix unit multiplies what lies in memory, many times each")
             }
@@ -364,18 +365,26 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether several kernels make it again, each element once, of one value that is stored then and is no wider: what lies between a
-    /// product and its gradient is read from one memory, not from one for each operation.
+    /// Whether kernels make it again, each element once, of one value that is stored then: for several kernels if that is no wider,
+    /// and for one, or a sum along rows, if it is narrower. What lies between a product and its gradient is read from one
+    /// memory then, not from one for each operation. A sum along columns has few lanes, and they have enough to do.
     fn is_made_again(&self, i: usize, n: &UOp) -> bool {
         let (asked, base) = (&self.cut.requests[i], self.costs[i].base as usize);
         let of = &self.cut.list.nodes[base];
-        asked.len() > 1
-            && base != i
+        let (is_wider, is_narrower) = (of.dtype.size() > n.dtype.size(), of.dtype.size() < n.dtype.size());
+        let along_row = |r: &Request| {
+            let last = r.idx.last().and_then(|i| i.range_arg());
+            last.is_some_and(|a| a.kind == AxisKind::Reduce)
+        };
+        let is_once =
+            |r: &Request| r.repeat == 1 && r.is_ungated() && (!r.in_reduce || is_narrower && along_row(r));
+        base != i
             && n.op.is_elementwise()
             && self.costs[i].ops <= MANY_OPS
             && max_numel(of.shape()) == max_numel(n.shape())
-            && of.dtype.size() <= n.dtype.size()
-            && asked.iter().all(|r| r.repeat == 1 && !r.in_reduce && r.is_ungated())
+            && !is_wider
+            && (is_narrower || asked.len() > 1)
+            && asked.iter().all(is_once)
     }
 
     /// Whether the grid has a matrix unit for factors of a type.
