@@ -201,6 +201,11 @@ impl<'a> Plan<'a> {
         for (id, others) in ranges::around_scans(&order) {
             plan.outside.extend(others.into_iter().map(|o| (o, id)));
         }
+        // how far a loop goes is known where it begins
+        for r in &ranges {
+            let id = r.range_arg().map_or(WARP, |a| a.id);
+            plan.outside.extend(r.extent().ranges.iter().map(|&o| (o, id)));
+        }
         plan.outside.sort_unstable();
         plan.outside.dedup();
         // the first range, by kind and id, that no remaining one must be outside of
@@ -405,7 +410,7 @@ impl<'a> Plan<'a> {
                     continue;
                 }
                 if self.outside.binary_search(&(b.origin, a.origin)).is_ok() {
-                    return Err("a reduce would be outside a loop it depends on".into());
+                    return Err("a loop would be outside one that it depends on".into());
                 }
                 if b.kind == AxisKind::Thread {
                     return Err("the thread axis must be the outermost loop".into());

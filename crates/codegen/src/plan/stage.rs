@@ -37,6 +37,15 @@ impl Plan<'_> {
         if load.buffer().op == Op::Stage || self.tiles.iter().any(|t| t.operand == operand) {
             return Err("it is staged already".into());
         }
+        let varies = |a: &&Axis| !a.extent.ranges.is_empty();
+        if self
+            .axes
+            .iter()
+            .filter(varies)
+            .any(|a| load.ranges.contains(&a.origin) || a.extent.any(|n| n == load))
+        {
+            return Err("how far a loop around it goes is known inside others alone".into());
+        }
         if self.ast.any(|n| n.op == Op::Store && slot(n) == slot(load)) {
             return Err("the kernel writes to the buffer".into());
         }

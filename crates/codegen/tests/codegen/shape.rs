@@ -143,7 +143,7 @@ fn an_illegal_opt_says_why() {
     check(&m, &gpu, split(1, 4, Vector), "Global cannot become Vector on interp-gpu");
     check(&m, &cpu, split(2, 2, Global), "Reduce cannot become Global");
     check(&m, &cpu, split(0, 16, Global), "would change nothing");
-    check(&m, &cpu, Opt::Swap { a: 1, b: 2 }, "a reduce would be outside a loop it depends on");
+    check(&m, &cpu, Opt::Swap { a: 1, b: 2 }, "a loop would be outside one that it depends on");
     check(&m, &cpu, Opt::Reorder { order: vec![0, 0, 1] }, "not a permutation of 3 axes");
     check(&m, &cpu, Opt::Pad { axis: 0, n: 4 }, "a multiple of 4 already");
     check(
