@@ -10,7 +10,7 @@ mod block;
 mod grid;
 mod contraction;
 mod ways;
-pub mod warps;
+mod warps;
 mod matrix;
 pub mod collapse;
 pub mod random;

@@ -7,6 +7,7 @@ pub mod axes;
 pub(crate) mod lanes;
 mod pad;
 pub mod stage;
+pub mod shape;
 mod matrix;
 mod legal;
 

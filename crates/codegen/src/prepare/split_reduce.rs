@@ -1,8 +1,8 @@
 //! Cut a long sum of products into slices, and add those up in a second program.
 //!
-//! On a CPU, what a tile of results reads of a slice stays in the second-level cache while all other results use it; on a grid,
-//! slices are for lanes that few results leave idle, and for processors that a matrix unit's few blocks do. Partial sums lie in a workspace by the number of their slice, so they are
-//! always added in the same order.
+//! On a CPU, what a tile of results reads of a slice stays in the second-level cache while all other results use it; on a
+//! grid, slices are for lanes that few results leave idle, and for processors that a matrix unit's few blocks do. Partial
+//! sums lie in a workspace by the number of their slice, so they are always added in the same order.
 //!
 //! ```text
 //! out[i] = f(Reduce(x[i, k] * y[i, k], k))
@@ -10,7 +10,6 @@
 //!     and  out[i] = f(Reduce(work[s, i], s))
 //! ```
 
-use crate::choose::warps;
 use crate::error::Error;
 use crate::kernel::access::substitute_open;
 use crate::kernel::contraction::Product;
@@ -18,6 +17,7 @@ use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::kernel::ranges::{self, closed};
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
+use crate::plan::shape::{After, Products};
 use frit_abi::target::Grid;
 use frit_abi::{MatrixUnit, Target};
 use frit_uop::symbolic::simplify;
@@ -114,7 +114,10 @@ impl OnUnit {
         let bytes = self.unit.accumulator.size();
         let far = (grid.processors.far_bandwidth * grid.processors.count) as f64;
         let cycles = |slices: usize| {
-            let sums = warps::cycles(self.unit, [m, n, k / slices], self.batches * slices, bytes, grid);
+            let (sizes, batches) = ([m, n, k / slices], self.batches * slices);
+            let after = After { instructions: 0, bytes };
+            let shapes = Products { unit: self.unit, sizes, batches, after }.ranked(grid);
+            let sums = shapes.first().map_or(f64::INFINITY, |(_, cycles)| *cycles);
             let merge = LAUNCH + results * (bytes * (slices + 1)) as f64 / far;
             sums + if slices > 1 { merge } else { 0.0 }
         };
@@ -152,8 +155,9 @@ impl LongSum {
         count(ranges)
     }
 
-    /// Into how many slices it is cut: as many as keep a grid busy, or as a unit is done with first; on a CPU so many that what two vectors of results read
-    /// of one stays close while all others use it, if the partial sums are little beside what is read.
+    /// Into how many slices it is cut: as many as keep a grid busy, or as a unit is done with first; on a CPU so many that
+    /// what two vectors of results read of one stays close while all others use it, if the partial sums are little beside
+    /// what is read.
     fn slices(&self, target: &Target) -> Option<u64> {
         let (results, length) = (self.count(&self.results), self.count(&self.summed));
         if let (Some(grid), Some(unit)) = (&target.grid, &self.unit) {
