@@ -11,7 +11,7 @@ use crate::ops::{self, Op};
 use crate::proto::{self, Function, Graph, Model, Node, OperatorSet};
 use crate::value::Value;
 use crate::weights::Source;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -134,8 +134,12 @@ impl Scope {
             false => Ok(self.fresh(name, is_fixed)),
         }
     }
-    fn inputs<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Read<()> {
-        self.plan.inputs = names.map(|name| self.define(name, false)).collect::<Read<_>>()?;
+    fn inputs<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a str>,
+        is_fixed: impl Fn(&str) -> bool,
+    ) -> Read<()> {
+        self.plan.inputs = names.map(|name| self.define(name, is_fixed(name))).collect::<Read<_>>()?;
         Ok(())
     }
     /// A constant may also be an input, whose value it is where none is given.
@@ -177,6 +181,8 @@ pub(crate) struct Planner<'m> {
     missing: BTreeMap<String, Vec<String>>,
     steps: usize,
     plans: usize,
+    /// Inputs of the model that have a value are never given another.
+    keeps_defaults: bool,
 }
 
 /// What the nodes of a graph or function are read with: versions of domains, attributes of the call.
@@ -187,12 +193,13 @@ struct Within<'a> {
 }
 
 impl<'m> Planner<'m> {
-    /// The plan of a model's graph.
-    pub fn plan(model: &'m Model<'m>, source: Source) -> Read<Plan> {
+    /// The plan of a model's graph. Old files list all weights as inputs: where it `keeps_defaults`, what they are made into
+    /// is the same in every run.
+    pub fn plan(model: &'m Model<'m>, source: Source, keeps_defaults: bool) -> Read<Plan> {
         let key = |f: &'m Function<'m>| ((ops::domain(f.domain), f.name, f.overload), f);
         let functions = model.functions.iter().map(key).collect();
-        let mut p =
-            Planner { source, functions, scopes: vec![], missing: BTreeMap::new(), steps: 0, plans: 0 };
+        let (scopes, missing) = (vec![], BTreeMap::new());
+        let mut p = Planner { source, functions, scopes, missing, steps: 0, plans: 0, keeps_defaults };
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
         let opsets = opsets(&model.opset_import);
         let plan =
@@ -213,7 +220,11 @@ impl<'m> Planner<'m> {
     }
     fn graph(&mut self, graph: &Graph<'m>, within: Within) -> Read<Plan> {
         let mut scope = Scope::default();
-        scope.inputs(graph.input.iter().map(|i| i.name))?;
+        let stored: FxHashSet<&str> = match self.scopes.is_empty() && self.keeps_defaults {
+            true => graph.initializer.iter().map(|t| t.name).collect(),
+            false => FxHashSet::default(),
+        };
+        scope.inputs(graph.input.iter().map(|i| i.name), |name| stored.contains(name))?;
         for (i, t) in graph.initializer.iter().enumerate() {
             let value = self.source.value(t).map_err(|e| format!("initializer[{i}]: {e}"))?;
             scope.constant(t.name, value)?;
@@ -227,7 +238,7 @@ impl<'m> Planner<'m> {
     }
     fn function(&mut self, f: &'m Function<'m>, given: &[(String, Attribute)]) -> Read<Plan> {
         let mut scope = Scope { is_closed: true, ..Scope::default() };
-        scope.inputs(f.input.iter().copied())?;
+        scope.inputs(f.input.iter().copied(), |_| false)?;
         let opsets = opsets(&f.opset_import);
         let mut all = given.to_vec();
         for a in f.attribute_proto.iter().filter(|a| !given.iter().any(|(name, _)| name == a.name)) {

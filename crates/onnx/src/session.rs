@@ -10,8 +10,8 @@ use crate::weights::Source;
 use frit_tensor::{Blob, Error, Result, named_scope};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// One size of an input or output, as the model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,10 +63,26 @@ pub struct Port {
 /// # Ok::<(), frit_tensor::Error>(())
 /// ```
 pub struct Session {
-    plan: Arc<Plan>,
+    usual: Planned,
+    /// For runs that are given other values for inputs that have one.
+    overriding: OnceLock<std::result::Result<Planned, String>>,
+    blob: Blob,
+    folder: Option<PathBuf>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+}
+
+/// A plan, and what is recorded of its runs.
+struct Planned {
+    plan: Arc<Plan>,
     runner: Runner,
+}
+
+impl Planned {
+    fn new(model: &Model, source: Source, keeps_defaults: bool) -> std::result::Result<Planned, String> {
+        let plan = Arc::new(Planner::plan(model, source, keeps_defaults)?);
+        Ok(Planned { plan, runner: Runner::default() })
+    }
 }
 
 impl Session {
@@ -92,14 +108,23 @@ impl Session {
     }
     pub(crate) fn parse(blob: &Blob, folder: Option<&Path>) -> std::result::Result<Session, String> {
         let model: Model = proto::parse(blob)?;
-        let plan = Planner::plan(&model, Source::new(blob, folder))?;
+        let usual = Planned::new(&model, Source::new(blob, folder), true)?;
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
         let mut inputs = graph.input.iter().map(port).collect::<std::result::Result<Vec<_>, _>>()?;
-        for (port, slot) in inputs.iter_mut().zip(&plan.inputs) {
-            port.has_default = plan.constants.iter().any(|(s, _)| s == slot);
+        for (port, slot) in inputs.iter_mut().zip(&usual.plan.inputs) {
+            port.has_default = usual.plan.constants.iter().any(|(s, _)| s == slot);
         }
         let outputs = graph.output.iter().map(port).collect::<std::result::Result<_, _>>()?;
-        Ok(Session { plan: Arc::new(plan), inputs, outputs, runner: Runner::default() })
+        let (blob, folder) = (blob.clone(), folder.map(Path::to_path_buf));
+        Ok(Session { usual, overriding: OnceLock::new(), blob, folder, inputs, outputs })
+    }
+    /// The plan for runs that are given other values for inputs that have one.
+    fn overriding(&self) -> Result<&Planned> {
+        let read = || {
+            let source = Source::new(&self.blob, self.folder.as_deref());
+            Planned::new(&proto::parse(&self.blob)?, source, false)
+        };
+        self.overriding.get_or_init(read).as_ref().map_err(|e| Error::new("onnx", e.clone()))
     }
     /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {
@@ -112,7 +137,7 @@ impl Session {
     /// What it is made of.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
-        summary.add(&self.plan);
+        summary.add(&self.usual.plan);
         summary
     }
     /// All outputs, computed, for inputs by name.
@@ -142,7 +167,9 @@ impl Session {
             Size::Any => Some(format!("i{i}_{axis}")),
             Size::Number(_) => None,
         };
-        self.runner.run_named(&self.plan, inputs, name)
+        let overrides = self.inputs.iter().zip(&inputs).any(|(p, v)| p.has_default && v.is_some());
+        let planned = if overrides { self.overriding()? } else { &self.usual };
+        planned.runner.run_named(&planned.plan, inputs, name)
     }
 }
 

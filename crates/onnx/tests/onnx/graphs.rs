@@ -1,6 +1,6 @@
 //! Functions, graphs inside graphs, values that are no tensors.
 
-use crate::build::{Attr, Model, attribute, node, port};
+use crate::build::{Attr, Model, attribute, node, port, stored};
 use frit_onnx::Element::{Bool, Float, Int64};
 use frit_onnx::wire::Writer;
 use frit_onnx::{Key, Strings, Value};
@@ -83,6 +83,29 @@ fn inputs_are_checked_by_name_type_and_shape() {
     assert!(said.starts_with("onnx: input \"x\" is [n, 3], not [2, 4]"), "{said}");
     let said = model().error(&[("x", Tensor::full([1, 3], 1))]);
     assert!(said.starts_with("onnx: input \"x\" is float, not int32"), "{said}");
+}
+
+#[test]
+fn an_input_with_a_value_may_be_given_another_in_any_run() -> Result<()> {
+    let bytes = |v: &[f32]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    // as files of old versions have it: weights are inputs too
+    let session = Model::new(13)
+        .input("x", Float, &["32"])
+        .input("w", Float, &["32"])
+        .initializer(stored("w", Float, &[32], &bytes(&[4.0; 32])))
+        .node("root = Sqrt(w)")
+        .node("y = Mul(x, root)")
+        .output("y")
+        .load()?;
+    let run = |w: Option<f32>| -> Result<f32> {
+        let feeds = [("x", Some(3.0)), ("w", w)];
+        let feeds = feeds.into_iter().filter_map(|(n, v)| Some((n, Value::from(Tensor::full([32], v?)))));
+        session.run(feeds)?[0].tensor()?.max(..).item::<f32>()
+    };
+    for _ in 0..4 {
+        assert_eq!((run(None)?, run(Some(25.0))?, run(Some(9.0))?), (6.0, 15.0, 9.0));
+    }
+    Ok(())
 }
 
 #[test]
