@@ -27,6 +27,7 @@ mod call;
 mod ops;
 mod sizes;
 mod packed;
+mod constants;
 mod parts;
 pub mod session;
 pub mod check;

@@ -11,6 +11,7 @@
 //! from. A part is recorded for what is known of its inputs: types, sizes, integers that follow from sizes, and answers.
 
 use crate::call::{Asking, Call, Mode, Question};
+use crate::constants::Constants;
 use crate::packed::{Given, Packed};
 use crate::plan::{Plan, Run, Slot};
 use crate::sizes::{Sizes, computed, with_dims};
@@ -76,6 +77,7 @@ struct Part {
     outputs: Vec<Slot>,
     /// What its steps read that is the same in every run.
     fixed: Vec<(Slot, Value)>,
+    constants: Mutex<Constants>,
     recordings: Mutex<FxHashMap<Vec<Given>, Arc<Recording>>>,
 }
 
@@ -356,9 +358,11 @@ impl Part {
         let needed = slot_where(&|s| read[s] && plan.fixed[s]);
         let mut slots = slots.to_vec();
         plan.describe_fixed(&mut slots, needed.iter().copied())?;
-        let fixed = needed.into_iter().filter_map(|slot| Some((slot, slots[slot].clone()?))).collect();
+        let fixed: Vec<(Slot, Value)> =
+            needed.into_iter().filter_map(|slot| Some((slot, slots[slot].clone()?))).collect();
+        let constants = Mutex::new(Constants::new(fixed.iter().map(|(_, v)| v))?);
         let recordings = Mutex::default();
-        Ok(Part { plan: plan.clone(), from, to, stop, inputs, outputs, fixed, recordings })
+        Ok(Part { plan: plan.clone(), from, to, stop, inputs, outputs, fixed, constants, recordings })
     }
     /// Computes what later steps read, and the numbers that the next one asks for.
     fn run(
@@ -467,7 +471,7 @@ impl Recording {
             let mut tensors = packed.tensors;
             tensors.extend(question.as_ref().map(|q| q.tensor().clone()));
             lock(&seen).made = Some((given, packed.sizes, question));
-            Ok(tensors)
+            lock(&part.constants).fold(tensors)
         });
         Recording { jit, passed, turn: Mutex::default(), is_plain: AtomicBool::new(false) }
     }
