@@ -560,13 +560,20 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn group(&mut self, c: &Choice) -> Option<usize> {
         let Some(axis) = self.find(c.lane, AxisKind::Global) else { return Some(1) };
         let Some(panels) = self.plan.axes[axis].size() else { return Some(1) };
-        let packed: Vec<&Operand> =
-            self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c)).collect();
+        let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
+            self.operands.iter().partition(|o| o.moves_with(c.lane));
+        let packed: Vec<&Operand> = wide.iter().copied().filter(|o| self.is_packed(o, c)).collect();
         let depth = |o: &Operand| {
             self.reduced.iter().filter(|r| o.moves_with(r.0)).map(|r| r.1 as f64).product::<f64>()
         };
-        let panel: f64 =
-            packed.iter().map(|o| depth(o) * (self.copies(o, c) * self.lanes * o.bytes) as f64).sum();
+        let bytes = |o: &Operand| depth(o) * (self.copies(o, c) * self.lanes * o.bytes) as f64;
+        // what stays close anyway is not what panels should be few for
+        let stays = |o: &&Operand| {
+            let results = self.outputs.iter().filter(|x| o.moves_with(x.0)).map(|x| x.1 as f64);
+            depth(o) * o.bytes as f64 * results.product::<f64>() <= self.plan.target.l2() as f64 / 4.0
+        };
+        let kept = if narrow.iter().all(stays) { &wide } else { &packed };
+        let panel: f64 = kept.iter().map(|o| bytes(o)).sum();
         let outside: usize = self.beside(c.lane).iter().map(|o| self.left(*o)).product();
         if self.has_copies(c) {
             let room = self.plan.target.l2() as f64 / 2.0;
