@@ -58,6 +58,8 @@ pub struct Costs {
     pub l2_bytes_per_cycle: Hundredths,
     /// Bytes ahead that a stream is prefetched: what a core computes while memory answers.
     pub prefetch_bytes: usize,
+    /// Cycles until memory answers: a loop that computes for longer than it loads is prefetched that far ahead.
+    pub memory_latency: usize,
     /// Iterations ahead that interleaved stores are prefetched, and from how many streams of them on.
     pub prefetch_stores: usize,
     /// See [`Costs::prefetch_stores`].
@@ -131,6 +133,7 @@ pub const AVX512: Costs = Costs {
     set_conflict: 2048,
     l2_bytes_per_cycle: of(2400),
     prefetch_bytes: 2048,
+    memory_latency: 500,
     prefetch_stores: 2,
     untracked_streams: 4,
     busy_loop: 64,

@@ -28,6 +28,11 @@ struct InnermostLoop<'a> {
 }
 
 impl InnermostLoop<'_> {
+    /// How many rounds of a busy loop take so many cycles; of another one none, it waits for memory itself.
+    fn rounds(&self, cycles: f64, costs: &Costs) -> i64 {
+        let round = self.work as f64 / costs.fma_ports.get();
+        if self.work >= costs.busy_loop { (cycles / round).ceil() as i64 } else { 0 }
+    }
     /// Whether two loops are in the same loops, or are one.
     fn is_beside(&self, o: &InnermostLoop) -> bool {
         self.open[..self.open.len() - 1] == o.open[..o.open.len() - 1]
@@ -104,7 +109,7 @@ fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], target: &Target
     // the hardware follows a long stream by itself where lines are wanted seldom
     let along = || {
         let rounds = (ahead + once - 1).checked_div(once).filter(|_| s.step.abs() >= line)?;
-        rounds.checked_mul(s.step)
+        rounds.max(s.of.rounds(costs.memory_latency as f64, costs)).checked_mul(s.step)
     };
     if s.op == Op::Store {
         // the hardware follows what is written, but not where every row begins anew
@@ -347,6 +352,24 @@ mod tests {
             prefetched(around(&rows, around(&r, body)))
         };
         assert_eq!((with(100), with(10)), (vec![(2, 2048)], vec![]));
+    }
+
+    #[test]
+    fn rows_far_apart_are_prefetched_as_far_as_memory_takes_to_answer() {
+        let (x, r) = (UOp::param(0, 1 << 20, DType::F32), range(1 << 10, 0));
+        let read = load(&x, &r * 1024);
+        let with = |work: usize| {
+            let roots = std::iter::successors(Some(read.un(Alu::Sqrt)), |n| Some(n.un(Alu::Sqrt)));
+            let body = [read.clone()].into_iter().chain(roots.take(work)).map(Step::Do).collect();
+            prefetched(around(&r, body))
+        };
+        // 32 lines are 2 KiB; of 1,200 steps one round takes longer than memory does
+        assert_eq!((with(10), with(1200)), (vec![(1, 32 * 4096)], vec![(1, 32 * 4096)]));
+        let lines = |n: i64| (0..n).map(|i| Step::Do(load(&x, &r * 1024 + i * 16)));
+        let busy =
+            |n: i64| around(&r, lines(n).chain((0..99).map(|_| Step::Do(read.un(Alu::Sqrt)))).collect());
+        // 32 lines a round are 2 KiB, and a round of 131 steps is 66 cycles of 500
+        assert_eq!(prefetched(busy(32)).first(), Some(&(1, 8 * 4096)));
     }
 
     /// How many prefetches there are in a loop over so many rows, so far apart, of a buffer of so many elements.
