@@ -49,8 +49,8 @@ kinds! {
     Thread     "thread"     name: Text;
     /// A node, before anything names it in the same stream.
     Node       "node"       number: Int, op: Text, dtype: Text, shape: Text, arg: Text, src: List;
-    /// The call of the user's program that made a node.
-    Line       "line"       node: Int, op: Text, file: Text, line: Int;
+    /// The call of the user's program that made a node, and the span or named part that it was in.
+    Line       "line"       node: Int, op: Text, file: Text, line: Int, span: Text;
     /// A node of a tensor graph without its memory, and the node it was.
     Became     "became"     before: Int, after: Int;
     /// A graph is scheduled for a device: what follows on this thread, up to the end, belongs to it.

@@ -1,7 +1,10 @@
 //! Recordings as a person makes them: of a command, by the binary.
 
+use frit::{Device, Recording, Tensor};
+use frit_viz::{Model, explain::explain};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 fn frit(words: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frit"));
@@ -116,8 +119,10 @@ fn a_profile_is_a_trace_with_flows_from_launches_to_kernels() {
     let kernels = trace.lines().filter(|l| l.contains("\"cat\":\"kernel\"")).count();
     assert!(kernels > 0 && of("s") == kernels && of("f") == kernels && of("C") > 0, "{kernels} {}", of("s"));
     assert!(trace.contains("\"name\":\"CPU memory\"") && trace.contains("\"name\":\"lower\""));
-    // each line but the first is an object and a comma: an array whose end may be missing
-    assert!(trace.lines().skip(1).all(|l| l.starts_with('{') && l.ends_with("},")));
+    // each line but the first is an object and a comma, but for the last, which ends the array
+    let events = trace.lines().count() - 2;
+    assert!(trace.lines().skip(1).take(events).all(|l| l.starts_with('{') && l.ends_with("},")));
+    assert!(trace.ends_with("{}]\n"), "the array has an end");
     let packets = std::fs::read(&proto).expect("a trace");
     let mut rest = &packets[..];
     let mut count = 0;
@@ -157,6 +162,20 @@ fn a_profile_says_where_the_time_went() {
 }
 
 #[test]
+fn a_command_that_fails_is_told_and_fails() {
+    let own = env!("CARGO_BIN_EXE_frit");
+    let script = format!("{own} bench --milliseconds=1 launch_add >&2; exit 3");
+    let run = frit(&["profile", "--", "sh", "-c", &script], &[]);
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains("by kernel"), "{}", text(&run.stdout));
+    let path = file("failed.viz").to_string_lossy().into_owned();
+    let run = frit(&["viz", "-o", &path, "--", "sh", "-c", &script], &[]);
+    assert_eq!(run.status.code(), Some(3));
+    assert!(text(&run.stderr).contains("sh ended with exit status: 3"), "{}", text(&run.stderr));
+    assert!(count(&dump(&path), "launch") > 0);
+}
+
+#[test]
 fn a_line_is_explained() {
     let (path, _) = recorded("explain.viz", "0");
     let dump = dump(&path);
@@ -170,4 +189,63 @@ fn a_line_is_explained() {
     assert!(
         text(&frit(&["explain", &path, "nowhere.py:1"], &[]).stderr).contains("no operation of this file")
     );
+}
+
+/// What this process did meanwhile, read back. There is one recording at a time.
+fn recorded_here(name: &str, run: impl FnOnce()) -> Model {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = file(name);
+    let recording = Recording::begin(&path).expect("a recording");
+    run();
+    recording.end().expect("it is whole");
+    Model::of(&std::fs::read(&path).expect("a file")).expect("a recording")
+}
+
+fn memory(value: f32) -> Tensor {
+    Device::scope("CPU", || Tensor::full([5, 7], value).contiguous().realize())
+        .expect("CPU")
+        .expect("a tensor")
+}
+
+#[test]
+fn equal_graphs_of_several_lines_are_told_apart() {
+    let (a, b) = (memory(1.0), memory(2.0));
+    let first = line!() + 2;
+    let m = recorded_here("lines.viz", || {
+        (a.exp() + 1.0).sum(..).item::<f32>().expect("a number");
+        (b.exp() + 1.0).sum(..).item::<f32>().expect("a number");
+        // the same graph of the same memory, so that even its names are found again
+        (a.exp() + 1.0).sum(..).item::<f32>().expect("a number");
+        {
+            let _span = frit::span("epoch");
+            (b.sqrt() + 1.0).sum(..).item::<f32>().expect("a number");
+        }
+        // described later, and never run
+        (b.sqrt() + 1.0).sum(..);
+    });
+    for line in [first, first + 1, first + 3] {
+        let said = explain(&m, &format!("viz.rs:{line}")).unwrap_or_else(|e| panic!("{e}"));
+        assert!(said.contains(": add, exp, sum\n") && said.contains("and nothing of other lines"), "{said}");
+    }
+    let said = explain(&m, &format!("viz.rs:{}", first + 6)).unwrap_or_else(|e| panic!("{e}"));
+    assert!(said.contains(": add in epoch, sqrt in epoch, sum in epoch\n"), "{said}");
+    assert!(explain(&m, &format!("viz.rs:{}", first + 9)).is_err(), "it was not run");
+    // kernels are named by what was called, with the span besides
+    let origin = m.launches.last().map(|l| m.text(l.origin)).unwrap_or_default();
+    assert!(origin.contains("epoch: sqrt at ") || origin.contains("epoch: sum at "), "{origin}");
+}
+
+#[test]
+fn peaks_are_put_into_a_file_of_another_version() {
+    use frit_recording::format::put;
+    // a table in another order, with a field that came later
+    let table = "other at:0\ndevice name:1 about:1 flops:0 bytes:0 later:1\nstring number:0 text:2\n";
+    let mut bytes = b"FRITVIZ1".to_vec();
+    put(&mut bytes, table.len() as u64);
+    bytes.extend(table.as_bytes());
+    let with = frit_recording::writer::with_peaks(bytes, "CPU", "a machine", 12, 34).expect("a recording");
+    let m = Model::of(&with).expect("a recording");
+    let [d] = m.devices[..] else { panic!("{:?}", m.devices) };
+    assert_eq!((m.text(d.name), m.text(d.about), d.flops, d.bytes), ("CPU", "a machine", 12, 34));
 }

@@ -11,7 +11,7 @@ use frit_codegen::Program;
 use frit_render::Shown;
 use frit_runtime::{Device, Executable, Mark};
 pub use frit_uop::origin::Scope;
-use frit_uop::origin::scope;
+use frit_uop::origin::{scope, span};
 pub(crate) use frit_uop::record::became;
 use frit_uop::record::number;
 use frit_uop::{Arg, Linear, UOp};
@@ -362,9 +362,9 @@ impl Drop for Realizing {
     }
 }
 
-/// The call that made a node, or the part of the program that has a name.
-pub fn line(node: &UOp, op: &str, file: &str, line: u32) {
-    record::write(Kind::Line, &[Int(number(node)), Text(op), Text(file), Int(line.into())]);
+/// The call that made a node, and the part of the program with a name that it was in.
+pub fn line(node: &UOp, op: &'static str, (file, line): (&str, u32), span: &str) {
+    record::write(Kind::Line, &[Int(number(node)), Name(op), Text(file), Int(line.into()), Text(span)]);
 }
 
 /// A search for a kernel's opts begins.
@@ -404,7 +404,7 @@ pub struct UserSpan {
 /// What happens until this is dropped is, to the user's program, `name`; so are kernels of what it describes.
 pub fn user_span(name: &str) -> UserSpan {
     ask();
-    UserSpan { open: runs().then(|| (record::now(), name.to_string())), _scope: scope(|| name) }
+    UserSpan { open: runs().then(|| (record::now(), name.to_string())), _scope: span(name) }
 }
 
 /// Kernels of what this thread describes until the result is dropped are, to the user's program, `name`.

@@ -2,6 +2,7 @@
 
 use crate::format::{CHUNK, Row, check, read_head, take};
 use frit_abi::record::Type;
+use std::borrow::Cow;
 
 /// A field as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +157,21 @@ pub fn strings(bytes: &[u8]) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
+/// A text without characters that a terminal or a page would obey: control characters and marks that turn the direction of text
+/// are shown as their numbers.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |c: char| {
+        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() || turns
+    };
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let each =
+        text.chars().map(|c| if is_obeyed(c) { c.escape_unicode().to_string() } else { c.to_string() });
+    Cow::Owned(each.collect())
+}
+
 /// A file as text: a line a record, long texts below it.
 pub fn dump(bytes: &[u8], mut line: impl FnMut(&str)) -> Result<Extent, String> {
     let texts = strings(bytes)?;
@@ -170,7 +186,7 @@ pub fn dump(bytes: &[u8], mut line: impl FnMut(&str)) -> Result<Extent, String> 
                 (Type::Text, Value::Int(n)) => {
                     let text = texts.get(*n as usize).map_or("?", String::as_str);
                     if !text.is_empty() {
-                        out += &format!(" {name}={text:?}");
+                        out += &format!(" {name}={}", shown(&format!("{text:?}")));
                     }
                 }
                 (_, Value::Int(n)) => out += &format!(" {name}={n}"),
@@ -182,7 +198,21 @@ pub fn dump(bytes: &[u8], mut line: impl FnMut(&str)) -> Result<Extent, String> 
             }
         }
         line(&out);
-        below.iter().flat_map(|t| t.lines()).for_each(|l| line(&format!("    {l}")));
+        below
+            .iter()
+            .flat_map(|t| t.lines())
+            .for_each(|l| line(&format!("    {}", shown(&l.replace('\t', "    ")))));
     })?;
     Ok(extent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        assert_eq!(shown("conv \u{1b}[31m\n\u{202e}x"), "conv \\u{1b}[31m\\u{a}\\u{202e}x");
+        assert!(matches!(shown("größe <img>"), Cow::Borrowed("größe <img>")));
+    }
 }

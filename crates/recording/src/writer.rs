@@ -15,7 +15,7 @@ use frit_abi::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::cell::{OnceCell, RefCell};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -363,10 +363,23 @@ impl Open {
             Some(trace) => trace.of(thread, bytes),
             None => chunk(thread, bytes),
         };
-        if let Err(e) = self.file.write_all(&chunk) {
+        if let Err(e) = self.write_closed(chunk) {
             record::set_level(0);
             self.failure.get_or_insert(e.to_string());
         }
+    }
+    /// Append to the file. A trace has an end after all that is written, which the next write replaces: nothing may follow.
+    fn write_closed(&mut self, mut bytes: Vec<u8>) -> std::io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let written = bytes.len();
+        self.trace.iter().for_each(|t| t.tracer.tail(&mut bytes));
+        self.file.write_all(&bytes)?;
+        if bytes.len() > written {
+            self.file.seek(SeekFrom::Current(-((bytes.len() - written) as i64)))?;
+        }
+        Ok(())
     }
     /// Texts that the file has not go to it.
     fn tell_texts(&mut self) {
@@ -462,13 +475,17 @@ impl Recording {
         }
         Recording::begin_at(path, RUNS, form)
     }
+    /// Whether there is one, which another one would have to wait for.
+    pub fn is_under_way() -> bool {
+        lock(&OPEN).is_some()
+    }
     fn begin_at(path: &Path, level: u8, form: Option<Form>) -> Result<Recording, String> {
         let failed = |e: std::io::Error| format!("{}: {e}", path.display());
         let mut open = lock(&OPEN);
         if open.is_some() {
             return Err("a recording is under way: there is one at a time".into());
         }
-        let mut file = File::options().write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let file = File::options().write(true).create(true).truncate(false).open(path).map_err(failed)?;
         // a child that inherits FRIT_VIZ must not overwrite what its parent writes
         file.try_lock().map_err(|_| format!("{}: another process records to it", path.display()))?;
         file.set_len(0).map_err(failed)?;
@@ -478,8 +495,9 @@ impl Recording {
             Some(trace) => trace.tracer.head(&mut first),
             None => first = head(),
         }
-        file.write_all(&first).map_err(failed)?;
-        *open = Some(Open { file, generation: generation(), trace, told: 0, failure: None });
+        let mut begun = Open { file, generation: generation(), trace, told: 0, failure: None };
+        begun.write_closed(first).map_err(failed)?;
+        *open = Some(begun);
         *lock(&TEXTS) = Some(Texts::default());
         number_of("");
         record::new_session();
@@ -526,12 +544,7 @@ fn end() -> Result<(), String> {
     if let Some(Threads { recorder: Some(recorder), .. }) = lock(&THREADS).take() {
         recorder.unpark();
     }
-    let ended = lock(&OPEN).take().map(|mut open| {
-        let mut tail = vec![];
-        open.trace.iter().for_each(|t| t.tracer.tail(&mut tail));
-        open.file.write_all(&tail).err().map(|e| e.to_string()).or(open.failure)
-    });
-    match ended.flatten() {
+    match lock(&OPEN).take().and_then(|open| open.failure) {
         Some(e) => Err(format!("the recording is not whole: {e}")),
         None => Ok(()),
     }
@@ -592,16 +605,27 @@ pub fn with_peaks(
 ) -> Result<Vec<u8>, String> {
     let first = crate::reader::strings(&bytes)?.len() as u64;
     let extent = crate::reader::read(&bytes, |_| ())?;
-    bytes.truncate(bytes.len() - extent.lost);
+    // kinds have other numbers in a file of another version
+    let rows = read_head(&bytes)?.0;
+    let kind = |name: &str| {
+        let at = rows.iter().position(|r| r.name == name);
+        at.map(|at| (at as u64, &rows[at])).ok_or_else(|| format!("the recording has no kind {name:?}"))
+    };
+    let ((string, _), (row_number, row)) = (kind("string")?, kind("device")?);
     let mut body = vec![];
     for (i, text) in [device, about].into_iter().enumerate() {
-        put(&mut body, Kind::String as u64);
+        put(&mut body, string);
         put(&mut body, first + i as u64);
         put(&mut body, text.len() as u64);
         body.extend(text.as_bytes());
     }
-    put(&mut body, Kind::Device as u64);
-    [first, first + 1, flops, moved].into_iter().for_each(|n| put(&mut body, n));
+    put(&mut body, row_number);
+    for (name, _) in &row.fields {
+        let known = [("name", first), ("about", first + 1), ("flops", flops), ("bytes", moved)];
+        // 0 is no number, no text and an empty list
+        put(&mut body, known.iter().find(|k| k.0 == name.as_str()).map_or(0, |k| k.1));
+    }
+    bytes.truncate(bytes.len() - extent.lost);
     bytes.extend(chunk(0, &body));
     Ok(bytes)
 }

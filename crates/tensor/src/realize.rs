@@ -91,7 +91,7 @@ pub(crate) fn record_line(node: &UOp) {
         let made = current().map(|(op, at)| (op, frit_uop::site::line_of(at)));
         origin::note(node, || made.as_ref().map(|(op, (file, line))| format!("{op} at {file}:{line}")));
         if let Some((op, (file, line))) = made.filter(|_| record::compiles()) {
-            frit_engine::record::line(node, origin::open().as_deref().unwrap_or(op), &file, line);
+            frit_engine::record::line(node, op, (&file, line), origin::open().as_deref().unwrap_or(""));
         }
     }
 }

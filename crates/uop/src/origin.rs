@@ -45,8 +45,11 @@ impl Names {
     }
 }
 
+/// A name, and whether it says all: that of a node of a model does, that of a span stands beside the calls in it.
+type Named = (Arc<str>, bool);
+
 thread_local! {
-    static OPEN: RefCell<Vec<Arc<str>>> = const { RefCell::new(vec![]) };
+    static OPEN: RefCell<Vec<Named>> = const { RefCell::new(vec![]) };
 }
 
 /// A named part of the program, until it is dropped.
@@ -59,13 +62,24 @@ pub struct Scope {
 /// told.
 pub fn scope<S: AsRef<str>>(name: impl FnOnce() -> S) -> Scope {
     if origins() {
-        OPEN.with_borrow_mut(|open| {
-            let name = name();
-            let whole = open.last().map(|outer| format!("{outer}/{}", name.as_ref()).into());
-            open.push(whole.unwrap_or_else(|| name.as_ref().into()));
-        });
+        begin_scope(name().as_ref(), true);
     }
     Scope { is_open: origins() }
+}
+
+/// The same for a part that the user's program names: calls in it are told by their lines, too.
+pub fn span(name: &str) -> Scope {
+    if origins() {
+        begin_scope(name, false);
+    }
+    Scope { is_open: origins() }
+}
+
+fn begin_scope(name: &str, says_all: bool) {
+    OPEN.with_borrow_mut(|open| {
+        let whole = open.last().map(|(outer, _)| format!("{outer}/{name}").into());
+        open.push((whole.unwrap_or_else(|| name.into()), says_all));
+    });
 }
 
 impl Drop for Scope {
@@ -78,12 +92,18 @@ impl Drop for Scope {
 
 /// The name of the open scope.
 pub fn open() -> Option<Arc<str>> {
-    OPEN.with_borrow(|open| open.last().cloned())
+    OPEN.with_borrow(|open| Some(open.last()?.0.clone()))
 }
 
 /// A node was made by the open scope, or by the call that `line` tells. Ask before whether anyone wants it.
 pub fn note(node: &UOp, line: impl FnOnce() -> Option<String>) {
-    if let Some(name) = open().or_else(|| line().map(Into::into)) {
+    let open = OPEN.with_borrow(|open| open.last().cloned());
+    let name = match open {
+        Some((name, true)) => Some(name),
+        Some((span, false)) => Some(line().map_or(span.clone(), |line| format!("{span}: {line}").into())),
+        None => line().map(Into::into),
+    };
+    if let Some(name) = name {
         with(|names| {
             // described again, a node has the name it had
             names.by_hash.entry(node.structural_hash()).or_insert((name, 0));

@@ -41,12 +41,26 @@ function schedulerPasses(path) {
   return el("div", { class: "column fill" }, el("div", { class: "head" }, el("a", { href: `#/programs/${i}` }, `program ${i + 1}`), el("span", { class: "faint" }, "/"), el("h2", {}, "passes of the scheduler")), body);
 }
 
+// A word of a link; one that nobody made is taken as it is.
+function decoded(word) {
+  try {
+    return decodeURIComponent(word);
+  } catch {
+    return word;
+  }
+}
+
 function show() {
-  const path = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  const path = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
   const first = app.pack.index.programs.length ? "programs" : "timeline";
   const view = VIEWS.find((v) => v[0] === (path[0] || first)) || VIEWS[0];
   Object.assign(app, { keys: null, graph: null, themed: null });
-  const made = path[0] === "programs" && path[2] === "passes" ? schedulerPasses(path.slice(1)) : view[2](app, path.slice(1));
+  let made;
+  try {
+    made = path[0] === "programs" && path[2] === "passes" ? schedulerPasses(path.slice(1)) : view[2](app, path.slice(1));
+  } catch (e) {
+    made = empty("This cannot be shown", `${e.message}. `, el("a", { href: `#/${first}` }, "back"));
+  }
   document.getElementById("view").replaceChildren(made);
   bar(view[0]);
   document.title = `frit viz · ${view[1]}`;
@@ -81,7 +95,7 @@ addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
   const n = Number(e.key);
   if (n >= 1 && n <= VIEWS.length) app.go(`#/${VIEWS[n - 1][0]}`);
-  else if (!app.keys?.(e.key)) return;
+  else if (!app.keys?.(e.key) && !app.graph?.key?.(e.key)) return;
   e.preventDefault();
 });
 

@@ -46,7 +46,7 @@ const split = (text) => {
 export function code(app, part, base, path) {
   const programs = part.programs;
   if (!programs.length) return empty("No code was recorded", "The kernel was not compiled while this was recorded.");
-  const chosen = Math.min(programs.length - 1, Number(path[0] || 0) || 0);
+  const chosen = Math.max(0, Math.min(programs.length - 1, Math.floor(Number(path[0])) || 0));
   const program = programs[chosen];
   const listings = part.passes.filter((p) => p.text).map((p) => p.text);
   const listing = listings.findLast((t) => t.startsWith(`kernel ${program.name}\n`)) ?? "";
@@ -92,7 +92,8 @@ export function code(app, part, base, path) {
     } else return false;
     return true;
   };
-  if (path[2] !== undefined && columns.some((column) => column.c === Number(path[1]))) requestAnimationFrame(() => select(Number(path[1]), Number(path[2]), true));
+  const linked = path[2] === undefined ? undefined : columns.find((column) => column.c === Number(path[1]));
+  if (linked) requestAnimationFrame(() => select(linked.c, Math.max(0, Math.min(linked.lines.length - 1, Math.floor(Number(path[2])) || 0)), true));
   if (programs.length === 1) return row;
   const tabs = el("div", { class: "switch" }, programs.map((p, i) => el("button", { class: i === chosen ? "on" : "", onclick: () => app.go(`${base}/${i}`) }, p.name)));
   return el("div", { class: "column fill" }, el("div", { class: "head" }, el("span", { class: "soft" }, `${programs.length} programs, one after the other`), tabs), row);

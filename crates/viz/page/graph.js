@@ -72,11 +72,14 @@ export class GraphView extends Surface {
         return n === null ? null : this.about?.(this.nodes[n].id);
       },
     });
-    this.canvas.addEventListener("keydown", (e) => {
-      if (e.key === "f") this.fit();
-      else if (e.key === "+" || e.key === "=") this.zoom(1.25);
-      else if (e.key === "-") this.zoom(0.8);
-    });
+  }
+  // What a key does wherever the page has the focus; whether it does something.
+  key(key) {
+    if (key === "f") this.fit();
+    else if (key === "+" || key === "=") this.zoom(1.25);
+    else if (key === "-") this.zoom(0.8);
+    else return false;
+    return true;
   }
   zoom(f, [px, py] = [this.box.clientWidth / 2, this.box.clientHeight / 2]) {
     const s = Math.min(3, Math.max(0.01, this.scale * f));

@@ -18,10 +18,11 @@ export function peaks(index, device) {
   };
 }
 
-// How much of what the machine allows a kernel reaches.
+// How much of what the machine allows a kernel reaches; 0 where nobody measured what that is.
 export function share(index, k) {
   if (!k.took || (!k.flops && !k.bytes)) return 0;
   const p = peaks(index, k.device);
+  if (!p.measured) return 0;
   return Math.max(gflops(k) / p.flops, gbytes(k) / p.bytes);
 }
 

@@ -9,9 +9,9 @@ export function passes(app, part, base, path) {
   const nodes = new Nodes(part);
   const all = part.passes;
   if (!all.length) return empty("No passes were recorded", "It was compiled before the recording began.");
-  const chosen = Math.min(all.length - 1, Math.max(0, Number(path[0] || 0) || 0));
+  const chosen = Math.min(all.length - 1, Math.max(0, Math.floor(Number(path[0])) || 0));
   const how = ["graph", "text", "diff"].includes(path[1]) ? path[1] : "graph";
-  const rule = path[2] === undefined ? null : Number(path[2]);
+  const rule = path[2] === undefined ? null : Math.max(0, Math.floor(Number(path[2])) || 0);
   const pass = all[chosen];
   const before = earlier(all, chosen) ?? { root: part.ast ?? part.graph };
   const go = (p, h, r) => app.replace(`${base}/${p}/${h}${r === null || r === undefined ? "" : `/${r}`}`, true);

@@ -9,7 +9,7 @@ const FREE = new Set(["Reshape", "Permute", "Expand", "Pad", "Shrink", "Flip", "
 export function programs(app, path) {
   const all = app.pack.index.programs;
   if (!all.length) return empty("No program was recorded", "Nothing was scheduled while this was recorded: either nothing ran, or only runs were recorded.");
-  const chosen = Math.min(all.length - 1, Number(path[0] || 0) || 0);
+  const chosen = Math.max(0, Math.min(all.length - 1, Math.floor(Number(path[0])) || 0));
   const list = el("div", { class: "scroll" });
   all.forEach((p, i) => {
     list.append(
@@ -40,10 +40,14 @@ function showProgram(app, row, index, part, middle, detail, path) {
   const joined = new Map();
   for (let i = 0; i < part.joined.length; i += 2) joined.set(part.joined[i], (joined.get(part.joined[i]) || new Set()).add(part.texts[part.joined[i + 1]]));
   const lines = new Map();
-  for (let i = 0; i < part.lines.length; i += 4) {
-    const [n, op, file, line] = part.lines.slice(i, i + 4);
-    lines.set(n, [part.texts[op], part.texts[file], line]);
+  // calls that made a node: several, where the program was run for several lines
+  for (let i = 0; i < part.lines.length; i += 5) {
+    const [n, op, file, line, span] = part.lines.slice(i, i + 5);
+    const name = part.texts[span] ? `${part.texts[op]} in ${part.texts[span]}` : part.texts[op];
+    lines.set(n, [...(lines.get(n) || []), [name, part.texts[file], line]]);
   }
+  const placeOf = (l) => `${l[1]}:${l[2]}`;
+  const linesOf = (n) => lines.get(n) || [];
   const why = new Map();
   for (let i = 0; i < part.reasons.length; i += 3) why.set(part.reasons[i], part.texts[part.reasons[i + 2]]);
   // the graph that was cut into kernels: what the last pass before that left
@@ -83,13 +87,11 @@ function showProgram(app, row, index, part, middle, detail, path) {
       );
       return [head, el("div", { class: "scroll" }, rows)];
     }
-    const line = lines.get(n);
     const own = [...(calls.get(n) || [])];
-    const here = line && `${line[1]}:${line[2]}`;
     const facts = [
       ["type", nodes.dtype(n)],
       ["shape", nodes.shape(n) ? `[${nodes.shape(n)}]` : "scalar"],
-      ["made by", line ? el("span", {}, el("b", {}, line[0]), " at ", el("a", { href: `#/programs/${index}/line/${encodeURIComponent(here)}` }, here)) : "no call that was recorded"],
+      ["made by", lines.has(n) ? linesOf(n).map((l) => el("div", {}, el("b", {}, l[0]), " at ", el("a", { href: `#/programs/${index}/line/${encodeURIComponent(placeOf(l))}` }, placeOf(l)))) : "no call that was recorded"],
       ["computed by", own.length ? own.map((c) => el("div", {}, part.calls[c]?.kernel === undefined ? part.calls[c]?.name : el("a", { href: `#/kernels/${part.calls[c].kernel}` }, part.calls[c].name))) : "no kernel: it is memory, or part of an index"],
       ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : held.has(n) ? "no: whoever reads it is in its kernel" : own.length > 1 ? `no: ${own.length} kernels compute it again` : "no: it is fused into its kernel"],
     ];
@@ -97,12 +99,12 @@ function showProgram(app, row, index, part, middle, detail, path) {
   };
   // Why the operations of a line became these kernels: as `frit explain` says it.
   const explained = (here) => {
-    const own = order.filter((n) => lines.has(n) && `${lines.get(n)[1]}:${lines.get(n)[2]}` === here);
+    const own = order.filter((n) => linesOf(n).some((l) => placeOf(l) === here));
     const head = el("div", { class: "head" }, el("h2", {}, here.split("/").pop()), el("span", { class: "space" }), el("a", { href: `#/programs/${index}` }, "all"));
     if (!own.length) return [head, empty("This line computed nothing here", "Another program may have its operations.")];
     view.mark(new Map(own.map((n) => [n, first(n) === undefined ? css("--accent") : colour(first(n))])));
     view.focus(own, own[own.length - 1]);
-    const named = (ns) => [...new Set(ns.map((n) => lines.get(n)[0]))].sort().join(", ");
+    const named = (ns, at) => [...new Set(ns.flatMap((n) => linesOf(n).filter((l) => placeOf(l) === at).map((l) => l[0])))].sort().join(", ");
     // what costs nothing is told where there is nothing else
     const ops = (ns) => {
       const dear = ns.filter((n) => !FREE.has(nodes.op(n)));
@@ -118,12 +120,13 @@ function showProgram(app, row, index, part, middle, detail, path) {
     for (const [c, mine] of (dear.length ? dear : [...kernels]).sort((a, b) => a[0] - b[0])) {
       const others = new Map();
       for (const n of order) {
-        const l = lines.get(n);
-        const at = l && `${l[1]}:${l[2]}`;
-        if (l && at !== here && calls.get(n)?.has(c)) others.set(at, [...(others.get(at) || []), n]);
+        const at = linesOf(n).map(placeOf);
+        // a node that this line made, too, was made by another one in another run
+        if (at.includes(here) || !calls.get(n)?.has(c)) continue;
+        for (const place of at) others.set(place, [...(others.get(place) || []), n]);
       }
       const call = part.calls[c];
-      facts.push(el("dt", {}, "kernel"), el("dd", {}, call?.kernel === undefined ? call?.name : el("a", { href: `#/kernels/${call.kernel}` }, call.name), el("div", { class: "soft" }, `computes ${named([...mine])}: ${ops([...mine])}`), el("div", { class: "soft" }, others.size ? "fused with" : "and nothing of other lines"), [...others].slice(0, 6).map(([at, ns]) => el("div", {}, `${named(ns)} at `, el("a", { href: `#/programs/${index}/line/${encodeURIComponent(at)}` }, at.split("/").pop()))), others.size > 6 ? el("div", { class: "faint" }, `and ${others.size - 6} more lines`) : null, [...(joined.get(c) || [])].map((why) => el("div", { class: "soft" }, `kernels became one: ${why}`))));
+      facts.push(el("dt", {}, "kernel"), el("dd", {}, call?.kernel === undefined ? call?.name : el("a", { href: `#/kernels/${call.kernel}` }, call.name), el("div", { class: "soft" }, `computes ${named([...mine], here)}: ${ops([...mine])}`), el("div", { class: "soft" }, others.size ? "fused with" : "and nothing of other lines"), [...others].slice(0, 6).map(([at, ns]) => el("div", {}, `${named(ns, at)} at `, el("a", { href: `#/programs/${index}/line/${encodeURIComponent(at)}` }, at.split("/").pop()))), others.size > 6 ? el("div", { class: "faint" }, `and ${others.size - 6} more lines`) : null, [...(joined.get(c) || [])].map((why) => el("div", { class: "soft" }, `kernels became one: ${why}`))));
     }
     for (const n of own.filter((n) => stored.has(n))) facts.push(el("dt", {}, "stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: ${why.get(n) ?? "the program keeps it, or a kernel stores it anyway"}`));
     for (const n of own.filter((n) => held.has(n) && !stored.has(n))) facts.push(el("dt", {}, "not stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: whoever reads it is in its kernel`));
@@ -136,9 +139,8 @@ function showProgram(app, row, index, part, middle, detail, path) {
     },
     about: (n) => {
       if (typeof n === "string") return [n];
-      const line = lines.get(n);
       const c = first(n);
-      return [`${nodes.op(n)} ${nodes.arg(n)}`, `${nodes.dtype(n)} [${nodes.shape(n)}]`, line ? `${line[0]} at ${line[1]}:${line[2]}` : null, c === undefined ? null : `in ${part.calls[c]?.name}`].filter(Boolean);
+      return [`${nodes.op(n)} ${nodes.arg(n)}`, `${nodes.dtype(n)} [${nodes.shape(n)}]`, ...linesOf(n).slice(0, 3).map((l) => `${l[0]} at ${placeOf(l)}`), c === undefined ? null : `in ${part.calls[c]?.name}`].filter(Boolean);
     },
   });
   app.graph = view;

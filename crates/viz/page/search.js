@@ -41,7 +41,7 @@ function change(c) {
 export function search(app, path) {
   const searches = app.pack.index.searches;
   if (!searches.length) return empty("No search was recorded", "Searches run with ", el("code", {}, "FRIT_BEAM=4"), " for kernels whose opts are not known yet.");
-  const chosen = Math.min(searches.length - 1, Number(path[0] || 0) || 0);
+  const chosen = Math.max(0, Math.min(searches.length - 1, Math.floor(Number(path[0])) || 0));
   const list = el("div", { class: "scroll" }, searches.map((s, i) =>
     el("a", { class: `item${i === chosen ? " on" : ""}`, href: `#/search/${i}` },
       el("div", { class: "top" }, el("b", { class: "mono" }, s.name), el("span", { class: "num" }, s.after ? `${(s.before / s.after).toFixed(2)}×` : "–")),

@@ -1,6 +1,6 @@
 // Threads of the host, queues of devices and memory on one axis. Tracks are pyramids, so a frame draws about as many entries
 // as there are pixels; blocks come when they come into sight.
-import { colour, count, css, el, empty, hash, short, size, time } from "./dom.js";
+import { colour, count, css, el, empty, hash, many, short, size, time } from "./dom.js";
 import { Surface } from "./surface.js";
 
 const LANE = 18;
@@ -9,6 +9,8 @@ const AXIS = 26;
 const LEFT = 150;
 const USE = 64;
 const LIVES = 110;
+// Rows of buffers: each is two pixels high at least.
+const ROWS = 48;
 
 class Level {
   constructor(pack, blocks, isFinest, redraw) {
@@ -110,8 +112,9 @@ class Timeline extends Surface {
     this.height = y + 10;
     this.detail = el("div", { class: "side right", style: { width: "320px", display: "none" } });
     const events = t.tracks.reduce((s, tr) => s + tr.events, 0);
+    const { replays } = app.pack.index.counts;
     this.range = el("span", { class: "soft" });
-    this.page = el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, "Timeline"), el("span", { class: "soft" }, `${count(events)} events over ${time(t.ns)}`), el("span", { class: "space" }), this.range), el("div", { class: "row fill" }, this.box, this.detail));
+    this.page = el("div", { class: "column fill" }, el("div", { class: "head" }, el("h2", {}, "Timeline"), el("span", { class: "soft" }, `${count(events)} events over ${time(t.ns)}`), replays ? el("span", { class: "pill replays", title: "A graph that is launched as one has no times of its parts: while it is recorded a replay takes longer than it does else." }, `${many(replays, "replay")} ran kernel by kernel`) : null, el("span", { class: "space" }), this.range), el("div", { class: "row fill" }, this.box, this.detail));
     this.scrollY = 0;
     this.attend();
     app.themed = redraw;
@@ -238,22 +241,21 @@ class Timeline extends Surface {
     const blocks = [el("div", { class: "head" }, el("h2", {}, `${time(t1 - t0)} selected`), el("span", { class: "space" }), el("span", { class: "faint" }, "Esc"))];
     const scroll = el("div", { class: "scroll" });
     for (const tr of this.tracks) {
-      const sums = new Map();
-      for (const [depth, lane] of tr.lanes.entries()) {
+      const lanes = [];
+      for (const lane of tr.lanes) {
+        const entries = [];
         await lane[0].all(t0, t1);
         lane[0].visit(t0, t1, (b, k) => {
-          const inside = Math.min(t1, b.at[k] + b.ns[k]) - Math.max(t0, b.at[k]);
-          if (inside < 0) return;
-          const s = sums.get(b.name[k]) || { ns: 0, n: 0, depth };
-          s.ns += inside;
-          s.n++;
-          sums.set(b.name[k], s);
+          const [from, to] = [Math.max(t0, b.at[k]), Math.min(t1, b.at[k] + b.ns[k])];
+          if (to >= from) entries.push([from, to, b.name[k]]);
         });
+        lanes.push(entries);
       }
+      const sums = ownTimes(lanes);
       if (!sums.size) continue;
       scroll.append(el("div", { class: "label", style: { padding: "10px 12px 4px" } }, tr.name));
-      for (const [name, s] of [...sums].sort((a, b) => b[1].ns - a[1].ns).slice(0, 40)) {
-        scroll.append(el("div", { class: "item slim", title: this.t.names[name] }, el("div", { class: "top" }, el("b", { class: "mono" }, short(this.t.names[name])), el("span", { class: "num" }, `${time(s.ns)} · ${count(s.n)}×`))));
+      for (const [name, s] of [...sums].sort((a, b) => b[1].own - a[1].own).slice(0, 40)) {
+        scroll.append(el("div", { class: "item slim", title: `${this.t.names[name]}: ${time(s.own)} of its own, ${time(s.ns)} with what is in it` }, el("div", { class: "top" }, el("b", { class: "mono" }, short(this.t.names[name])), el("span", { class: "num" }, `${time(s.own)} · ${count(s.n)}×`))));
       }
     }
     this.detail.replaceChildren(...blocks, scroll);
@@ -375,24 +377,15 @@ class Timeline extends Surface {
     g.clip();
     const base = y + HEAD + USE;
     const Y = (v) => base - (v / Math.max(1, m.peak)) * (USE - 6);
-    // the first event in sight, and then one a pixel: the most that was in use there
-    let [lo, hi] = [0, m.at.length];
-    while (lo < hi) {
-      const mid = (lo + hi) >> 1;
-      if (m.at[mid] < this.from) lo = mid + 1;
-      else hi = mid;
-    }
-    let k = Math.max(0, lo - 1);
     g.beginPath();
     g.moveTo(LEFT, base);
-    let value = lo ? m.use[lo - 1] : 0;
-    const stride = Math.max(1, Math.floor((upper(m.at, this.to) - lo) / (4 * w)));
-    g.lineTo(LEFT, Y(value));
-    for (; k < m.at.length && m.at[k] <= this.to; k += stride) {
-      const x = Math.max(LEFT, this.x(m.at[k]));
+    let value = 0;
+    for (const [at, most, last] of steps(m.at, m.use, this.from, this.to, 2 * w)) {
+      const x = Math.max(LEFT, this.x(at));
       g.lineTo(x, Y(value));
-      value = m.use[k];
-      g.lineTo(x, Y(value));
+      g.lineTo(x, Y(most));
+      g.lineTo(x, Y(last));
+      value = last;
     }
     g.lineTo(w, Y(value));
     g.lineTo(w, base);
@@ -410,7 +403,8 @@ class Timeline extends Surface {
       const high = Math.min(9, (LIVES - 12) / Math.max(1, most));
       m.rows.forEach((row, r) => {
         for (const i of row) {
-          if (to[i] < this.from || from[i] > this.to) continue;
+          if (to[i] < this.from) continue;
+          if (from[i] > this.to) break;
           const a = Math.max(LEFT, this.x(from[i]));
           g.fillStyle = colour(Math.round(Math.log2(bytes[i] + 1)));
           g.globalAlpha = 0.7;
@@ -433,21 +427,71 @@ function upper(list, v) {
   return lo;
 }
 
-// Buffers in rows, the larger first; at most as many rows as can be seen.
-function rowsOf([from, to]) {
-  const ends = [];
+// Buffers in rows, the largest first, so that where there is no room for all it is the small ones that are missing. A row is in
+// the order of time.
+export function rowsOf([from, to, bytes]) {
   const rows = [];
-  const order = Array.from(from.keys()).sort((a, b) => from[a] - from[b]);
+  const order = Array.from(from.keys()).sort((a, b) => bytes[b] - bytes[a] || from[a] - from[b]);
   for (const i of order) {
-    let r = ends.findIndex((e) => e <= from[i]);
-    if (r < 0) {
-      if (ends.length >= 24) continue;
-      r = ends.length;
-      ends.push(0);
-      rows.push([]);
-    }
-    ends[r] = to[i];
-    rows[r].push(i);
+    const at = (row) => {
+      let [lo, hi] = [0, row.length];
+      while (lo < hi) {
+        const mid = (lo + hi) >> 1;
+        if (from[row[mid]] < from[i]) lo = mid + 1;
+        else hi = mid;
+      }
+      const isFree = (lo === 0 || to[row[lo - 1]] <= from[i]) && (lo === row.length || to[i] <= from[row[lo]]);
+      return isFree ? lo : -1;
+    };
+    let r = 0;
+    let k = -1;
+    while (r < rows.length && (k = at(rows[r])) < 0) r++;
+    if (r < rows.length) rows[r].splice(k, 0, i);
+    else if (r < ROWS) rows.push([i]);
   }
   return rows;
+}
+
+// What was in use in a range, a step for each of about so many places: each begins at a time, has the most that was in use in
+// it, and what was in use at its end.
+export function steps(at, use, from, to, places) {
+  const [lo, hi] = [Math.max(0, upper(at, from) - 1), upper(at, to)];
+  const stride = Math.max(1, Math.ceil((hi - lo) / places));
+  const out = [];
+  for (let k = lo; k < hi; k += stride) {
+    const end = Math.min(hi, k + stride);
+    let most = 0;
+    for (let j = k; j < end; j++) most = Math.max(most, use[j]);
+    out.push([at[k], most, use[end - 1]]);
+  }
+  return out;
+}
+
+// Time by name, each stretch of a track counted once: what is inside of another entry is not the other one's own time. `lanes`
+// have entries [from, to, name] in order, each lane inside of those above it.
+export function ownTimes(lanes) {
+  const sums = new Map();
+  const add = (name, ns, whole, n) => {
+    const s = sums.get(name) || { own: 0, ns: 0, n: 0 };
+    sums.set(name, { own: s.own + ns, ns: s.ns + whole, n: s.n + n });
+  };
+  lanes.forEach((lane, depth) => {
+    for (const [from, to, name] of lane) {
+      add(name, to - from, to - from, 1);
+      for (let d = depth - 1; d >= 0; d--) {
+        const above = lanes[d];
+        let [lo, hi] = [0, above.length];
+        while (lo < hi) {
+          const mid = (lo + hi) >> 1;
+          if (above[mid][0] <= from) lo = mid + 1;
+          else hi = mid;
+        }
+        const outer = above[lo - 1];
+        if (!outer || outer[1] <= from) continue;
+        add(outer[2], -(Math.min(to, outer[1]) - from), 0, 0);
+        break;
+      }
+    }
+  });
+  return sums;
 }

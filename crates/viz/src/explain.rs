@@ -17,8 +17,9 @@ pub fn explain(m: &Model, place: &str) -> Result<String, String> {
     // graphs that were scheduled again are told once
     let mut told: Vec<(String, Vec<String>, String)> = vec![];
     let mut known: FxHashSet<u32> = FxHashSet::default();
-    for (i, s) in m.schedules.iter().enumerate() {
-        let placed = Placed::of(m, s);
+    let run = m.schedules.iter().enumerate().flat_map(|(i, s)| s.lines.iter().map(move |own| (i, s, own)));
+    for (i, s, own) in run {
+        let placed = Placed::of(m, s, own);
         let of_file = placed.lines.iter().filter(|(_, l)| is_end_of(file, m.text(l.file)));
         known.extend(of_file.map(|(_, l)| l.line));
         let is_here = |l: &Line| l.line == line && is_end_of(file, m.text(l.file));
@@ -31,6 +32,7 @@ pub fn explain(m: &Model, place: &str) -> Result<String, String> {
         let body = Program { m, s, placed: &placed }.text(&here);
         let number = (i + 1).to_string();
         match told.iter_mut().find(|t| t.2 == body) {
+            Some(t) if t.1.contains(&number) => {}
             Some(t) => t.1.push(number),
             None => told.push((head(m, s, &placed, &here), vec![number], body)),
         }
@@ -68,9 +70,13 @@ fn head(m: &Model, s: &Schedule, placed: &Placed, here: &[NodeId]) -> String {
     format!("on {}{run}: {}", m.text(s.device), calls(m, placed, here).join(", "))
 }
 
-/// The names of the calls that nodes are part of, each once.
-fn calls<'a>(m: &'a Model, placed: &Placed, nodes: &[NodeId]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = nodes.iter().filter_map(|n| Some(m.text(placed.lines.get(n)?.op))).collect();
+/// The names of the calls that nodes are part of, with their spans, each once.
+fn calls(m: &Model, placed: &Placed, nodes: &[NodeId]) -> Vec<String> {
+    let name = |l: &Line| match l.span {
+        0 => m.text(l.op).to_string(),
+        span => format!("{} in {}", m.text(l.op), m.text(span)),
+    };
+    let mut names: Vec<String> = nodes.iter().filter_map(|n| placed.lines.get(n).map(name)).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -1,6 +1,6 @@
 //! Recordings (decision 022) put together and shown.
 //!
-//! - [`model`]: a whole recording, with what belongs together put together;
+//! - [`model`]: a whole recording, with what belongs together put together; [`lines`]: which line of the program a node had, when;
 //! - `placed`: which kernels compute a node, and for which line; [`explain`]: why the operations of a line became these kernels;
 //! - [`pack`]: the same in parts that the page asks for one at a time; [`page`]: the page itself.
 //!
@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod lines;
 pub mod model;
 pub mod parts;
 mod tracks;

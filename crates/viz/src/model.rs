@@ -1,7 +1,9 @@
 //! A whole recording, with what belongs together put together.
 
-use frit_recording::reader::{Extent, Record, read, strings};
+use crate::lines::{self, Event, LineOf, Said};
+use frit_recording::reader::{Extent, Record, read, shown, strings};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 
 /// The number of a text.
 pub type Text = u32;
@@ -39,6 +41,8 @@ pub struct Line {
     pub file: Text,
     /// At which line.
     pub line: u32,
+    /// In which span of the program; 0 is none.
+    pub span: Text,
 }
 
 /// A rule that was applied: its table, itself, where the table is, the node before and after.
@@ -86,6 +90,10 @@ pub struct Schedule {
     pub arena: u64,
     /// Runs of it.
     pub runs: Vec<Run>,
+    /// Nodes that its passes made for others.
+    pub(crate) became: Vec<(NodeId, NodeId)>,
+    /// The calls that made its nodes: as they were when it was made, then as they were when it was run for other lines.
+    pub lines: Vec<LineOf>,
 }
 
 /// A kernel of a schedule.
@@ -273,8 +281,6 @@ pub struct Model {
     pub texts: Vec<String>,
     nodes: Vec<Node>,
     sources: Vec<NodeId>,
-    /// The calls that made nodes.
-    pub lines: FxHashMap<NodeId, Line>,
     /// Names of threads by number.
     pub threads: FxHashMap<u32, Text>,
     /// Graphs that were scheduled.
@@ -315,17 +321,19 @@ struct Thread {
     realize: Vec<(u64, Line)>,
     /// Of the next launch.
     origin: Text,
+    said: Said,
 }
 
 /// A recording as it is put together.
 struct Builder {
     model: Model,
     threads: FxHashMap<u64, Thread>,
-    schedule_of: FxHashMap<NodeId, usize>,
+    /// Lines that any thread said last.
+    elsewhere: LineOf,
     kernel_of: FxHashMap<NodeId, usize>,
     codes: Vec<(NodeId, u64, String)>,
-    /// Graphs that were run, and their schedules where those were made for the run.
-    runs: Vec<(NodeId, Run, Option<usize>)>,
+    /// Graphs that were scheduled or run.
+    events: Vec<Event>,
     hits: Vec<NodeId>,
     /// Launches by their numbers in a queue, and when they ran.
     queued: FxHashMap<u64, usize>,
@@ -336,14 +344,19 @@ struct Builder {
 impl Model {
     /// Of the bytes of a file.
     pub fn of(bytes: &[u8]) -> Result<Model, String> {
-        let model = Model { texts: strings(bytes)?, ..Model::default() };
+        // names come from anywhere, and go to terminals and pages
+        let texts = strings(bytes)?.into_iter().map(|t| match shown(&t) {
+            Cow::Owned(shown) => shown,
+            Cow::Borrowed(_) => t,
+        });
+        let model = Model { texts: texts.collect(), ..Model::default() };
         let mut b = Builder {
             model,
             threads: FxHashMap::default(),
-            schedule_of: FxHashMap::default(),
+            elsewhere: LineOf::default(),
             kernel_of: FxHashMap::default(),
             codes: vec![],
-            runs: vec![],
+            events: vec![],
             hits: vec![],
             queued: FxHashMap::default(),
             ran: vec![],
@@ -433,21 +446,28 @@ impl Builder {
                 m.nodes[number] = Node { op: n(1), dtype: n(2), shape: n(3), arg: n(4), src, known: true };
             }
             "line" => {
-                let line = Line { op: n(1), file: n(2), line: n(3) };
-                m.lines.entry(n(0)).or_insert(line);
+                let line = Line { op: n(1), file: n(2), line: n(3), span: n(4) };
+                t.said.made(n(0), line);
+                self.elsewhere.insert(n(0), line);
             }
-            "became" => {
-                if let Some(line) = m.lines.get(&n(0)).copied() {
-                    m.lines.entry(n(1)).or_insert(line);
-                }
-            }
+            "became" => match t.schedule.and_then(|s| m.schedules.get_mut(s)) {
+                Some(s) => s.became.push((n(0), n(1))),
+                None => t.said.became(n(0), n(1), &self.elsewhere),
+            },
             "schedule" => {
                 t.rules.clear();
                 t.schedule = Some(m.schedules.len());
                 m.schedules.push(Schedule { at: int(0), graph: n(1), device: n(2), ..Schedule::default() });
-                self.schedule_of.entry(n(1)).or_insert(m.schedules.len() - 1);
-                if let Some(run) = t.run.and_then(|r| self.runs.get_mut(r)).filter(|r| r.0 == n(1)) {
-                    run.2 = t.schedule;
+                let run = t.run.take().and_then(|r| self.events.get_mut(r));
+                match run.filter(|r| r.graph == n(1)) {
+                    Some(run) => run.schedule = t.schedule,
+                    None => self.events.push(Event {
+                        graph: n(1),
+                        thread: r.thread,
+                        when: t.said.now(),
+                        schedule: t.schedule,
+                        run: None,
+                    }),
                 }
             }
             "scheduled" => {
@@ -558,7 +578,7 @@ impl Builder {
             "user" => {
                 m.spans.push(Span { thread, at: int(0), ns: int(1), name: n(2), detail: 0, is_user: true })
             }
-            "realize" => t.realize.push((int(0), Line { op: n(1), file: n(2), line: n(3) })),
+            "realize" => t.realize.push((int(0), Line { op: n(1), file: n(2), line: n(3), span: 0 })),
             "realized" => {
                 if let Some((at, line)) = t.realize.pop() {
                     let ns = int(0).saturating_sub(at);
@@ -568,8 +588,10 @@ impl Builder {
             }
             "run" => {
                 let (at, line) = t.realize.last().copied().unwrap_or_default();
-                t.run = Some(self.runs.len());
-                self.runs.push((n(0), Run { at, line }, None));
+                t.run = Some(self.events.len());
+                t.said.end_round();
+                let (when, run) = (t.said.now(), Some(Run { at, line }));
+                self.events.push(Event { graph: n(0), thread: r.thread, when, schedule: None, run });
             }
             "origin" => t.origin = n(0),
             "launch" => m.launches.push(Launch {
@@ -659,12 +681,8 @@ impl Builder {
                 k.hits += 1;
             }
         }
-        for (graph, run, schedule) in self.runs {
-            let schedule = schedule.or_else(|| self.schedule_of.get(&graph).copied());
-            if let Some(s) = schedule.and_then(|s| m.schedules.get_mut(s)) {
-                s.runs.push(run);
-            }
-        }
+        let said = self.threads.iter().map(|(thread, t)| (*thread, &t.said)).collect();
+        lines::attach(m, self.events, &said, &self.elsewhere);
         m.memory.sort_by_key(|e| e.at);
         m.extent = Some(extent);
         self.model

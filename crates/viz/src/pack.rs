@@ -9,9 +9,10 @@
 //! and a kernel's graphs, a program's graph or a stretch of a track are fetched when someone looks. Nodes have numbers of
 //! their own inside a part.
 
+use crate::lines::LineOf;
 use crate::model::{Kernel, Line, Model, NodeId, Pass, Schedule, Text};
 use crate::parts::{Deflate, Parts, Place};
-use crate::placed::Placed;
+use crate::placed::{Placed, lines};
 use crate::tracks;
 use frit_recording::json::Json;
 use rustc_hash::FxHashMap;
@@ -335,7 +336,8 @@ fn program_part(m: &Model, s: &Schedule, known: &FxHashMap<NodeId, usize>) -> St
                 });
             }
         });
-        let placed = Placed::of(m, s);
+        let none = LineOf::default();
+        let placed = Placed::of(m, s, s.lines.first().unwrap_or(&none));
         j.key("placed").list(|j| {
             for (node, place, how) in &s.placed {
                 for call in placed.calls_of(*place) {
@@ -364,10 +366,16 @@ fn program_part(m: &Model, s: &Schedule, known: &FxHashMap<NodeId, usize>) -> St
             }
         });
         j.key("lines").list(|j| {
+            // a node of a program that was run for several lines has several
+            let more: Vec<LineOf> = s.lines.iter().skip(1).map(|own| lines(m, s, own)).collect();
             for i in 0..local.nodes.len() {
-                if let Some(l) = placed.lines.get(&local.nodes[i]) {
-                    let texts = [l.op, l.file].map(|t| local.text(t));
-                    j.int(i as u64).int(texts[0]).int(texts[1]).int(l.line.into());
+                let (mut told, n): (Vec<Line>, NodeId) = (vec![], local.nodes[i]);
+                for l in [&placed.lines].into_iter().chain(&more).filter_map(|all| all.get(&n)) {
+                    if !told.contains(l) {
+                        told.push(*l);
+                        let texts = [l.op, l.file, l.span].map(|t| local.text(t));
+                        j.int(i as u64).int(texts[0]).int(texts[1]).int(l.line.into()).int(texts[2]);
+                    }
                 }
             }
         });

@@ -1,6 +1,7 @@
 //! Which kernels of a schedule compute a node, and which line of the user's program it belongs to.
 
-use crate::model::{Line, Model, NodeId, Schedule, Text};
+use crate::lines::LineOf;
+use crate::model::{Model, NodeId, Schedule, Text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Ops that compute nothing: memory and numbers, and what only says where elements are.
@@ -10,15 +11,15 @@ const FREE: [&str; 11] =
 /// Where the nodes of a schedule are computed.
 pub struct Placed {
     /// The line of each node: of the call that made it, or that it is a part of.
-    pub lines: FxHashMap<NodeId, Line>,
+    pub lines: LineOf,
     calls: FxHashMap<Text, Vec<usize>>,
     unstored: FxHashSet<Text>,
 }
 
 impl Placed {
-    /// Of a schedule.
-    pub fn of(m: &Model, s: &Schedule) -> Placed {
-        Placed { lines: lines(m, s), calls: calls(m, s), unstored: s.unstored.iter().copied().collect() }
+    /// Of a schedule that was run for these lines.
+    pub fn of(m: &Model, s: &Schedule, own: &LineOf) -> Placed {
+        Placed { lines: lines(m, s, own), calls: calls(m, s), unstored: s.unstored.iter().copied().collect() }
     }
     /// The kernels that compute what is for this place, by number.
     pub fn calls_of(&self, place: Text) -> &[usize] {
@@ -73,22 +74,22 @@ fn calls(m: &Model, s: &Schedule) -> FxHashMap<Text, Vec<usize>> {
 }
 
 /// Lines of nodes. What a call makes on the way to its result has no line of its own, so it has that of who reads it.
-fn lines(m: &Model, s: &Schedule) -> FxHashMap<NodeId, Line> {
+pub fn lines(m: &Model, s: &Schedule, own: &LineOf) -> LineOf {
     let roots: Vec<NodeId> = s.placed.iter().map(|p| p.0).chain([s.graph]).collect();
-    let mut lines: FxHashMap<NodeId, Line> = FxHashMap::default();
+    let mut lines = LineOf::default();
     for n in m.below(&roots).into_iter().rev() {
-        if let Some(own) = m.lines.get(&n) {
+        if let Some(own) = own.get(&n) {
             lines.insert(n, *own);
         }
         let Some(line) = lines.get(&n).copied() else { continue };
         for source in m.src(n) {
             let is_memory = ["Param", "Const", "Buffer"].contains(&m.text(m.node(*source).op));
-            if !is_memory && !m.lines.contains_key(source) {
+            if !is_memory && !own.contains_key(source) {
                 lines.entry(*source).or_insert(line);
             }
         }
     }
     // a broadcast for a call is no part of it that anyone would look for
-    lines.retain(|n, _| m.lines.contains_key(n) || !is_free(m, *n));
+    lines.retain(|n, _| own.contains_key(n) || !is_free(m, *n));
     lines
 }

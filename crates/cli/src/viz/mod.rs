@@ -12,7 +12,7 @@ use frit_recording::writer;
 use frit_viz::{Model, explain, pack, page};
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 /// Where a command is recorded to, unless `-o` says where.
 const FILE: &str = "frit.viz";
@@ -91,8 +91,8 @@ fn trace(file: &str, out: &str) -> Result<(), String> {
     write(out, &writer::as_trace(&bytes_of(file)?, form).map_err(|e| format!("{file}: {e}"))?)
 }
 
-/// Run a command that records to a file which a variable names.
-fn record_to(command: &[&str], variable: &str, path: &Path) -> Result<(), String> {
+/// Run a command that records to a file which a variable names, and say how it ended.
+fn record_to(command: &[&str], variable: &str, path: &Path) -> Result<ExitStatus, String> {
     let (program, args) = command.split_first().ok_or("no command to record")?;
     let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     // what an earlier one left is not of this one
@@ -100,18 +100,28 @@ fn record_to(command: &[&str], variable: &str, path: &Path) -> Result<(), String
     let status = Command::new(program).args(args).env(variable, &path).status();
     let status = status.map_err(|e| format!("{program}: {e}"))?;
     if !path.exists() {
-        return Err(format!("{program} recorded nothing: it ran no tensor program of frit's"));
+        let ended = if status.success() { String::new() } else { format!(", and ended with {status}") };
+        return Err(format!("{program} recorded nothing: it ran no tensor program of frit's{ended}"));
     }
-    if status.success() { Ok(()) } else { Err(format!("{program} ended with {status}")) }
+    Ok(status)
+}
+
+/// A command that failed fails here, too, with the status it had, once what it recorded is shown.
+fn end_as(command: &[&str], status: ExitStatus) {
+    if !status.success() {
+        eprintln!("{} ended with {status}", command.first().unwrap_or(&""));
+        _ = std::io::stdout().flush();
+        std::process::exit(status.code().unwrap_or(1));
+    }
 }
 
 fn record(command: &[&str], file: &str) -> Result<(), String> {
-    let ran = record_to(command, "FRIT_VIZ", Path::new(file));
-    let Ok(bytes) = std::fs::read(file) else { return ran };
-    let bytes = peaks::measured(bytes)?;
+    let status = record_to(command, "FRIT_VIZ", Path::new(file))?;
+    let bytes = peaks::measured(bytes_of(file)?)?;
     write(file, &bytes)?;
     eprintln!("{file}: {:.1} MB; frit viz {file} shows it", bytes.len() as f64 / 1e6);
-    ran
+    end_as(command, status);
+    Ok(())
 }
 
 fn dump(file: &str) -> Result<(), String> {

@@ -12,8 +12,16 @@ const RUNS: usize = 5;
 /// A recording with the peaks of the devices it ran on, as far as this machine has them.
 pub fn measured(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let model = frit_viz::Model::of(&bytes)?;
-    for d in &model.devices {
-        let (name, about) = (model.text(d.name), model.text(d.about));
+    let mut devices: Vec<(&str, &str)> =
+        model.devices.iter().map(|d| (model.text(d.name), model.text(d.about))).collect();
+    // a profile tells devices by their launches alone
+    for l in &model.launches {
+        let name = model.text(l.device);
+        if !devices.iter().any(|d| d.0 == name) {
+            devices.push((name, ""));
+        }
+    }
+    for (name, about) in devices {
         let is_real = name.starts_with("CPU") || name.starts_with("CUDA");
         if is_real && let Ok(Ok((flops, moved))) = Device::scope(name, || peaks(name)) {
             bytes = frit_recording::writer::with_peaks(bytes, name, about, flops, moved)?;

@@ -1,13 +1,13 @@
 //! Where the time of a command went: by phase, by kernel, by part and by line of the program, with advice.
 
-use super::record_to;
+use super::{end_as, peaks, record_to};
 use frit_viz::Model;
 use frit_viz::model::{Launch, Line};
 use std::collections::HashMap;
 
 /// Rows of each table.
 const ROWS: usize = 12;
-/// A kernel below this part of what its device showed is worth a word, if it takes this part of the time.
+/// A kernel below this part of what its device was measured to do is worth a word, if it takes this part of the time.
 const FAR_BELOW: f64 = 0.25;
 const WORTH: f64 = 0.05;
 /// The part of the whole time below which a kernel is not worth a word.
@@ -19,8 +19,9 @@ pub fn run(command: &[&str]) -> Result<(), String> {
     let ran = record_to(command, "FRIT_PROFILE", &file);
     let bytes = std::fs::read(&file).map_err(|e| format!("{}: {e}", file.display()));
     std::fs::remove_file(&file).ok();
-    ran?;
-    print!("{}", report(&Model::of(&bytes?)?));
+    let status = ran?;
+    print!("{}", report(&Model::of(&peaks::measured(bytes?)?)?));
+    end_as(command, status);
     Ok(())
 }
 
@@ -178,13 +179,15 @@ fn advice(m: &Model, kernels: &[((u32, u32), Sum)], [run, copy, compile, wall]: 
     // a kernel that is most of what ran may still be nothing of the whole
     let is_worth = |s: &Sum| s.ns as f64 > WORTH * run.max(1) as f64 && part(s.ns) > LEAST;
     for ((name, device), s) in kernels.iter().filter(|(_, s)| is_worth(s)) {
-        let same = || kernels.iter().filter(|((_, d), _)| d == device);
-        let best = same().map(|(_, s)| s.rates()).fold((0.0f64, 0.0f64), |b, r| (b.0.max(r.0), b.1.max(r.1)));
+        // the bound of a kernel is what its device was measured to compute or to move, whichever it comes closer to
+        let measured =
+            m.devices.iter().find(|d| m.text(d.name) == m.text(*device) && d.flops > 0 && d.bytes > 0);
+        let Some(peak) = measured else { continue };
         let (gflops, gbytes) = s.rates();
-        let reached = (gflops / best.0.max(1e-9)).max(gbytes / best.1.max(1e-9));
+        let reached = (gflops * 1e9 / peak.flops as f64).max(gbytes * 1e9 / peak.bytes as f64);
         if reached < FAR_BELOW {
             all.push(format!(
-                "{} reaches {:.0}% of what other kernels reached on {}: FRIT_BEAM=4 searches for a better way to run it",
+                "{} reaches {:.0}% of what {} was measured to do: FRIT_BEAM=4 searches for a better way to run it",
                 m.text(*name),
                 100.0 * reached,
                 m.text(*device)
