@@ -7,18 +7,20 @@ class Viz:
     """Records what the compiler and the devices do while it is open: ``with frit.Viz("step.viz"): step()``.
 
     ``frit viz step.viz`` shows the file in a page, ``frit explain step.viz train.py:12`` says why a line became the kernels
-    that it did. There is one recording at a time.
+    that it did. There is one recording at a time: inside another one, also that of ``FRIT_VIZ`` or ``FRIT_PROFILE``, this is
+    part of that one, and warns.
     """
 
     def __init__(self, path):
         self.path = path
 
     def __enter__(self):
-        begin_recording(self.path)
+        self._is_begun = begin_recording(self.path)
         return self
 
     def __exit__(self, *raised):
-        end_recording()
+        if self._is_begun:
+            end_recording()
 
 
 class span:

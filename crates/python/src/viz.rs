@@ -2,20 +2,32 @@
 
 use frit::Recording;
 use frit::engine::record::UserSpan;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use std::cell::RefCell;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 static OPEN: Mutex<Option<Recording>> = Mutex::new(None);
 
-/// Begin to record to a file.
+/// Begin to record to a file; whether that was begun. Where a recording is under way it goes on, and has this in it.
 #[pyfunction]
-fn begin_recording(path: PathBuf) -> PyResult<()> {
+fn begin_recording(py: Python, path: PathBuf) -> PyResult<bool> {
+    // what the environment asks for comes first
+    frit::engine::record::ask();
+    if Recording::is_under_way() {
+        let text = format!(
+            "a recording is under way, which this becomes part of: {} is not written",
+            path.display()
+        );
+        let text = CString::new(text.replace('\0', ""))?;
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 3)?;
+        return Ok(false);
+    }
     let begun = Recording::begin(&path).map_err(PyRuntimeError::new_err)?;
     *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
-    Ok(())
+    Ok(true)
 }
 
 /// End what was begun; nothing where nothing was.

@@ -3,7 +3,7 @@
 use super::{PyTensor, out};
 use crate::error::{compute, raised};
 use crate::memory::Memory;
-use frit::{DType, Scalar, Tensor};
+use frit::{DType, Lent, Scalar, Tensor, call};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -25,10 +25,17 @@ fn object<'py>(py: Python<'py>, bytes: &[u8], d: DType) -> PyResult<Bound<'py, P
 }
 
 impl PyTensor {
+    /// The values where they lie, for a method that the user calls by this name.
+    fn lend(&self, py: Python, op: &'static str) -> PyResult<Lent> {
+        compute(py, || {
+            let _c = call(op);
+            self.0.lend()
+        })
+    }
     /// The values in memory that Python can read.
-    pub fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Memory>> {
+    pub fn memory<'py>(&self, py: Python<'py>, op: &'static str) -> PyResult<Bound<'py, Memory>> {
         let dims = self.dims()?;
-        let lent = compute(py, || self.0.lend())?;
+        let lent = self.lend(py, op)?;
         let d = self.0.dtype();
         match Memory::new(&self.0, lent, &dims) {
             Some(m) => Bound::new(py, m),
@@ -36,6 +43,9 @@ impl PyTensor {
                 "Python's memory has no {d} elements; cast to float first"
             ))),
         }
+    }
+    fn memoryview<'py>(&self, py: Python<'py>, op: &'static str) -> PyResult<Bound<'py, PyAny>> {
+        py.import("builtins")?.call_method1("memoryview", (self.memory(py, op)?,))
     }
     /// Itself where numpy has its type, else as float32, which holds all values of the small floats.
     fn for_numpy(&self) -> Tensor {
@@ -55,7 +65,7 @@ impl PyTensor {
             let text = format!("item: shape {} has {n} elements, not one", self.0.shape());
             return Err(PyRuntimeError::new_err(text));
         }
-        let lent = compute(py, || self.0.lend())?;
+        let lent = self.lend(py, "item")?;
         object(py, &lent, self.0.dtype())
     }
     /// The elements as nested lists of Python numbers.
@@ -65,13 +75,13 @@ impl PyTensor {
             DType::F16 => self.0.float(),
             _ => self.for_numpy(),
         };
-        out(plain)?.data(py)?.call_method0("tolist")
+        out(plain)?.memoryview(py, "tolist")?.call_method0("tolist")
     }
     /// The elements as a numpy array, without a copy where they lie in memory this process can read. The array is
     /// read-only: the tensor's values do not change when it is written to, nor it when the tensor is assigned to.
     /// ``numpy().copy()`` is one of your own. Types numpy does not have (bfloat16, float8) come as float32.
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let memory = out(self.for_numpy())?.memory(py)?;
+        let memory = out(self.for_numpy())?.memory(py, "numpy")?;
         py.import("numpy")?.call_method1("asarray", (memory,))
     }
     /// For numpy: ``numpy.array(tensor)``.
@@ -95,15 +105,15 @@ impl PyTensor {
     }
     /// The elements as a memoryview, read-only, without a copy.
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("builtins")?.call_method1("memoryview", (self.memory(py)?,))
+        self.memoryview(py, "data")
     }
     /// The bytes of all elements in row-major order.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let lent = compute(py, || self.0.lend())?;
+        let lent = self.lend(py, "tobytes")?;
         Ok(PyBytes::new(py, &lent))
     }
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let memory = slf.get().memory(slf.py()).map_err(|e| PyBufferError::new_err(e.to_string()))?;
+        let memory = slf.get().memory(slf.py(), "data").map_err(|e| PyBufferError::new_err(e.to_string()))?;
         // SAFETY: the interpreter gave this view to fill; the memory object fills it as for a request of its own.
         match unsafe { ffi::PyObject_GetBuffer(memory.as_ptr(), view, flags) } {
             0 => Ok(()),
