@@ -60,6 +60,8 @@ fn planned(path: &str, o: &Options) -> std::result::Result<Planned, String> {
     let recorded = Device::scope(o.device.unwrap_or("NULL:AVX512"), || -> std::result::Result<(), String> {
         let model = Session::load(path).map_err(|e| e.to_string())?;
         let feeds = feeds(&model, o).map_err(|e| e.to_string())?;
+        // the first run brings parameters to the device, and computes what is made of them alone
+        model.run(feeds.clone()).map_err(|e| e.to_string())?;
         let recording = Recording::begin_profile(&file)?;
         let ran = model.run(feeds).map_err(|e| e.to_string());
         recording.end()?;

@@ -17,7 +17,8 @@ pub struct Null {
 /// The device for the registry, posing as one of [`target::names`].
 pub fn open(suffix: &str) -> Result<Arc<dyn Device>, Error> {
     let name = if suffix == target::HERE { "NULL".into() } else { format!("NULL:{suffix}") };
-    Ok(Arc::new(Null { name, target: target::of(suffix)?, allocator: Allocator::default() }))
+    let allocator = Allocator::new(&name);
+    Ok(Arc::new(Null { name, target: target::of(suffix)?, allocator }))
 }
 
 impl Device for Null {

@@ -2,48 +2,40 @@
 
 use crate::Error;
 use crate::memory::{Block, Memory, MemoryStats};
+use crate::reuse::Reuse;
+use frit_abi::record::Kind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts what is asked for; clones share the count.
-#[derive(Clone, Default)]
+/// Counts what is asked for.
 pub struct Allocator {
-    counts: Arc<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
-    in_use: AtomicUsize,
-    peak: AtomicUsize,
-    allocations: AtomicU64,
+    counts: Arc<Reuse<()>>,
+    next: AtomicU64,
 }
 
 impl Allocator {
+    /// Nothing yet.
+    pub fn new(device: &str) -> Allocator {
+        Allocator { counts: Arc::new(Reuse::new(device, 0)), next: AtomicU64::new(1) }
+    }
     /// A memory of `bytes` bytes that are not there.
     pub fn alloc(&self, bytes: usize) -> Result<Memory, Error> {
-        let counts = &self.counts;
-        let before = counts.in_use.fetch_add(bytes, Relaxed);
-        let block = Counted { bytes, counts: counts.clone() };
-        match before.checked_add(bytes) {
-            Some(in_use) => counts.peak.fetch_max(in_use, Relaxed),
-            None => {
-                return Err(Error::OutOfMemory { device: "NULL".into(), bytes, in_use: before, free: None });
-            }
-        };
-        counts.allocations.fetch_add(1, Relaxed);
+        self.counts.take(bytes, |_| Some(()))?;
+        let block = Counted { bytes, number: self.next.fetch_add(1, Relaxed), counts: self.counts.clone() };
+        self.counts.note(Kind::Alloc, block.number, bytes);
         Ok(Memory::new(Arc::new(block)))
     }
     /// What is in use.
     pub fn stats(&self) -> MemoryStats {
-        let c = &self.counts;
-        let (in_use, peak) = (c.in_use.load(Relaxed), c.peak.load(Relaxed));
-        MemoryStats { in_use, peak, allocations: c.allocations.load(Relaxed), ..MemoryStats::default() }
+        self.counts.stats()
     }
 }
 
 struct Counted {
     bytes: usize,
-    counts: Arc<Counts>,
+    /// What a recording knows it by.
+    number: u64,
+    counts: Arc<Reuse<()>>,
 }
 
 // SAFETY: there is no address to follow, and `host_ptr` gives none.
@@ -65,6 +57,7 @@ unsafe impl Block for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.counts.in_use.fetch_sub(self.bytes, Relaxed);
+        self.counts.put(self.bytes, ());
+        self.counts.note(Kind::Free, self.number, self.bytes);
     }
 }
