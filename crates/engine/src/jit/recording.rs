@@ -98,6 +98,8 @@ pub struct Recording {
     lone: Vec<(Arc<Versions>, u64)>,
     /// Keeps the intermediates' memory.
     arena: Memory,
+    /// What stands for inputs and outputs until the first replay.
+    later: Option<Memory>,
     /// (step, argument) of every use, by input, by output and by kept memory.
     patches: [Vec<Vec<(usize, usize)>>; 3],
     /// Steps whose extents or variables follow the inputs.
@@ -117,6 +119,12 @@ impl Recording {
     ) -> Result<Recording, Error> {
         let dev = frit_runtime::device(&parts.device)?;
         let arena = dev.alloc(parts.arena)?;
+        let passed = |(p, bytes): (&Place, usize)| match p {
+            Place::Input(_) | Place::Output(_) => bytes,
+            Place::Held(_) | Place::Arena { .. } => 0,
+        };
+        let launches = parts.launches.iter().chain(&once);
+        let later = dev.alloc(launches.flat_map(Launch::buffers).map(passed).max().unwrap_or(0))?;
         let mut patches = [parts.inputs, parts.outputs.len(), parts.held.len()].map(|n| vec![vec![]; n]);
         let mut steps = vec![];
         for (step, l) in parts.launches.iter().enumerate() {
@@ -128,9 +136,9 @@ impl Recording {
                     Place::Arena { .. } => {}
                 }
             }
-            steps.push(l.bind(&*dev, &parts.held, &arena, bindings)?);
+            steps.push(l.bind(&parts.held, &arena, &later, bindings)?);
         }
-        let bound = |l: Launch| l.bind(&*dev, &parts.held, &arena, bindings).map(|b| (l, b));
+        let bound = |l: Launch| l.bind(&parts.held, &arena, &later, bindings).map(|b| (l, b));
         let once = once.into_iter().map(bound).collect::<Result<Vec<_>, Error>>()?;
         once.iter().try_for_each(|(_, b)| b.launch())?;
         unconfirmed::wait(&*dev)?;
@@ -151,6 +159,7 @@ impl Recording {
             versions,
             lone: vec![],
             arena,
+            later: Some(later),
             patches,
             varying,
             has_sizes,
@@ -285,6 +294,7 @@ impl Recording {
             }
             results.push(fresh);
         }
+        self.later = None;
         let mut bindings = Bindings::default();
         if !self.varying.is_empty() || self.has_sizes {
             bindings = bindings_of(inputs, sizes)?;
@@ -409,25 +419,29 @@ impl Launch {
         Ok((vars, self.kernel.dims(&all)?))
     }
 
-    /// The launch with memory for its arguments; stand-ins for inputs and outputs.
-    fn bind(
-        &self,
-        dev: &dyn Device,
-        held: &[Memory],
-        arena: &Memory,
-        bindings: &Bindings,
-    ) -> Result<Bound, Error> {
-        let (vars, dims) = self.numbers(bindings)?;
-        let params = self.kernel.executable.params().iter().filter_map(|p| match p {
+    /// Its arguments, with the bytes that its kernel asks for.
+    fn buffers(&self) -> impl Iterator<Item = (&Place, usize)> {
+        let bytes = self.kernel.executable.params().iter().filter_map(|p| match p {
             frit_abi::Param::Buffer { dtype, len, .. } => Some(len * dtype.size()),
             frit_abi::Param::Var { .. } => None,
         });
+        self.args.iter().zip(bytes)
+    }
+    /// The launch with memory for its arguments. `later` is for inputs and outputs, which have theirs in a replay.
+    fn bind(
+        &self,
+        held: &[Memory],
+        arena: &Memory,
+        later: &Memory,
+        bindings: &Bindings,
+    ) -> Result<Bound, Error> {
+        let (vars, dims) = self.numbers(bindings)?;
         let memory = |(place, bytes): (&Place, usize)| match *place {
             Place::Held(h) => Ok(held[h].clone()),
             Place::Arena { offset, bytes } => arena.view(offset, bytes),
-            Place::Input(_) | Place::Output(_) => dev.alloc(bytes),
+            Place::Input(_) | Place::Output(_) => later.view(0, bytes),
         };
-        let bufs = self.args.iter().zip(params).map(memory).collect::<Result<Vec<_>, _>>()?;
+        let bufs = self.buffers().map(memory).collect::<Result<Vec<_>, _>>()?;
         Ok(Bound::new(self.kernel.executable.clone(), bufs, vars, dims)?)
     }
 }
