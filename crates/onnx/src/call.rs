@@ -119,6 +119,17 @@ impl From<Vec<Value>> for Outs {
 pub(crate) fn give(v: impl Into<Outs>) -> Result<Outs> {
     Ok(v.into())
 }
+/// The greatest size or count that an attribute may say.
+const MOST_SIZE: i64 = i32::MAX as i64;
+/// The most elements that are made on the host because a model says so.
+const MOST_ELEMENTS: usize = 1 << 26;
+
+/// The product of counts that a model says, if so many elements may be made on the host.
+pub(crate) fn bounded(counts: &[usize]) -> Result<usize> {
+    let all = counts.iter().try_fold(1usize, |n, c| n.checked_mul(*c));
+    let few = all.filter(|n| *n <= MOST_ELEMENTS);
+    few.map_or_else(|| fail(format!("{counts:?} elements are more than {MOST_ELEMENTS}")), Ok)
+}
 /// An error of the operator that runs.
 pub(crate) fn fail<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::elsewhere("onnx", message))
@@ -313,6 +324,13 @@ impl<'a> Call<'a> {
     pub fn int_or(&self, name: &str, default: i64) -> Result<i64> {
         Ok(self.int(name)?.unwrap_or(default))
     }
+    /// How many of something there are: at least one, and no more than sizes are.
+    pub fn count(&self, name: &str, default: i64) -> Result<usize> {
+        match self.int_or(name, default)? {
+            v if (1..=MOST_SIZE).contains(&v) => Ok(v as usize),
+            v => fail(format!("attribute {name:?} is {v}")),
+        }
+    }
     /// A truth value, no if it is not there.
     pub fn flag(&self, name: &str) -> Result<bool> {
         Ok(self.int_or(name, 0)? != 0)
@@ -354,9 +372,12 @@ impl<'a> Call<'a> {
             Some(_) => self.wrong(name, "a list of integers"),
         }
     }
-    /// Sizes: integers that are not negative.
+    /// Sizes: integers that are not negative, and whose products are integers.
     pub fn sizes(&self, name: &str) -> Result<Option<Vec<usize>>> {
-        let size = |v: i64| usize::try_from(v).or_else(|_| fail(format!("attribute {name:?} has a {v}")));
+        let size = |v: i64| match (0..=MOST_SIZE).contains(&v) {
+            true => Ok(v as usize),
+            false => fail(format!("attribute {name:?} has a {v}")),
+        };
         self.list(name)?.map(|all| all.into_iter().map(size).collect()).transpose()
     }
     /// Floats.

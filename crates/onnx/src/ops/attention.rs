@@ -1,5 +1,6 @@
 //! Attention, and positions by rotation.
 
+use super::shape::size_at;
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
@@ -49,11 +50,14 @@ fn attention(c: &Call) -> Result<Outs> {
     let is_flat = c.tensor(0)?.rank() == 3;
     let split = |i: usize, n: i64| -> Result<Tensor> {
         let x = c.tensor(i)?;
-        Ok(if is_flat { heads(&x, n) } else { x })
+        match if is_flat { heads(&x, n) } else { x.clone() } {
+            split if split.rank() == 4 => Ok(split),
+            split => split.check().and(fail(format!("input {i} is of shape {}", x.shape()))),
+        }
     };
     let (q, k, v) = (split(0, q_heads)?, split(1, kv_heads)?, split(2, kv_heads)?);
     let past = (c.optional(4)?, c.optional(5)?);
-    let before = past.0.as_ref().map_or(Ok(0), |p| p.dims().map(|d| d[2]))?;
+    let before = past.0.as_ref().map_or(Ok(0), |p| size_at(p, 2))?;
     let join = |past: Option<Tensor>, x: Tensor| past.map_or(x.clone(), |p| Tensor::cat(&[p, x], 2));
     let (k, v) = (join(past.0, k), join(past.1, v));
     let d = q.dtype();
@@ -83,8 +87,7 @@ fn attention(c: &Call) -> Result<Outs> {
 fn bias(c: &Call, scores: &Tensor, past: usize) -> Result<Tensor> {
     let causal = c.flag("is_causal")?;
     let (left, right) = (c.int_or("left_window_size", -1)?, c.int_or("right_window_size", -1)?);
-    let dims = scores.dims()?;
-    let (queries, keys) = (dims[2] as i64, dims[3] as i64);
+    let (queries, keys) = (size_at(scores, 2)? as i64, size_at(scores, 3)? as i64);
     let mut scores = scores.clone();
     if let Some(mask) = c.optional(3)? {
         let have = mask.dims()?.last().copied().unwrap_or(0) as i64;
@@ -153,7 +156,7 @@ fn linear_attention(c: &Call) -> Result<Outs> {
         "gated_delta" => (true, true),
         other => return fail(format!("attribute \"update_rule\" is {other:?}")),
     };
-    let (nq, nk) = (c.int_or("q_num_heads", 1)?, c.int_or("kv_num_heads", 1)?);
+    let (nq, nk) = (c.count("q_num_heads", 1)? as i64, c.count("kv_num_heads", 1)? as i64);
     let d = c.tensor(0)?.dtype();
     let wide = |i: usize, n: i64| -> Result<Tensor> {
         Ok(heads(&c.tensor(i)?, n).cast(if d == DType::F64 { d } else { DType::F32 }))
@@ -172,7 +175,7 @@ fn linear_attention(c: &Call) -> Result<Outs> {
         true => Some(c.tensor(5)?.cast(k.dtype()).transpose(1, 2).unsqueeze(-1)),
         false => None,
     };
-    let groups = nq / nk.max(1);
+    let groups = nq / nk;
     let (last, outs) = Tensor::scan(kd[2], &[&begin], |t, carry| {
         let row = |x: &Tensor| x.select(2, t);
         let mut s = carry[0].clone(); // (B, H, dk, dv)

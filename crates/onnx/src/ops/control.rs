@@ -1,6 +1,6 @@
 //! Branches and loops.
 
-use super::shape::axis_of;
+use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
@@ -66,10 +66,18 @@ fn stack(all: Vec<Value>, axis: isize) -> Result<Value> {
     Ok(Value::Tensor(Tensor::stack(&tensors, axis), element))
 }
 
+/// How many inputs are scanned, of some.
+fn scanned_inputs(c: &Call, of: usize) -> Result<usize> {
+    match c.count("num_scan_inputs", 0)? {
+        n if n <= of => Ok(n),
+        n => fail(format!("attribute \"num_scan_inputs\" is {n}, of {of} inputs")),
+    }
+}
+
 fn scan(c: &Call) -> Result<Outs> {
     let body = c.graph("body")?;
-    let n = c.int_or("num_scan_inputs", 0)?.max(0) as usize;
-    let (carries, scanned) = c.inputs.split_at(c.len().saturating_sub(n));
+    let n = scanned_inputs(c, c.len())?;
+    let (carries, scanned) = c.inputs.split_at(c.len() - n);
     let outs = body.outputs.len().saturating_sub(carries.len());
     let list = |name: &str, len: usize| -> Result<Vec<i64>> {
         match c.list(name)? {
@@ -139,10 +147,13 @@ fn run_scan(
 
 /// Opset 8 had a batch dim first, each sample with a length of its own.
 fn old_scan(c: &Call) -> Result<Outs> {
-    let n = c.int_or("num_scan_inputs", 0)?.max(0) as usize;
+    let n = scanned_inputs(c, c.len().saturating_sub(1))?;
     c.ignore(&["directions"]);
-    let carries = c.len().saturating_sub(n + 1);
-    let batch = c.tensor(1 + carries)?.dims()?[0];
+    let carries = c.len() - 1 - n;
+    let batch = size_at(&c.tensor(1 + carries)?, 0)?;
+    if batch == 0 {
+        return fail("of a batch of none");
+    }
     let outs = c.graph("body")?.outputs.len().saturating_sub(carries);
     let mut samples: Vec<Vec<Tensor>> = vec![];
     for b in 0..batch as i64 {

@@ -1,7 +1,8 @@
 //! Convolutions.
 
+use super::shape::size_at;
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use frit_tensor::{DType, Dim, Result, Tensor, Window};
 
 pub(super) const OPS: &[Op] = &[
@@ -105,7 +106,7 @@ pub(super) fn zero_beside(x: &Tensor, zero: Option<Tensor>, axis: isize) -> Opti
 }
 
 pub(super) fn convolved(c: &Call, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let groups = c.int_or("group", 1)?.max(1) as usize;
+    let groups = c.count("group", 1)?;
     let walk = Walk::of(c, &fixed_spatial(w)?, &spatial(x)?)?;
     Ok(x.conv(w, bias, walk.window().groups(groups)).cast(x.dtype()))
 }
@@ -118,7 +119,7 @@ pub(super) fn integers_convolved(
     (x, p): (&Tensor, Option<Tensor>),
     (w, q): (&Tensor, Option<Tensor>),
 ) -> Result<Tensor> {
-    let groups = c.int_or("group", 1)?.max(1) as usize;
+    let groups = c.count("group", 1)?;
     let size = fixed_spatial(w)?;
     let mut walk = Walk::of(c, &size, &spatial(x)?)?;
     let (p, q) = (zero_beside(x, p, 1), zero_beside(w, q, 0));
@@ -160,7 +161,7 @@ fn conv(c: &Call, x: Tensor, w: Tensor) -> Result<Outs> {
 fn conv_transpose(c: &Call) -> Result<Outs> {
     let (x, w, bias) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?);
     c.alike(&x, &w)?;
-    let groups = c.int_or("group", 1)?.max(1) as usize;
+    let groups = c.count("group", 1)?;
     let (input, size) = (fixed_spatial(&x)?, c.sizes("kernel_shape")?.unwrap_or(fixed_spatial(&w)?));
     let n = size.len();
     let stride = c.sizes("strides")?.unwrap_or(vec![1; n]);
@@ -179,6 +180,7 @@ fn conv_transpose(c: &Call) -> Result<Outs> {
         wanted = Some((0..n).map(|i| input[i] * stride[i]).collect());
     }
     let pads: Vec<(i64, i64)> = match wanted {
+        Some(out) if out.len() < n => return fail(format!("an output of {out:?} for a window of {size:?}")),
         Some(out) => {
             let out = &out[out.len().saturating_sub(n)..];
             let total = |i: usize| full(i) - out[i] as i64;
@@ -204,13 +206,19 @@ fn conv_transpose(c: &Call) -> Result<Outs> {
 /// Columns of windows summed up where they lie in an image.
 fn col2im(c: &Call) -> Result<Outs> {
     let (x, image, block) = (c.tensor(0)?, c.ints(1)?, c.ints(2)?);
-    let sizes = |v: &[i64]| v.iter().map(|s| (*s).max(1) as usize).collect::<Vec<_>>();
-    let (image, block) = (sizes(&image), sizes(&block));
+    let sizes = |v: &[i64]| -> Result<Vec<usize>> {
+        let all: Vec<usize> = v.iter().map(|s| (*s).max(1) as usize).collect();
+        bounded(&all).map(|_| all)
+    };
+    let (image, block) = (sizes(&image)?, sizes(&block)?);
     let walk = Walk::of(c, &block, &image.iter().map(Dim::from).collect::<Vec<_>>())?;
     let n = image.len();
     let (dims, cells) = (x.dims()?, block.iter().product::<usize>());
     if dims.len() != 3 {
         return fail(format!("columns of shape {dims:?}, not of three dims"));
+    }
+    if !dims[1].is_multiple_of(cells) {
+        return fail(format!("columns of shape {dims:?} for windows of {block:?}"));
     }
     let (batch, channels) = (dims[0], dims[1] / cells);
     // each cell of the window is a channel whose weight is one at that cell
@@ -240,27 +248,28 @@ fn col2im(c: &Call) -> Result<Outs> {
 fn causal_conv(c: &Call) -> Result<Outs> {
     let (x, w, bias, past) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?, c.optional(3)?);
     let keep = w.dims()?.last().map_or(0, |k| k.saturating_sub(1));
-    let dims = x.dims()?;
+    let channels = size_at(&x, 1)?;
     let all = match past {
         Some(p) => Tensor::cat(&[p, x.clone()], -1),
         None => x.pad(&[(0, 0), (0, 0), (keep, 0)], 0),
     };
-    let y = all.conv(&w, bias.as_ref(), Window::new().groups(dims[1])).cast(x.dtype());
+    let y = all.conv(&w, bias.as_ref(), Window::new().groups(channels)).cast(x.dtype());
     let y = match c.text_or("activation", "none")? {
         "none" | "" => y,
         "silu" | "swish" => y.silu(),
         other => return fail(format!("attribute \"activation\" is {other:?}")),
     };
-    let n = all.dims()?[2];
-    give((y, all.narrow(-1, n - keep, keep)))
+    let Some(before) = size_at(&all, 2)?.checked_sub(keep) else {
+        return fail(format!("{} elements for a window of {}", all.shape(), w.shape()));
+    };
+    give((y, all.narrow(-1, before, keep)))
 }
 
 /// A convolution whose windows look at places that are data.
 fn deform_conv(c: &Call) -> Result<Outs> {
     let (x, w, offset) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (bias, mask) = (c.optional(3)?, c.optional(4)?);
-    let groups = c.int_or("group", 1)?.max(1) as usize;
-    let shared = c.int_or("offset_group", 1)?.max(1) as usize;
+    let (groups, shared) = (c.count("group", 1)?, c.count("offset_group", 1)?);
     let walk = Walk::of(c, &fixed_spatial(&w)?, &spatial(&x)?)?;
     let ([n, ch, h, wd], [kh, kw]) = (four(&x)?, [walk.size[0], walk.size[1]]);
     let [_, _, oh, ow] = four(&offset)?;

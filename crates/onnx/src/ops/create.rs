@@ -1,5 +1,6 @@
 //! Values to begin with.
 
+use super::shape::axis_of;
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
@@ -73,10 +74,9 @@ fn eye_like(c: &Call) -> Result<Outs> {
 
 fn one_hot(c: &Call) -> Result<Outs> {
     let (idx, depth, values) = (c.tensor(0)?, c.float_input(1)? as i64, c.tensor(2)?);
-    let axis = c.axis("axis", -1)?;
+    let axis = axis_of(c.int_or("axis", -1)?, idx.rank() + 1)? as isize;
     let idx = idx.cast(DType::I64);
     let idx = idx.lt(0).where_(&idx + depth, &idx);
-    let axis = if axis < 0 { axis + idx.rank() as isize + 1 } else { axis };
     let places = (0..idx.rank() as isize - axis).fold(Tensor::arange(depth).long(), |p, _| p.unsqueeze(-1));
     let hot = idx.unsqueeze(axis).eq(places);
     give(hot.where_(values.select(0, 1), values.select(0, 0)))
@@ -125,7 +125,7 @@ fn bernoulli(c: &Call) -> Result<Outs> {
 }
 fn multinomial(c: &Call) -> Result<Outs> {
     seed(c)?;
-    let n = c.int_or("sample_size", 1)?.max(0) as usize;
+    let n = c.count("sample_size", 1)?;
     let d = named(c, DType::I32)?;
     c.map(|x| x.softmax(-1).multinomial(n, true).cast(d))
 }

@@ -1,6 +1,6 @@
 //! Elements at places that are data.
 
-use super::shape::axis_of;
+use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use frit_tensor::{DType, Dim, Result, Tensor};
@@ -157,7 +157,7 @@ fn tensor_scatter(c: &Call) -> Result<Outs> {
         };
         let rows = line(axis, Tensor::arange(&update.shape()[axis]).long());
         let at = start.map_or(rows.clone(), |s| rows + line(0, s.long()));
-        let at = if circular { at.modulo(x.dims()?[axis] as i64) } else { at };
+        let at = if circular { at.modulo(size_at(x, axis)? as i64) } else { at };
         Ok(x.scatter(axis as isize, &at.expand(update.shape()), &update))
     })
 }
@@ -165,7 +165,8 @@ fn tensor_scatter(c: &Call) -> Result<Outs> {
 fn top_k(c: &Call, k: i64) -> Result<Outs> {
     c.ignore(&["sorted"]);
     let (axis, largest) = (c.axis("axis", -1)?, c.int_or("largest", 1)? != 0);
-    let (values, at) = c.tensor(0)?.topk(k.max(0) as usize, axis, largest);
+    let Ok(k) = usize::try_from(k) else { return fail(format!("the {k} greatest")) };
+    let (values, at) = c.tensor(0)?.topk(k, axis, largest);
     give((values, at.long()))
 }
 
@@ -177,7 +178,7 @@ fn unique(c: &Call) -> Result<Outs> {
         None => x.unique_all()?,
     };
     let at = axis.unwrap_or(0) as isize;
-    let n = u.counts.dims()?[0];
+    let n = size_at(&u.counts, 0)?;
     let inverse = u.inverse.reshape([-1]).long();
     // where each stands first
     let places = Tensor::arange(inverse.shape()[0].clone()).long();

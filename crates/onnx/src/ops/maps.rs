@@ -1,7 +1,7 @@
 //! Values by key, on the host.
 
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use crate::value::{Key, Strings, Value};
 use frit_tensor::{Result, Tensor};
 use std::collections::BTreeMap;
@@ -54,7 +54,8 @@ fn dict_vectorizer(c: &Call) -> Result<Outs> {
 /// The values in order of keys; sparse ones at their keys.
 fn cast_map(c: &Call) -> Result<Outs> {
     let to = c.text_or("cast_to", "TO_FLOAT")?;
-    let (sparse, length) = (c.text_or("map_form", "DENSE")? == "SPARSE", c.int_or("max_map", 1)?.max(0));
+    let (sparse, length) =
+        (c.text_or("map_form", "DENSE")? == "SPARSE", c.int_or("max_map", 1)?.max(0) as usize);
     let mut entries = vec![];
     for (key, value) in map(c)? {
         let number = match value {
@@ -68,7 +69,7 @@ fn cast_map(c: &Call) -> Result<Outs> {
     }
     let mut row: Vec<f64> = entries.iter().map(|(_, v)| *v).collect();
     if sparse {
-        row = vec![0.0; length as usize];
+        row = vec![0.0; bounded(&[length])?];
         for (key, v) in entries {
             let &Key::Int(i) = key else { return fail("a sparse map has integers as keys") };
             if let Some(place) = usize::try_from(i).ok().and_then(|i| row.get_mut(i)) {

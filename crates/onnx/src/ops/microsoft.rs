@@ -3,6 +3,7 @@
 use super::attention::{apply_rotary, attend, heads, packed};
 use super::conv::convolved;
 use super::quant::{dequantized, quantized};
+use super::shape::size_at;
 use super::{Op, op, quant};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::Value;
@@ -116,7 +117,7 @@ fn rotary_embedding(c: &Call) -> Result<Outs> {
     let is_flat = x.rank() == 3;
     let half = cos.dims()?.last().copied().unwrap_or(1) as i64;
     let n = match c.int_or("num_heads", 0)? {
-        0 if is_flat => x.dims()?[2] as i64 / (2 * half).max(1),
+        0 if is_flat => size_at(&x, 2)? as i64 / (2 * half).max(1),
         n => n,
     };
     let y = if is_flat { heads(&x, n) } else { x.clone() };
@@ -150,7 +151,7 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
         if x.rank() == 4 {
             return Ok(x);
         }
-        let size = x.dims()?[2];
+        let size = size_at(&x, 2)?;
         Ok(heads(&bias.as_ref().map_or(x.clone(), |b| &x + b.narrow(0, begin, size)), n))
     };
     let (q, k, v) = (part(q, 0)?, part(k, hidden)?, part(v, 2 * hidden)?);
@@ -168,7 +169,7 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
 
 fn group_query_attention(c: &Call) -> Result<Outs> {
     c.ignore(&["smooth_softmax", "qk_output"]);
-    let (n, kv) = (c.int_or("num_heads", 1)?, c.int_or("kv_num_heads", 1)?);
+    let (n, kv) = (c.count("num_heads", 1)? as i64, c.count("kv_num_heads", 1)? as i64);
     let (scale, rotary) = (c.float("scale")?.filter(|s| *s != 0.0), c.flag("do_rotary")?);
     let interleaved = c.flag("rotary_interleaved")?;
     let (window, cap) = (c.int_or("local_window_size", -1)?, c.float_or("softcap", 0.0)?);
@@ -180,10 +181,10 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
         }
         _ => return fail("keys without values, or values without keys"),
     };
-    let length = q.dims()?[2] as i64;
+    let length = size_at(&q, 2)? as i64;
     // (B): the last place that has a key, so many minus one
     let last = c.tensor(5)?.long().reshape((-1, 1));
-    let past = c.optional(3)?.map_or(Ok(0), |p| p.dims().map(|d| d[2] as i64))?;
+    let past = c.optional(3)?.map_or(Ok(0), |p| size_at(&p, 2).map(|n| n as i64))?;
     let at = last - (length - 1) + Tensor::arange(length).long(); // (B, T)
     let turn = |x: &Tensor| -> Result<Tensor> {
         if !rotary {

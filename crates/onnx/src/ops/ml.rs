@@ -50,14 +50,14 @@ fn normalizer(c: &Call) -> Result<Outs> {
 }
 
 fn linear_regressor(c: &Call) -> Result<Outs> {
-    let targets = c.int_or("targets", 1)?.max(1);
+    let targets = c.count("targets", 1)?;
     let after = After::of(c)?;
-    let y = planes(c, targets)?;
+    let y = planes(c, targets as i64)?;
     if after == After::None {
         return give(y);
     }
     let mut scores = y.double().to_vec::<f64>()?;
-    scores.chunks_mut(targets as usize).for_each(|row| after.apply(row));
+    scores.chunks_mut(targets).for_each(|row| after.apply(row));
     give(Tensor::from_vec(scores, y.shape()).float())
 }
 /// Features times coefficients and the intercepts.
@@ -149,6 +149,9 @@ fn label_encoder(c: &Call) -> Result<Outs> {
     let (Some(keys), Some(values)) = (column(c, "keys")?, column(c, "values")?) else {
         return fail("no keys or no values");
     };
+    if keys.dims()? != values.dims()? {
+        return fail(format!("{:?} keys for {:?} values", keys.dims()?, values.dims()?));
+    }
     let text = c.text_or("default_string", "_Unused")?.to_string();
     let (int, float) = (c.int_or("default_int64", -1)?, c.float_or("default_float", 0.0)?);
     let default = c.constant("default_tensor")?;

@@ -58,7 +58,7 @@ fn batch_norm(c: &Call, training: bool) -> Result<Outs> {
 }
 
 fn group_norm(c: &Call, by_group: bool) -> Result<Outs> {
-    let (eps, groups) = (c.float_or("epsilon", 1e-5)?, c.int_or("num_groups", 1)?.max(1) as usize);
+    let (eps, groups) = (c.float_or("epsilon", 1e-5)?, c.count("num_groups", 1)?);
     c.ignore(&["stash_type"]);
     let (x, scale, bias) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let share = x.dims()?.get(1).copied().unwrap_or(1) / groups;
@@ -105,7 +105,7 @@ fn lp_norm(c: &Call) -> Result<Outs> {
 fn local_response_norm(c: &Call) -> Result<Outs> {
     let (alpha, beta, bias) =
         (c.float_or("alpha", 0.0001)?, c.float_or("beta", 0.75)?, c.float_or("bias", 1.0)?);
-    let size = c.int_or("size", 1)?.max(1) as usize;
+    let size = c.count("size", 1)?;
     c.kept(|x| {
         // the odd neighbour of an even number is after
         let around = Window::new().stride(1).pads(&[((size - 1) / 2, size / 2)]);

@@ -2,7 +2,7 @@
 
 use super::conv::{Walk, spatial};
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use frit_tensor::{DType, Result, Tensor, Window, keepdim};
 
 pub(super) const OPS: &[Op] = &[
@@ -89,7 +89,7 @@ fn max_unpool(c: &Call) -> Result<Outs> {
     let grown =
         |i: usize| ((dims[i + 2].max(1) - 1) * stride[i] + size[i]).saturating_sub(pads[i] + pads[i + n]);
     let shape: Vec<usize> = dims[..2].iter().copied().chain((0..n).map(grown)).collect();
-    let zeros = Tensor::full_dtype([shape.iter().product::<usize>()], 0, x.dtype());
+    let zeros = Tensor::full_dtype([bounded(&shape)?], 0, x.dtype());
     let y = zeros.scatter(0, &at.reshape([-1]), x.reshape([-1])).reshape(&shape);
     match c.optional_ints(2)? {
         Some(to) if to.len() == shape.len() => {

@@ -1,7 +1,7 @@
 //! Quantised numbers: `(q - zero) * scale`.
 
 use super::conv::{convolved, integers_convolved, zero_beside, zeroed};
-use super::shape::axis_of;
+use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::element::Element;
@@ -26,8 +26,11 @@ fn beside(t: &Tensor, x: &Tensor, axis: i64, block: i64) -> Result<Tensor> {
         return Ok(t.reshape(()));
     }
     let at = axis_of(axis, x.rank())?;
-    if block > 0 {
-        let (have, want) = (t.dims()?[at] as i64 * block, x.dims()?[at] as i64);
+    if block > 0 && t.rank() == x.rank() {
+        let want = size_at(x, at)? as i64;
+        // one block may be longer than all there is
+        let block = block.min(want.max(1));
+        let have = size_at(t, at)? as i64 * block;
         let long = t.repeat_interleave(block, at as isize);
         return Ok(if have > want { long.narrow(at as isize, 0, want) } else { long });
     }

@@ -82,7 +82,7 @@ fn running(c: &Call, f: fn(&Tensor, isize) -> Tensor, first: i64) -> Result<Outs
     let x = c.tensor(0)?;
     let at = super::shape::axis_of(axis, x.rank())?;
     let turned = if reverse { x.flip(axis as isize) } else { x.clone() };
-    let n = x.dims()?[at] as i64;
+    let n = super::shape::size_at(&x, at)? as i64;
     let shifted = if exclusive && n > 0 {
         let mut amounts = vec![(0, 0); x.rank()];
         amounts[at] = (1, 0);

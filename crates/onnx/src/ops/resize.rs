@@ -2,7 +2,7 @@
 
 use super::shape::axis_of;
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use frit_tensor::{DType, GridSample, Outside, PadMode, Result, Sampling, Tensor};
 
 /// New elements with weights of their own, at most, for slices instead of places.
@@ -209,6 +209,14 @@ fn resize(c: &Call, inputs: Inputs) -> Result<Outs> {
     let mut outside = vec![];
     // the last first: it is the dearest, and there is least of the others then
     for axis in axes.iter().rev().filter(|a| a.from != a.to || a.scale != 1.0 || a.roi != (0.0, 1.0)) {
+        if axis.to == 0 {
+            y = y.narrow(axis.at as isize, 0, 0);
+            continue;
+        }
+        if axis.from == 0 {
+            return fail(format!("no elements to make {} of", axis.to));
+        }
+        bounded(&[axis.to])?;
         let places = (0..axis.to).map(|i| axis.place(how, i)).collect::<Result<Vec<_>>>()?;
         if places.iter().any(Option::is_none) {
             let behind = x.rank() - 1 - axis.at;
@@ -312,10 +320,11 @@ fn non_max_suppression(c: &Call) -> Result<Outs> {
     let overlap = optional(3)?.unwrap_or(0.0);
     let least = optional(4)?;
     let (boxes, scores) = (c.tensor(0)?, c.tensor(1)?);
-    let (Ok([batches, n, 4]), Ok([_, classes, _])) =
-        (<[usize; 3]>::try_from(boxes.dims()?), <[usize; 3]>::try_from(scores.dims()?))
-    else {
-        return fail(format!("boxes of shape {} with scores of shape {}", boxes.shape(), scores.shape()));
+    let (batches, n, classes) = match (&boxes.dims()?[..], &scores.dims()?[..]) {
+        (&[b, n, 4], &[also, classes, each]) if (also, each) == (b, n) => (b, n, classes),
+        _ => {
+            return fail(format!("boxes of shape {} with scores of shape {}", boxes.shape(), scores.shape()));
+        }
     };
     let (boxes, scores) = (boxes.float().to_vec::<f32>()?, scores.float().to_vec::<f32>()?);
     let corners = |i: usize| {
@@ -354,14 +363,14 @@ fn shared_part(a: [f32; 4], b: [f32; 4]) -> f64 {
 /// Means or maxima of samples in the cells of boxes.
 fn roi_align(c: &Call) -> Result<Outs> {
     let (x, rois, batch) = (c.tensor(0)?, c.tensor(1)?, c.ints(2)?);
-    let (oh, ow) =
-        (c.int_or("output_height", 1)?.max(1) as usize, c.int_or("output_width", 1)?.max(1) as usize);
+    let (oh, ow) = (c.count("output_height", 1)?, c.count("output_width", 1)?);
     let (ratio, scale) = (c.int_or("sampling_ratio", 0)?.max(0) as usize, c.float_or("spatial_scale", 1.0)?);
     let default = if c.version() < 16 { "output_half_pixel" } else { "half_pixel" };
     let half = c.text_or("coordinate_transformation_mode", default)? == "half_pixel";
     let is_max = c.text_or("mode", "avg")? == "max";
-    let Ok([_, _, h, w]) = <[usize; 4]>::try_from(x.dims()?) else {
-        return fail(format!("an image of shape {}", x.shape()));
+    let (h, w) = match (&x.dims()?[..], &rois.dims()?[..]) {
+        (&[_, _, h, w], &[n, 4]) if h > 0 && w > 0 && n == batch.len() => (h, w),
+        _ => return fail(format!("boxes of shape {} in an image of shape {}", rois.shape(), x.shape())),
     };
     let corners = rois.double().to_vec::<f64>()?;
     let mut pooled = vec![];
@@ -369,8 +378,9 @@ fn roi_align(c: &Call) -> Result<Outs> {
         let shift = if half { 0.5 } else { 0.0 };
         let [x0, y0, x1, y1] = [r[0], r[1], r[2], r[3]].map(|v| v * scale - shift);
         let side = |a: f64, b: f64| if half { b - a } else { (b - a).max(1.0) };
-        let (rows, ny) = samples(y0, side(y0, y1), oh, ratio, h);
-        let (cols, nx) = samples(x0, side(x0, x1), ow, ratio, w);
+        let (rows, ny) = samples(y0, side(y0, y1), oh, ratio, h)?;
+        let (cols, nx) = samples(x0, side(x0, x1), ow, ratio, w)?;
+        bounded(&[oh, ny, ow, nx])?;
         // (C, H, W) -> (C, OH * ny, OW * nx), each sample from four elements
         let image = x.select(0, *b);
         let d = x.dtype();
@@ -392,7 +402,7 @@ fn roi_align(c: &Call) -> Result<Outs> {
 }
 type Taps = Vec<(i64, f64)>;
 /// Along one axis of a box: the elements before and after each sample with their weights, and the samples of a cell.
-fn samples(start: f64, length: f64, cells: usize, ratio: usize, n: usize) -> ((Taps, Taps), usize) {
+fn samples(start: f64, length: f64, cells: usize, ratio: usize, n: usize) -> Result<((Taps, Taps), usize)> {
     let cell = length / cells as f64;
     let each = if ratio > 0 { ratio } else { (cell.ceil() as usize).max(1) };
     let place = |i: usize| start + (i / each) as f64 * cell + ((i % each) as f64 + 0.5) * cell / each as f64;
@@ -407,7 +417,7 @@ fn samples(start: f64, length: f64, cells: usize, ratio: usize, n: usize) -> ((T
         let rest = if low == last { 0.0 } else { p - low as f64 };
         ((low, 1.0 - rest), ((low + 1).min(last), rest))
     };
-    ((0..cells * each).map(tap).unzip(), each)
+    Ok(((0..bounded(&[cells, each])?).map(tap).unzip(), each))
 }
 fn split(taps: &[(i64, f64)], d: DType) -> (Tensor, Tensor) {
     let (at, weights): (Vec<i64>, Vec<f64>) = taps.iter().copied().unzip();

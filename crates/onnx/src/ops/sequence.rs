@@ -1,6 +1,6 @@
 //! Sequences, optionals, and what is made of them.
 
-use super::shape::axis_of;
+use super::shape::{axis_of, checked_parts};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::Value;
@@ -80,18 +80,15 @@ fn concat(c: &Call) -> Result<Outs> {
 fn split(c: &Call) -> Result<Outs> {
     let (axis, keep) = (c.int_or("axis", 0)?, c.int_or("keepdims", 1)? != 0);
     let dims = c.input(0)?.dims()?;
-    let n = dims[axis_of(axis, dims.len())?] as i64;
+    let n = dims[axis_of(axis, dims.len())?];
     let sizes = match c.value(1) {
-        None => vec![1; n as usize],
+        None => vec![1; n],
         Some(v) if v.dims()?.is_empty() => match c.int_input(1)? {
-            by if by > 0 => (0..n).step_by(by as usize).map(|i| by.min(n - i)).collect(),
+            by if by > 0 => (0..n).step_by(by as usize).map(|i| by.min((n - i) as i64)).collect(),
             by => return fail(format!("in parts of {by}")),
         },
-        Some(v) => c.ints_of(v)?,
+        Some(v) => checked_parts(c.ints_of(v)?, n)?,
     };
-    if sizes.iter().any(|s| *s < 0) || sizes.iter().sum::<i64>() != n {
-        return fail(format!("{n} elements in parts of {sizes:?}"));
-    }
     let drop = c.value(1).is_none() && !keep;
     let (mut begin, mut out) = (0, vec![]);
     for size in sizes {

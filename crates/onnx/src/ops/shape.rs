@@ -62,6 +62,20 @@ pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize> {
     }
 }
 
+/// The size of an axis; an error where there is no such axis.
+pub(super) fn size_at(x: &Tensor, axis: usize) -> Result<usize> {
+    Ok(x.shape()[axis].value()?.max(0) as usize)
+}
+
+/// Parts that add up to a size.
+pub(super) fn checked_parts(sizes: Vec<i64>, n: usize) -> Result<Vec<i64>> {
+    let all = sizes.iter().try_fold(0i64, |sum, s| if *s < 0 { None } else { sum.checked_add(*s) });
+    match all == Some(n as i64) {
+        true => Ok(sizes),
+        false => fail(format!("{n} elements in parts of {sizes:?}")),
+    }
+}
+
 fn concat(c: &Call, default: isize) -> Result<Outs> {
     let axis = c.axis("axis", default)?;
     if let Value::Strings(first) = c.input(0)? {
@@ -186,10 +200,16 @@ fn split(c: &Call, sizes: Option<Vec<i64>>) -> Result<Outs> {
     let value = c.input(0)?;
     let n = value.dim(axis_of(axis, value.rank()?)?)?.value()?.max(0) as usize;
     let sizes = match sizes {
-        Some(s) if s.iter().sum::<i64>() == n as i64 && s.iter().all(|s| *s >= 0) => s,
-        Some(s) => return fail(format!("{n} elements in parts of {s:?}")),
+        Some(s) => checked_parts(s, n)?,
+        None if parts.is_some_and(|p| p != c.outs() as i64) => {
+            return fail(format!(
+                "attribute \"num_outputs\" is {}, of {} outputs",
+                parts.unwrap_or(0),
+                c.outs()
+            ));
+        }
         None => {
-            let parts = parts.map_or(c.outs(), |p| p.max(0) as usize).max(1);
+            let parts = c.outs().max(1);
             let each = n.div_ceil(parts);
             (0..parts).map(|i| each.min(n.saturating_sub(i * each)) as i64).collect()
         }

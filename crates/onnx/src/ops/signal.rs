@@ -1,7 +1,7 @@
 //! Signals: Fourier transforms, windows, mel filters.
 
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use crate::element::Element;
 use frit_tensor::{DType, Fft, Result, Tensor};
 use std::f64::consts::PI;
@@ -38,7 +38,7 @@ fn pairs(x: &Tensor) -> Result<Tensor> {
 
 fn dft(c: &Call, axis: i64) -> Result<Outs> {
     let (inverse, half) = (c.flag("inverse")?, c.flag("onesided")?);
-    let n = if c.value(1).is_some() { Some(c.int_input(1)?.max(0) as usize) } else { None };
+    let n = if c.value(1).is_some() { Some(bounded(&[c.int_input(1)?.max(0) as usize])?) } else { None };
     let x = c.tensor(0)?;
     // the last dim is that of the pairs, which does not count here
     let dim = if axis < 0 { axis + 1 } else { axis } as isize;
@@ -91,9 +91,10 @@ fn mel_weights(c: &Call) -> Result<Outs> {
     let step = (mel(high) - mel(low)) / (bins + 2) as f64;
     let edge = |i: usize| {
         let hertz = 700.0 * (10f64.powf((mel(low) + i as f64 * step) / 2595.0) - 1.0);
-        ((length + 1) as f64 * hertz / rate as f64).floor() as i64
+        // far beyond any row is beyond all of them
+        ((length + 1) as f64 * hertz / rate as f64).floor().clamp(-1e15, 1e15) as i64
     };
-    let mut out = vec![0f64; rows * bins];
+    let mut out = vec![0f64; bounded(&[rows, bins])?];
     for i in 0..bins {
         let (a, b, z) = (edge(i), edge(i + 1), edge(i + 2));
         let mut put = |j: i64, v: f64| {
@@ -103,9 +104,9 @@ fn mel_weights(c: &Call) -> Result<Outs> {
         };
         match b - a {
             0 => put(b, 1.0),
-            rise => (a..=b).for_each(|j| put(j, (j - a) as f64 / rise as f64)),
+            rise => (a.max(0)..=b.min(rows as i64)).for_each(|j| put(j, (j - a) as f64 / rise as f64)),
         }
-        (b..z).for_each(|j| put(j, (z - j) as f64 / (z - b) as f64));
+        (b.max(0)..z.min(rows as i64)).for_each(|j| put(j, (z - j) as f64 / (z - b) as f64));
     }
     give(Tensor::from_vec(out, [rows, bins]).cast(d))
 }

@@ -2,7 +2,7 @@
 
 use super::regex::Regex;
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use crate::value::{Strings, Value};
 use frit_tensor::{DType, Result, Tensor};
 use rustc_hash::FxHashMap;
@@ -91,8 +91,7 @@ fn parts<'a>(text: &'a str, delimiter: &str, limit: Option<usize>) -> Vec<&'a st
 
 /// How often n-grams of a pool occur in rows, counted, marked or weighted.
 fn tf_idf(c: &Call) -> Result<Outs> {
-    let (shortest, longest) =
-        (c.int_or("min_gram_length", 1)?.max(1) as usize, c.int_or("max_gram_length", 1)?.max(1) as usize);
+    let (shortest, longest) = (c.count("min_gram_length", 1)?, c.count("max_gram_length", 1)?);
     let skips = c.int_or("max_skip_count", 0)?.max(0) as usize;
     let counts = c.list("ngram_counts")?.unwrap_or_default();
     let places = c.list("ngram_indexes")?.unwrap_or_default();
@@ -109,13 +108,15 @@ fn tf_idf(c: &Call) -> Result<Outs> {
         _ => return fail("the pool is not of the input's type"),
     };
     let grams = grams(&pool, &counts, &places)?;
-    let width = places.iter().max().map_or(0, |m| (*m).max(0) as usize + 1);
+    let width = places.iter().max().map_or(0, |m| (*m).max(0) as usize).saturating_add(1);
     let length = dims.last().copied().unwrap_or(1).max(1);
+    bounded(&[rows.len().div_ceil(length), width])?;
     let mut out = vec![];
     for row in rows.chunks(length) {
         let mut found = vec![0f32; width];
-        for n in shortest..=longest {
-            for step in 1..=skips + 1 {
+        // no gram is longer than a row, and no gap wider
+        for n in shortest..=longest.min(row.len()) {
+            for step in 1..=skips.min(row.len()) + 1 {
                 // a single word has no gaps to skip
                 if n == 1 && step > 1 {
                     break;

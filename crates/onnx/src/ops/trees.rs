@@ -2,7 +2,7 @@
 
 use super::scores::{After, Opposite, classes, classified, greatest, rows, table};
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, bounded, fail, give};
 use frit_tensor::{Result, Tensor};
 use rustc_hash::FxHashMap;
 
@@ -119,7 +119,7 @@ fn walk(nodes: &[Node], root: usize, row: &[f64]) -> Option<usize> {
 
 fn tree_ensemble(c: &Call) -> Result<Outs> {
     let (how, after) = (c.int_or("aggregate_function", 1)?, c.int_or("post_transform", 0)?);
-    let targets = c.int_or("n_targets", 1)?.max(1) as usize;
+    let targets = c.count("n_targets", 1)?;
     let roots = c.list("tree_roots")?.unwrap_or_default();
     let leaf_targets = c.list("leaf_targetids")?.unwrap_or_default();
     let weights = c.constant("leaf_weights")?.map_or_else(|| fail("no weights of leaves"), |w| w.tensor())?;
@@ -127,6 +127,7 @@ fn tree_ensemble(c: &Call) -> Result<Outs> {
     let Ok([rows, features]) = <[usize; 2]>::try_from(x.dims()?) else {
         return fail(format!("features of shape {}", x.shape()));
     };
+    bounded(&[rows, targets])?;
     let values = x.double().to_vec::<f64>()?;
     let mut out = vec![];
     for row in values.chunks(features.max(1)) {
@@ -258,7 +259,7 @@ fn reals(c: &Call, name: &str) -> Result<Vec<f64>> {
 
 fn regressor(c: &Call) -> Result<Outs> {
     let (forest, after) = (Forest::of(c, "target")?, After::of(c)?);
-    let (targets, base) = (c.int_or("n_targets", 1)?.max(1) as usize, reals(c, "base_values")?);
+    let (targets, base) = (c.count("n_targets", 1)?, reals(c, "base_values")?);
     let how = c.text_or("aggregate_function", "SUM")?;
     let (join, share): (fn(f64, f64) -> f64, f64) = match how {
         "SUM" => (|a, b| a + b, 1.0),
@@ -267,7 +268,8 @@ fn regressor(c: &Call) -> Result<Outs> {
         "MAX" => (f64::max, 1.0),
         other => return fail(format!("attribute \"aggregate_function\" is {other:?}")),
     };
-    let (x, _, features) = rows(c)?;
+    let (x, count, features) = rows(c)?;
+    bounded(&[count, targets])?;
     let score = |row: &[f64]| {
         let scores = forest.scores(row, targets, join)?.into_iter().enumerate();
         let based =
@@ -295,7 +297,8 @@ fn classifier(c: &Call) -> Result<Outs> {
     for row in x.chunks_exact(features.max(1)) {
         let said = forest.scores(row, labels, |a, b| a + b)?;
         if is_one {
-            let score = said[first].unwrap_or(0.0) + base.first().copied().unwrap_or(0.0);
+            let score =
+                said.get(first).copied().flatten().unwrap_or(0.0) + base.first().copied().unwrap_or(0.0);
             let (least, opposite) = if is_chance { (0.5, Opposite::Rest) } else { (0.0, Opposite::Negative) };
             // a half is one in float32, which is what others compute in
             chosen.push(usize::from(score as f32 > least));

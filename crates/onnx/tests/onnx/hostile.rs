@@ -1,10 +1,10 @@
 //! Files that lie, and large ones.
 
-use crate::build::{Attr, Model, node};
+use crate::build::{Attr, Model, node, port};
 use frit_onnx::Element::Float;
-use frit_onnx::Session;
 use frit_onnx::proto;
 use frit_onnx::wire::Writer;
+use frit_onnx::{Port, Session, Size, Value};
 use frit_tensor::{Blob, Tensor};
 
 #[test]
@@ -64,19 +64,37 @@ fn truncated_files_are_errors() {
     );
 }
 
-/// Real models with bytes changed, cut out and doubled: loading them returns.
+/// Tensors for what a model asks for, of the sizes it says; none where these are many elements or no tensors.
+fn feeds(s: &Session) -> Option<Vec<(String, Value)>> {
+    let one = |port: &Port| {
+        let size = |d: &Size| match d {
+            Size::Number(n) => *n,
+            _ => 2,
+        };
+        let dims: Vec<usize> = port.dims.as_ref()?.iter().map(size).collect();
+        let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d).filter(|n| *n < 4096))?;
+        let t = Tensor::arange(count).modulo(5).cast(port.element?.dtype()).reshape(dims);
+        Some((port.name.clone(), Value::from(t)))
+    };
+    s.inputs().iter().map(one).collect()
+}
+
+/// Real models with bytes changed, cut out and doubled: loading and running them returns.
 #[test]
-fn mutated_models_are_read_to_an_end() {
+fn mutated_models_are_run_to_an_end() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/onnx");
     let mut state = 7u64;
     let mut random = |n: usize| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % n.max(1)
     };
-    let mut count = 0;
+    let (mut count, mut runs) = (0, 0);
     for entry in std::fs::read_dir(corpus).expect("the corpus is there").flatten() {
         let bytes = std::fs::read(entry.path()).unwrap();
         assert!(Session::from_blob(&Blob::new(bytes.clone())).is_ok(), "{}", entry.path().display());
+        // a loop may be one that never ends
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let ends = !name.starts_with("loop") && !name.starts_with("range");
         for _ in 0..100 {
             let mut bad = bytes.clone();
             for _ in 0..1 + random(4) {
@@ -88,11 +106,126 @@ fn mutated_models_are_read_to_an_end() {
                     _ => bad.splice(at..at, bytes[..n.min(bytes.len())].to_vec()).for_each(drop),
                 }
             }
-            let _ = Session::from_blob(&Blob::new(bad));
+            let loaded = Session::from_blob(&Blob::new(bad));
             count += 1;
+            if let (Ok(s), true) = (loaded, ends)
+                && let Some(feeds) = feeds(&s)
+            {
+                let _ = s.run(feeds);
+                runs += 1;
+            }
         }
     }
-    assert!(count > 1000);
+    assert!(count > 1000 && runs > 50, "{count} {runs}");
+}
+
+/// Attributes and shapes that fit nothing are errors when they meet, not panics, aborts or hours.
+#[test]
+fn what_fits_nothing_is_an_error() {
+    use Attr::{Floats, Int, Ints, Text};
+    let huge = 1i64 << 40;
+    let f = |dims: &[usize]| Tensor::ones(dims);
+    let long = |v: &[i64]| Tensor::from_slice(v);
+    let tree = |n| {
+        vec![
+            ("n_targets", Int(n)),
+            ("nodes_treeids", Ints(&[0])),
+            ("nodes_nodeids", Ints(&[0])),
+            ("nodes_featureids", Ints(&[0])),
+            ("nodes_truenodeids", Ints(&[0])),
+            ("nodes_falsenodeids", Ints(&[0])),
+            ("nodes_modes", Attr::Texts(&["LEAF"])),
+            ("nodes_values", Floats(&[0.0])),
+            ("target_treeids", Ints(&[0])),
+            ("target_nodeids", Ints(&[0])),
+            ("target_ids", Ints(&[0])),
+            ("target_weights", Floats(&[1.0])),
+        ]
+    };
+    let grams = |index: i64, skips: i64| {
+        vec![
+            ("mode", Text("TF")),
+            ("min_gram_length", Int(1)),
+            ("max_gram_length", Int(2)),
+            ("max_skip_count", Int(skips)),
+            ("ngram_counts", Ints(&[0, 1])),
+            ("ngram_indexes", Attr::Ints(if index > 1 { &[0, i64::MAX] } else { &[0, 1] })),
+            ("pool_int64s", Ints(&[1, 2, 3])),
+        ]
+    };
+    let body = || {
+        let g = Writer::new().message(11, port("r", Float, &["2"])).message(1, node("u = Relu(r)", vec![]));
+        Attr::Graph(g.message(12, Writer::new().bytes(1, "u")))
+    };
+    type Case<'a> = (&'a str, Vec<(&'a str, Attr<'a>)>, Vec<Tensor>);
+    let cases: Vec<Case> = vec![
+        (
+            "Attention",
+            vec![("q_num_heads", Int(2)), ("kv_num_heads", Int(2))],
+            vec![f(&[4, 8]), f(&[2, 4, 8]), f(&[2, 4, 8])],
+        ),
+        (
+            "Attention",
+            vec![],
+            vec![f(&[2, 2, 4, 8]), f(&[2, 2, 4, 8]), f(&[2, 2, 4, 8]), f(&[4, 4]), f(&[9])],
+        ),
+        (
+            "com.microsoft.MultiHeadAttention",
+            vec![("num_heads", Int(2))],
+            vec![f(&[4, 8]), f(&[2, 4, 8]), f(&[2, 4, 8])],
+        ),
+        (
+            "com.microsoft.GroupQueryAttention",
+            vec![("num_heads", Int(1 << 62)), ("kv_num_heads", Int(1 << 62))],
+            vec![f(&[1, 2, 8])],
+        ),
+        ("CausalConvWithState", vec![], vec![f(&[6]), f(&[2, 1, 3])]),
+        ("CausalConvWithState", vec![], vec![f(&[2, 2]), f(&[2, 1, 3])]),
+        ("ConvTranspose", vec![("output_shape", Ints(&[]))], vec![f(&[1, 1, 3, 3]), f(&[1, 1, 2, 2])]),
+        ("Conv", vec![("group", Int(0))], vec![f(&[1, 1, 3, 3]), f(&[1, 1, 2, 2])]),
+        ("Conv", vec![("pads", Ints(&[i64::MAX; 4]))], vec![f(&[1, 1, 3, 3]), f(&[1, 1, 2, 2])]),
+        ("Col2Im", vec![], vec![f(&[1, 5, 5]), long(&[5, 5]), long(&[1 << 62, 4])]),
+        (
+            "DequantizeLinear",
+            vec![("axis", Int(1)), ("block_size", Int(2))],
+            vec![Tensor::ones([2, 4]).cast(frit_tensor::DType::U8), f(&[8])],
+        ),
+        ("NonMaxSuppression", vec![], vec![f(&[2, 6, 4]), f(&[1, 1, 6]), long(&[3])]),
+        ("RoiAlign", vec![("output_height", Int(1 << 31))], vec![f(&[1, 1, 4, 4]), f(&[1, 4]), long(&[0])]),
+        ("RoiAlign", vec![("sampling_ratio", Int(1 << 31))], vec![f(&[1, 1, 4, 4]), f(&[1, 4]), long(&[0])]),
+        (
+            "RoiAlign",
+            vec![("spatial_scale", Attr::Float(1e30))],
+            vec![f(&[1, 1, 4, 4]), Tensor::new([[0.0, 0.0, 1.0, 2.0]]), long(&[0])],
+        ),
+        ("Split", vec![("num_outputs", Int(huge))], vec![f(&[4])]),
+        ("Scan", vec![("num_scan_inputs", Int(huge)), ("body", body())], vec![f(&[4, 2])]),
+        ("OneHot", vec![("axis", Int(-(1 << 31)))], vec![long(&[0, 1]), long(&[3]), f(&[2])]),
+        ("TopK", vec![], vec![f(&[4]), long(&[-1])]),
+        ("DFT", vec![], vec![f(&[1, 4, 1]), long(&[1 << 62])]),
+        ("ai.onnx.ml.TreeEnsembleRegressor", tree(huge), vec![f(&[1, 2])]),
+        ("ai.onnx.ml.TreeEnsembleRegressor", tree(i64::MAX), vec![f(&[1, 2])]),
+        ("TfIdfVectorizer", grams(2, 0), vec![long(&[1, 2, 3])]),
+        ("Resize", vec![], vec![f(&[1, 1, 0, 3]), f(&[0]), f(&[0]), long(&[1, 1, 2, 2])]),
+    ];
+    for (op, attributes, inputs) in cases {
+        let names: Vec<String> = (0..inputs.len()).map(|i| format!("x{i}")).collect();
+        let m = Model::new(27).import("com.microsoft", 1).import("ai.onnx.ml", 3);
+        let m = names.iter().fold(m, |m, n| m.any_input(n));
+        let m = m.node_with(&format!("y = {op}({})", names.join(", ")), attributes).output("y");
+        let feeds: Vec<(&str, Tensor)> = names.iter().map(String::as_str).zip(inputs).collect();
+        let start = std::time::Instant::now();
+        assert!(m.run(&feeds).is_err(), "{op} of {feeds:?}");
+        assert!(start.elapsed().as_secs() < 8, "{op} took {:?}", start.elapsed());
+    }
+    // more gaps than a row has places are all of its gaps
+    let m = Model::new(16).any_input("x").node_with("y = TfIdfVectorizer(x)", grams(0, 1 << 62)).output("y");
+    assert_eq!(m.floats(&[("x", long(&[2, 9, 9, 3]))]).unwrap(), [0.0, 1.0]);
+    // to no elements
+    let m = Model::new(16).any_input("x").any_input("e").any_input("to");
+    let m = m.node_with("y = Resize(x, e, e, to)", vec![("mode", Text("linear"))]).output("y");
+    let fed = [("x", f(&[1, 1, 4, 4])), ("e", f(&[0])), ("to", long(&[1, 1, 0, 4]))];
+    assert_eq!(m.run(&fed).unwrap()[0].dims().unwrap(), [1, 1, 0, 4]);
 }
 
 #[test]
