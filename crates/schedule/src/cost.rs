@@ -5,6 +5,10 @@ use frit_uop::graph::Numbered;
 use frit_uop::{Op, UOp};
 use smallvec::SmallVec;
 
+/// Operations of a kernel that follow each other, and of all that is put together in one, at most: what a compiler takes grows
+/// with them, and memory is little beside so many.
+pub const MOST_OPS: u32 = 2048;
+
 /// Facts about a node's cone: what is computed for one element if nothing below is stored.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Cost {
@@ -13,6 +17,8 @@ pub struct Cost {
     pub expensive: bool,
     /// Operations for one element, reduces not counted; saturating.
     pub ops: u32,
+    /// Those of them that follow each other, since memory was read or a reduce ended; saturating.
+    pub depth: u32,
     /// Whether any memory is read.
     pub reads: bool,
     /// Elements of the largest tensor in the cone.
@@ -66,13 +72,15 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                 Cost { reads: true, work, ..Cost::default() }
             }
             Op::ReduceAxis | Op::ScanAxis => {
-                Cost { expensive: true, ops: 1, reads: true, work: work.max(of(0).work), base: i as u32 }
+                let work = work.max(of(0).work);
+                Cost { expensive: true, ops: 1, reads: true, work, base: i as u32, ..Cost::default() }
             }
             Op::Gather => {
                 let (x, i) = (of(0), of(1));
                 Cost {
                     expensive: false,
                     ops: x.ops.saturating_add(i.ops).saturating_add(2),
+                    depth: x.depth.max(i.depth),
                     reads: true,
                     work,
                     base: 0,
@@ -86,6 +94,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                 for (k, s) in n.src.iter().enumerate() {
                     let f = of(k);
                     c.ops = c.ops.saturating_add(f.ops);
+                    c.depth = c.depth.max(f.depth);
                     if f.expensive && !repeats(n, s) {
                         c.expensive = true;
                         bases.push(f.base);
@@ -93,6 +102,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                     reading += f.reads as u32;
                     c.work = c.work.max(f.work);
                 }
+                c.depth = c.depth.saturating_add(o.weight());
                 // one read is paid anyway
                 c.ops = c.ops.saturating_add(reading.saturating_sub(1));
                 c.reads = reading > 0;

@@ -10,13 +10,14 @@
 //! memory, and when they have a load or a value in common. Reduces of one extent at one depth share their ranges, so
 //! that common loads are common nodes.
 
+use crate::cost::MOST_OPS;
 use crate::error::Error;
 use crate::kernels::{self, Kernel, Output, Rebuilt};
 use crate::plan::Plan;
 use crate::record;
 use frit_uop::graph::NodeMap;
 use frit_uop::nodes::Nodes;
-use frit_uop::{AxisKind, Op, UOp};
+use frit_uop::{AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most places in memory one kernel may touch.
@@ -49,6 +50,8 @@ struct Group {
     reduced: FxHashSet<UOp>,
     /// Some reduce runs once for several iterations of the inner ranges.
     scoped: bool,
+    /// Operations, by what they cost.
+    ops: u32,
 }
 
 /// Leaves a `Sink` of kernels, each a `Sink` of what it stores.
@@ -201,7 +204,8 @@ impl Group {
         let inner: Vec<UOp> = inner.cloned().collect();
         let next = inner.iter().chain(&kernel.ranges).map(|r| number(r) + 1).max().unwrap_or(0);
         let (deps, rank) = (FxHashSet::default(), 0);
-        Group { kernel, deps, rank, loops, inner, next, space, loads, reduced, scoped }
+        let ops = nodes.iter().filter(|n| n.dtype != DType::Index).map(|n| n.op.weight()).sum();
+        Group { kernel, deps, rank, loops, inner, next, space, loads, reduced, scoped, ops }
     }
     /// Memory of the loads and of what is stored.
     fn places(&self) -> impl Iterator<Item = &UOp> {
@@ -219,6 +223,9 @@ impl Group {
 
 /// Whether a group and a kernel have something in common, and neither is in the other's way.
 fn fit(old: &Group, new: &Group) -> bool {
+    if old.ops + new.ops > MOST_OPS {
+        return false;
+    }
     // a value that a loop runs over cannot be taken from the iteration that makes it
     if new.reduced.iter().any(|m| old.maker(m).is_some()) {
         return false;
@@ -323,6 +330,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str)> {
         loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
         reduced: old.reduced.union(&part.reduced).cloned().collect(),
         scoped: old.scoped || part.scoped,
+        ops: old.ops + new.ops,
     };
     both.kernel.outputs.extend(part.kernel.outputs);
     let places: FxHashSet<&UOp> = both.places().collect();

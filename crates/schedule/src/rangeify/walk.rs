@@ -355,6 +355,7 @@ impl<'a> Walk<'a> {
             _ if n.dtype == DType::Index => None,
             // what it converts is stored, in fewer bytes and as a unit takes it
             Op::Cast if self.is_widened_for_a_unit(n) => None,
+            _ if self.is_deep(i) => Some("a kernel of all that it is made of would be too long"),
             _ if self.costs[i].expensive => {
                 self.reduce_joins(i, n).err().filter(|_| !self.is_made_again(i, n))
             }
@@ -363,6 +364,13 @@ impl<'a> Walk<'a> {
             }
             _ => self.prefers_memory_to_recompute(i),
         }
+    }
+
+    /// Whether operations that follow each other are cut here: every [`cost::MOST_OPS`] of them.
+    fn is_deep(&self, i: usize) -> bool {
+        let part = |i: usize| self.costs[i].depth / cost::MOST_OPS;
+        self.cut.list.nodes[i].op.is_elementwise()
+            && self.cut.list.src(i).iter().all(|s| part(*s as usize) < part(i))
     }
 
     /// Whether kernels make it again, each element once, of one value that is stored then: for several kernels if that is no wider,

@@ -12,6 +12,13 @@ fn an_elementwise_chain_is_one_kernel() {
     assert_eq!(kinds(&s, 0), [Global, Global]);
 }
 #[test]
+fn a_chain_without_end_is_cut_in_kernels_of_one_length() {
+    let chain = |n: usize| (0..n).fold(f(0, &[4, 6]), |x, _| x.un(Alu::Sqrt) + f(1, &[4, 6]));
+    let kernels = |n: usize| check(&outputs(&[chain(n)])).kernels.len();
+    let weight = Alu::Sqrt.weight() as usize + Alu::Add.weight() as usize;
+    assert_eq!((kernels(1000 / weight), kernels(5000 / weight)), (1, 3));
+}
+#[test]
 fn elementwise_into_a_sum_is_one_kernel() {
     let x = relu(&(f(0, &[4, 6]) * f(1, &[4, 6]) + f(2, &[4, 6])));
     let s = check(&outputs(&[sum(&x, &[0, 1])]));
