@@ -87,6 +87,9 @@ def test_errors_name_the_node():
     m = model([helper.make_node("Nothing", ["x"], ["y"], name="n1")], [floats("x", 1)], [floats("y", 1)])
     with pytest.raises(RuntimeError, match=r"1 operators are not supported: Nothing \(n1\)"):
         Session(m)
+    node = helper.make_node("MatMul", ["x", "x"], ["y"], name="the product")
+    with pytest.raises(RuntimeError, match='in MatMul "the product"'):
+        Session(model([node], [floats("x", 2, 3)], [floats("y", 2, 3)])).run(None, {"x": np.ones((2, 3), np.float32)})
 
 
 def test_maps_are_dicts():

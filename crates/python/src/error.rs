@@ -49,10 +49,11 @@ fn line() -> Option<(String, u32)> {
 
 /// The exception of a failure: its words, without the line of Rust they came from; Python has its own.
 pub fn raised(e: Error) -> PyErr {
+    let path = e.path().map_or(String::new(), |p| format!(" in {p}"));
     let text = match e.op() {
         // not calls of the Python program
-        "lend" | "realize" => e.message().to_string(),
-        op => format!("{op}: {}", e.message()),
+        "lend" | "realize" => format!("{}{path}", e.message()),
+        op => format!("{op}: {}{path}", e.message()),
     };
     match e.kind() {
         Kind::Interrupted => INTERRUPT.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),

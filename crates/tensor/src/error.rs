@@ -77,6 +77,10 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+    /// The path of the layer or node that it happened in.
+    pub fn path(&self) -> Option<&str> {
+        self.0.path.as_deref()
+    }
     /// The line of the user's program, if the error belongs to one.
     pub fn location(&self) -> Option<&'static Location<'static>> {
         self.0.at
