@@ -92,8 +92,9 @@ kinds! {
     PlanHit    "plan_hit"   graph: Int;
     /// A search for a kernel's opts begins.
     Search     "search"     at: Int, kernel: Int, name: Text, device: Text;
-    /// A list of opts and how long the kernel took with it; 0 where it did not run.
-    Candidate  "candidate"  round: Int, opts: Text, ns: Int;
+    /// A list of opts and how long the kernel took with it; 0 where it did not run. `parent` is the candidate of this search that
+    /// it was made of, counted from 1; 0 is none.
+    Candidate  "candidate"  round: Int, opts: Text, ns: Int, parent: Int;
     /// What the search found.
     Found      "found"      at: Int, kernel: Int, opts: Text, before: Int, after: Int, tried: Int;
     /// The host did something; `detail` says on what.

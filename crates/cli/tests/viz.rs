@@ -59,6 +59,9 @@ fn what_is_recorded_is_what_debug_output_says() {
     // every line of a source is for a step, or for none, and x86 code says where each begins
     assert_eq!(count(&dump, "offsets"), count(&dump, "source"));
     assert!(count(&dump, "plan_hit") > 0 && count(&dump, "rule") > 0 && count(&dump, "code") > 0);
+    // rules are told whole
+    let rules = || dump.lines().filter(|l| l.contains(" rule set="));
+    assert!(rules().all(|l| l.contains(" => ")) && rules().any(|l| l.contains(" if ")));
     let line = dump.lines().find(|l| l.contains(" realize ")).expect("a call that computes");
     assert!(line.contains("cli/src/bench/"), "{line}");
 }
@@ -248,4 +251,22 @@ fn peaks_are_put_into_a_file_of_another_version() {
     let m = Model::of(&with).expect("a recording");
     let [d] = m.devices[..] else { panic!("{:?}", m.devices) };
     assert_eq!((m.text(d.name), m.text(d.about), d.flops, d.bytes), ("CPU", "a machine", 12, 34));
+}
+
+#[test]
+fn a_search_is_a_tree() {
+    let path = file("search.viz").to_string_lossy().into_owned();
+    let seconds = ("FRIT_BEAM_SECONDS", "1");
+    let env = [("FRIT_VIZ", &*path), ("FRIT_BEAM", "1"), seconds, ("FRIT_CACHE", "off")];
+    let run = frit(&["bench", "--milliseconds=1", "gemm_f32_256"], &env);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let m = Model::of(&std::fs::read(&path).expect("a file")).expect("a recording");
+    let searched = m.searches.iter().max_by_key(|s| s.candidates.len()).expect("a search");
+    let rounds = searched.candidates.iter().map(|c| c.0).max();
+    assert!(rounds >= Some(1), "{rounds:?}");
+    for (i, (round, _, _, parent)) in searched.candidates.iter().enumerate().filter(|(_, c)| c.0 > 0) {
+        let before =
+            searched.candidates.get((*parent as usize).wrapping_sub(1)).expect("what it was made of");
+        assert!(before.0 < *round && (*parent as usize) <= i, "{i} of round {round} is made of {parent}");
+    }
 }

@@ -7,7 +7,7 @@ use crate::{Error, config};
 use frit_abi::Target;
 use frit_abi::record::{self, Field, Kind};
 use frit_abi::sync::Mutex;
-use frit_codegen::Program;
+use frit_codegen::{Opt, Program};
 use frit_render::Shown;
 use frit_runtime::{Device, Executable, Mark};
 pub use frit_uop::origin::Scope;
@@ -15,7 +15,7 @@ use frit_uop::origin::{scope, span};
 pub(crate) use frit_uop::record::became;
 use frit_uop::record::number;
 use frit_uop::{Arg, Linear, UOp};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -139,7 +139,7 @@ impl<'a> Compiling<'a> {
             }
         }
     }
-    pub fn opts(&self, opts: &[frit_codegen::Opt]) {
+    pub fn opts(&self, opts: &[Opt]) {
         if self.ast.is_some() {
             let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
             record::write(Kind::Opts, &[Text(&opts.join(", "))]);
@@ -376,17 +376,37 @@ pub(crate) fn search(kernel: &UOp, device: &str) {
     }
 }
 
-/// A list of opts was tried in a round.
-pub(crate) fn candidate(round: usize, opts: &[frit_codegen::Opt], seconds: f64) {
-    if compiles() {
+/// The candidates of a search that were recorded, by number, and which lists of opts were made of which.
+#[derive(Default)]
+pub(crate) struct Candidates {
+    count: u64,
+    numbers: FxHashMap<Vec<Opt>, u64>,
+    parents: FxHashMap<Vec<Opt>, Vec<Opt>>,
+}
+
+impl Candidates {
+    /// These lists were made of this one.
+    pub fn made_of(&mut self, parent: &[Opt], lists: &[Vec<Opt>]) {
+        if compiles() {
+            lists.iter().for_each(|l| _ = self.parents.entry(l.clone()).or_insert_with(|| parent.to_vec()));
+        }
+    }
+    /// A list of opts was tried in a round.
+    pub fn tried(&mut self, round: usize, opts: &[Opt], seconds: f64) {
+        if !compiles() {
+            return;
+        }
+        let parent = self.parents.get(opts).and_then(|p| self.numbers.get(p)).copied().unwrap_or(0);
+        self.count += 1;
+        self.numbers.entry(opts.to_vec()).or_insert(self.count);
         let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
-        let ns = (seconds * 1e9) as u64;
-        record::write(Kind::Candidate, &[Int(round as u64), Text(&opts.join(", ")), Int(ns)]);
+        let fields = [Int(round as u64), Text(&opts.join(", ")), Int((seconds * 1e9) as u64), Int(parent)];
+        record::write(Kind::Candidate, &fields);
     }
 }
 
 /// What a search found.
-pub(crate) fn found(kernel: &UOp, opts: &[frit_codegen::Opt], times: [Duration; 2], tried: usize) {
+pub(crate) fn found(kernel: &UOp, opts: &[Opt], times: [Duration; 2], tried: usize) {
     if compiles() {
         let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
         let [before, after] = times.map(|d| Int(d.as_nanos() as u64));

@@ -167,6 +167,8 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
+    // lines of one text, as those of a rule, are one line of what is shown
+    let text = text.lines().map(str::trim_start).collect::<Vec<_>>().join(" ");
     let each =
         text.chars().map(|c| if is_obeyed(c) { c.escape_unicode().to_string() } else { c.to_string() });
     Cow::Owned(each.collect())
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_shown() {
-        assert_eq!(shown("conv \u{1b}[31m\n\u{202e}x"), "conv \\u{1b}[31m\\u{a}\\u{202e}x");
+        assert_eq!(shown("conv \u{1b}[31m\n\u{202e}x"), "conv \\u{1b}[31m \\u{202e}x");
         assert!(matches!(shown("größe <img>"), Cow::Borrowed("größe <img>")));
     }
 }

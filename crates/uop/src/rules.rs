@@ -53,6 +53,8 @@ impl<C, R> Copy for Apply<C, R> {}
 pub struct Rule<C: 'static, R: 'static = UOp> {
     /// The pattern as written.
     pub text: &'static str,
+    /// The rule as written: pattern, guard and right side.
+    pub whole: &'static str,
     /// The ops the root may have.
     pub roots: OpSet,
     /// Ops that must occur among the sources.
@@ -239,7 +241,7 @@ impl<C, R> Matcher<C, R> {
                         types: set.types,
                         apply,
                         table: set.head,
-                        rule: r.text,
+                        rule: r.whole,
                     });
                 }
             }
@@ -250,7 +252,7 @@ impl<C, R> Matcher<C, R> {
                         types: set.types,
                         apply: r.apply,
                         table: set.head,
-                        rule: r.text,
+                        rule: r.whole,
                     });
                 }
             }
@@ -379,6 +381,9 @@ macro_rules! __table {
             types: $crate::__types!($($kind)?), rules: &[ $(
             $crate::rules::Rule {
                 text: stringify!($op $args),
+                whole: concat!(
+                    stringify!($op $args), $(" as ", stringify!($root),)? $(" if ", stringify!($guard),)? " => ", stringify!($rhs)
+                ),
                 roots: $crate::__roots!($op),
                 needs: $crate::__needs!($args),
                 pattern: $crate::__pat!(@op $op $args ""),

@@ -293,6 +293,9 @@ export function graphOf(nodes, order, extra) {
 // Beyond this a graph is shown by groups.
 export const MOST = 5000;
 
+// A title without how many more there are in its group.
+const plain = (title) => title.replace(/ \+\d+$/, "");
+
 // Nodes of a group as one.
 export function collapse(cards, edges, groupOf) {
   const groups = new Map();
@@ -301,8 +304,12 @@ export function collapse(cards, edges, groupOf) {
     const key = groupOf(c.id) ?? c.id;
     of.set(c.id, key);
     const g = groups.get(key);
-    if (g) g.count++;
-    else groups.set(key, { ...c, id: key, count: 1 });
+    if (!g) groups.set(key, { ...c, id: key, count: c.count ?? 1 });
+    else {
+      g.count += c.count ?? 1;
+      // it is called as what reads the others, which comes last
+      if (c.id === key) Object.assign(g, { ...c, id: key, count: g.count });
+    }
   }
   const seen = new Set();
   const between = [];
@@ -312,6 +319,70 @@ export function collapse(cards, edges, groupOf) {
     seen.add(`${x} ${y}`);
     between.push([x, y]);
   }
-  const all = [...groups.values()].map((g) => (g.count > 1 ? { ...g, title: clip(`${g.title} +${g.count - 1}`) } : g));
+  const all = [...groups.values()].map((g) => (g.count > 1 ? { ...g, title: clip(`${plain(g.title)} +${g.count - 1}`) } : g));
   return [all, between];
+}
+
+// A graph of at most so many cards: what only one card reads becomes part of that one, in groups that grow until it is enough;
+// where that does not do it cards of one layer that do the same are one, and then whole layers are. Cards come before those that
+// read them, and so do groups: no group reads itself through another, since what a layer reads is in earlier ones.
+export function shrink(cards, edges, most) {
+  const reader = new Map();
+  for (const [a, b] of edges) reader.set(a, reader.has(a) && reader.get(a) !== b ? null : b);
+  for (let largest = 8; cards.length > most && largest < 1e6; largest *= 8) {
+    // the card that a group is part of, and how many each has
+    const [into, size] = [new Map(), new Map(cards.map((c) => [c.id, 1]))];
+    let left = cards.length;
+    for (const { id } of cards) {
+      const r = reader.get(id);
+      if (r === undefined || r === null || size.get(id) + size.get(r) > largest) continue;
+      into.set(id, r);
+      size.set(r, size.get(id) + size.get(r));
+      left--;
+    }
+    if (left > most && largest < 1e5) continue;
+    const root = new Map();
+    for (let i = cards.length - 1; i >= 0; i--) {
+      const r = into.get(cards[i].id);
+      root.set(cards[i].id, r === undefined ? cards[i].id : root.get(r));
+    }
+    [cards, edges] = collapse(cards, edges, (n) => root.get(n));
+    [cards, edges] = sorted(cards, edges);
+    break;
+  }
+  if (cards.length <= most) return [cards, edges];
+  const depth = new Map();
+  const sources = new Map(cards.map((c) => [c.id, []]));
+  for (const [a, b] of edges) sources.get(b).push(a);
+  for (const c of cards) depth.set(c.id, sources.get(c.id).reduce((d, s) => Math.max(d, 1 + depth.get(s)), 0));
+  for (let width = 0; ; width = width ? 2 * width : 1) {
+    const first = new Map();
+    const group = new Map();
+    for (const c of cards) {
+      const key = width ? Math.floor(depth.get(c.id) / width) : `${depth.get(c.id)} ${plain(c.title)}`;
+      if (!first.has(key)) first.set(key, c.id);
+      group.set(c.id, first.get(key));
+    }
+    if (first.size > most) continue;
+    return sorted(...collapse(cards, edges, (n) => group.get(n)));
+  }
+}
+
+// The cards so that each comes after those it reads.
+function sorted(cards, edges) {
+  const [waits, readers] = [new Map(cards.map((c) => [c.id, 0])), new Map()];
+  for (const [a, b] of edges) {
+    waits.set(b, waits.get(b) + 1);
+    if (!readers.has(a)) readers.set(a, []);
+    readers.get(a).push(b);
+  }
+  const byId = new Map(cards.map((c) => [c.id, c]));
+  const order = cards.filter((c) => !waits.get(c.id));
+  for (let i = 0; i < order.length; i++) {
+    for (const b of readers.get(order[i].id) || []) {
+      waits.set(b, waits.get(b) - 1);
+      if (!waits.get(b)) order.push(byId.get(b));
+    }
+  }
+  return [order, edges];
 }

@@ -1,7 +1,7 @@
 // The passes over a kernel or a program: the graph each left, its text, what differs, and the rules that were applied.
 import { count, css, el, empty, many, time, virtual } from "./dom.js";
 import { codeBlock } from "./code.js";
-import { GraphView, MOST, OP_LEGEND, collapse, graphOf } from "./graph.js";
+import { GraphView, MOST, OP_LEGEND, collapse, graphOf, shrink } from "./graph.js";
 import { Nodes, diff, plainLines } from "./listing.js";
 
 // `base` is the link of what the passes are over, `path` the words after it: pass, how, rule.
@@ -45,6 +45,10 @@ export function passes(app, part, base, path) {
       const owner = owners(nodes, order);
       [cards, edges] = collapse(cards, edges, (n) => owner.get(n));
       facts.textContent += " · index arithmetic collapsed";
+    }
+    if (cards.length > MOST) {
+      [cards, edges] = shrink(cards, edges, MOST);
+      facts.textContent += ` · shown as ${count(cards.length)} groups`;
     }
     view = new GraphView({
       about: (n) => [nodes.op(n), [nodes.dtype(n), nodes.shape(n) && `[${nodes.shape(n)}]`, nodes.arg(n)].filter(Boolean).join(" "), nodes.expr(n, 2)],

@@ -1,29 +1,18 @@
-// What searches tried: a tree, in which each candidate hangs on the one before it that it differs least from.
+// What searches tried: a tree, in which each candidate hangs on the one that it was made of.
 import { count, el, empty, time } from "./dom.js";
 
 // Children that are shown of a candidate: the fastest.
 const SHOWN = 12;
 
-// Candidates as a tree. A round changes opts of those that the round before kept, so a candidate's parent is the one of
-// an earlier round with the fewest opts that differ, of equals the faster one.
+// Candidates as a tree: each says which one before it it was made of.
 function beam(candidates) {
   const all = candidates.map(([round, opts, ns]) => ({ round, opts, ns, list: opts ? opts.split(", ") : [], children: [], parent: null }));
-  const apart = (a, b) => {
-    const left = new Map();
-    for (const o of a.list) left.set(o, (left.get(o) || 0) + 1);
-    for (const o of b.list) left.set(o, (left.get(o) || 0) - 1);
-    return [...left.values()].reduce((s, n) => s + Math.abs(n), 0);
-  };
-  for (const c of all) {
-    let [best, least] = [null, Infinity];
-    for (const p of all) {
-      if (p.round >= c.round) continue;
-      const d = apart(p, c);
-      if (d < least || (d === least && p.ns < best.ns)) [best, least] = [p, d];
-    }
-    c.parent = best;
-    best?.children.push(c);
-  }
+  all.forEach((c, i) => {
+    const of = candidates[i][3] - 1;
+    if (!(of >= 0 && of < i)) return;
+    c.parent = all[of];
+    c.parent.children.push(c);
+  });
   return all;
 }
 

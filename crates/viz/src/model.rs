@@ -251,8 +251,8 @@ pub struct Search {
     pub at: u64,
     /// How long it took.
     pub ns: u64,
-    /// Round, opts, time of each candidate that ran.
-    pub candidates: Vec<(u32, Text, u64)>,
+    /// Round, opts, time of each candidate that ran, and which one it was made of, counted from 1; 0 where that is not known.
+    pub candidates: Vec<(u32, Text, u64, u32)>,
     /// What was found.
     pub opts: Text,
     /// The heuristic's time and the time of what was found.
@@ -558,7 +558,7 @@ impl Builder {
             }
             "candidate" => {
                 if let Some(s) = t.search.and_then(|s| m.searches.get_mut(s)) {
-                    s.candidates.push((n(0), n(1), int(2)));
+                    s.candidates.push((n(0), n(1), int(2), n(3)));
                 }
             }
             "found" => {

@@ -399,8 +399,8 @@ fn search(m: &Model, s: &crate::model::Search, known: &FxHashMap<NodeId, usize>,
         j.key("ns").int(s.ns).key("before").int(s.times[0]).key("after").int(s.times[1]);
         j.key("tried").int(s.tried).key("opts").text(m.text(s.opts));
         j.key("candidates").list(|j| {
-            for (round, opts, ns) in &s.candidates {
-                j.list(|j| _ = j.int((*round).into()).text(m.text(*opts)).int(*ns));
+            for (round, opts, ns, parent) in &s.candidates {
+                j.list(|j| _ = j.int((*round).into()).text(m.text(*opts)).int(*ns).int((*parent).into()));
             }
         });
     });

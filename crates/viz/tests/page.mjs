@@ -3,6 +3,8 @@
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import http from "node:http";
+import { HOSTILE } from "./names.mjs";
 
 const [, , address, exported, countsFile, shots] = process.argv;
 const counts = JSON.parse(fs.readFileSync(countsFile, "utf8"));
@@ -43,6 +45,12 @@ await page.waitForSelector(".detail dl");
 assert.match(await page.locator(".detail").innerText(), /made by[\s\S]*\.rs:\d+/);
 await shot("programs");
 
+// keys work without a click on the graph
+await page.evaluate(() => frit.graph.zoom(3));
+const zoomed = await page.evaluate(() => frit.graph.scale);
+await page.keyboard.press("f");
+await page.waitForFunction((s) => frit.graph.scale < s, zoomed);
+
 // why the operations of its line became these kernels
 await page.locator(".detail dd a", { hasText: ".rs:" }).first().click();
 await page.waitForFunction(() => location.hash.includes("/line/"));
@@ -74,6 +82,7 @@ await page.waitForFunction(() => location.hash.endsWith("/graph/1"));
 await laidOut();
 await page.waitForSelector(".expr.after");
 assert.match(await page.locator(".detail").innerText(), /crates\/.*\.rs:\d+/);
+assert.match(await page.locator(".detail dd.mono").first().innerText(), / => /, "the rule is shown whole");
 await page.waitForTimeout(300);
 await shot("rules");
 // the largest graph is not a ribbon: wide layers are wrapped
@@ -130,13 +139,60 @@ assert.ok((await page.evaluate(() => frit.graph.to - frit.graph.from)) < 0.5 * b
 await go("#/timeline");
 await page.waitForFunction(() => frit.graph.frames.length > 0);
 await page.keyboard.down("Shift");
-await page.mouse.move(400, 300);
+await page.mouse.move(155, 300);
 await page.mouse.down();
 await page.mouse.move(1100, 300, { steps: 4 });
 await page.mouse.up();
 await page.keyboard.up("Shift");
 await page.waitForFunction(() => /selected/.test(document.querySelector(".side.right")?.innerText || ""));
 await shot("timeline");
+if (counts.replay) assert.match(await page.locator(".replays").innerText(), /ran kernel by kernel/);
+// buffers: the largest ones are there, and most of all
+await page.waitForFunction(() => frit.graph.memory.every((m) => !m.buffers || m.rows));
+for (const m of await page.evaluate(() => frit.graph.memory.filter((m) => m.rows).map((m) => {
+  const [shown, bytes] = [new Set(m.rows.flat()), [...m.life[2]]];
+  const missing = bytes.filter((_, i) => !shown.has(i));
+  return { device: m.device, shown: shown.size, all: m.buffers, largest: Math.max(...bytes), missing: Math.max(0, ...missing) };
+}))) {
+  assert.ok(m.shown > 0.6 * m.all, `${m.device}: ${m.shown} of ${m.all} buffers are drawn`);
+  assert.ok(m.missing < m.largest, `${m.device}: a buffer of ${m.missing} bytes is missing`);
+}
+
+// what is inside of a span is not counted twice; a peak is in sight at any scale; large graphs become small ones
+const small = await page.evaluate(async () => {
+  const { ownTimes, rowsOf, steps } = await import("./timeline.js");
+  const { shrink } = await import("./graph.js");
+  const sums = ownTimes([[[0, 10, "epoch"]], [[1, 4, "launch"], [5, 8, "launch"]]]);
+  const cards = Array.from({ length: 40000 }, (_, id) => ({ id, title: `Op${id % 3}` }));
+  const edges = cards.slice(64).flatMap(({ id }) => [[id - 64, id], [id - 1 - ((7 * id) % 60), id]]);
+  const [groups, between] = shrink(cards, edges, 5000);
+  const place = new Map(groups.map((g, i) => [g.id, i]));
+  return {
+    own: [sums.get("epoch").own, sums.get("launch").own],
+    peak: Math.max(...steps([0, 1, 2, 3, 4, 5], [1, 9, 1, 1, 2, 1], 0, 5, 2).map((s) => s[1])),
+    rows: rowsOf([[0, 0, 5], [10, 4, 9], [1, 100, 50]]),
+    groups: groups.length,
+    members: groups.reduce((s, g) => s + (g.count ?? 1), 0),
+    isInOrder: between.every(([a, b]) => place.get(a) < place.get(b)),
+  };
+});
+assert.deepEqual(small.own, [4, 6]);
+assert.equal(small.peak, 9);
+assert.deepEqual(small.rows, [[1, 2], [0]]);
+assert.ok(small.groups <= 5000 && small.members === 40000 && small.isInOrder, JSON.stringify(small));
+
+// names of the program are text, whatever they are
+const names = await page.evaluate(() => frit.pack.index.timeline.names);
+assert.ok(names.includes(HOSTILE[0]) && names.includes(HOSTILE[1]), "the recording has the names");
+assert.ok(names.every((n) => !/[\u0000-\u001f\u202e]/.test(n)), "control characters are shown as their numbers");
+assert.match(await page.locator(".side.right").innerText(), /<img src=x onerror=/);
+assert.equal(await page.evaluate(() => window.ran), undefined);
+
+// links that nobody made show something
+for (const link of ["#/%", "#/programs/-1", "#/programs/99999", "#/search/-1", "#/kernels/-1", `#/kernels/${kernel}/code/0/0/9999`, `#/kernels/${kernel}/code/-3`, `#/kernels/${kernel}/passes/-1/graph/-5`, "#/timeline/9-1", "#/nowhere"]) {
+  await go(link);
+  await page.waitForFunction(() => document.getElementById("view").innerText.trim().length > 20, null, { timeout: 5000 }).catch(() => assert.fail(`${link} leaves the page empty`));
+}
 await go("#/roofline");
 await page.waitForTimeout(300);
 await shot("roofline");
@@ -198,5 +254,7 @@ const { origin, pathname } = new URL(address);
 assert.equal((await fetch(`${origin}/`)).status, 404);
 assert.equal((await fetch(`${origin}/${"0".repeat(32)}/pack`)).status, 404);
 assert.equal((await fetch(`${origin}${pathname}pack`, { headers: { Range: "bytes=0-7" } })).status, 206);
+const strange = await new Promise((answered) => http.get(`${origin}${pathname}`, { headers: { Host: "other.example" } }, (r) => (r.resume(), answered(r.statusCode))));
+assert.equal(strange, 403, "another host's page gets nothing");
 await browser.close();
 console.log("the page works");

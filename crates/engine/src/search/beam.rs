@@ -110,6 +110,7 @@ pub(crate) fn search_here(
     next.extend((0..heuristic.len()).rev().filter(may_end).map(|n| heuristic[..n].to_vec()));
     next.extend(frit_codegen::alternatives(&untouched, ALTERNATIVES));
     next.extend(moves::moves(&untouched, &heuristic, 0));
+    trial.candidates.made_of(&heuristic, &next);
     let mut idle = 0;
     for round in 1..=ROUNDS {
         interrupt::check()?;
@@ -124,7 +125,9 @@ pub(crate) fn search_here(
             break;
         }
         let states: Vec<&Vec<Opt>> = best.iter().map(|c| &c.opts).take(effort.width).collect();
-        next = in_parallel(&states, |opts| moves::moves(&untouched, opts, round)).concat();
+        let made = in_parallel(&states, |opts| moves::moves(&untouched, opts, round));
+        states.iter().zip(&made).for_each(|(parent, lists)| trial.candidates.made_of(parent, lists));
+        next = made.concat();
     }
     let (own, others): (Vec<&Candidate>, Vec<&Candidate>) = best.iter().partition(|c| c.opts == heuristic);
     let finalists: Vec<&Candidate> = own.into_iter().chain(others.into_iter().take(FINALISTS)).collect();

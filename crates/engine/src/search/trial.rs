@@ -4,7 +4,8 @@ use super::compare;
 use super::moves::work;
 use crate::kernel::compiled::Compiled;
 use crate::memory::bindings::Bindings;
-use crate::{Error, interrupt, record, stats};
+use crate::record::Candidates;
+use crate::{Error, interrupt, stats};
 use frit_abi::{DType, Param, Scalar};
 use frit_codegen::{Lowered, Opt, Opts};
 use frit_runtime::parallel::in_parallel;
@@ -82,6 +83,8 @@ pub struct Trial<'a> {
     pub tried: usize,
     /// Rounds so far.
     rounds: usize,
+    /// For the recording, if there is one.
+    pub candidates: Candidates,
 }
 
 impl<'a> Trial<'a> {
@@ -105,7 +108,23 @@ impl<'a> Trial<'a> {
         };
         let (seen, least, best) = (FxHashSet::default(), f64::INFINITY, f64::INFINITY);
         let (is_cold, tried, rounds) = (false, 0, 0);
-        Trial { ast, dev, cut, bindings, memory, is_cold, watch, seen, least, best, until, tried, rounds }
+        let candidates = Candidates::default();
+        Trial {
+            ast,
+            dev,
+            cut,
+            bindings,
+            memory,
+            is_cold,
+            watch,
+            seen,
+            least,
+            best,
+            until,
+            tried,
+            rounds,
+            candidates,
+        }
     }
 
     /// Never try a list of opts, nor what comes to the same program.
@@ -148,7 +167,7 @@ impl<'a> Trial<'a> {
             self.tried += 1;
             // the first run warms up, and tells the hopeless
             let Some(first) = self.time(&c.opts, &c.bound, 1)? else { continue };
-            record::candidate(self.rounds, &c.opts, first);
+            self.candidates.tried(self.rounds, &c.opts, first);
             let short = first <= SHORTEST.as_secs_f64();
             if !short && first > self.best * HOPELESS {
                 continue;
@@ -182,7 +201,7 @@ impl<'a> Trial<'a> {
         self.tried += 1;
         self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
         c.time = self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
-        record::candidate(self.rounds, opts, c.time);
+        self.candidates.tried(self.rounds, opts, c.time);
         self.best = self.best.min(c.time);
         Ok(c)
     }
