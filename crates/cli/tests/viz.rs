@@ -1,6 +1,6 @@
 //! Recordings as a person makes them: of a command, by the binary.
 
-use frit::{Device, Recording, Tensor};
+use frit::{Device, Jit, Recording, Tensor};
 use frit_viz::{Model, explain::explain};
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -237,6 +237,27 @@ fn equal_graphs_of_several_lines_are_told_apart() {
     // kernels are named by what was called, with the span besides
     let origin = m.launches.last().map(|l| m.text(l.origin)).unwrap_or_default();
     assert!(origin.contains("epoch: sqrt at ") || origin.contains("epoch: sum at "), "{origin}");
+}
+
+#[test]
+fn kernels_of_a_jit_that_was_there_before_are_compiled_once_for_the_recording() {
+    let x = memory(3.0);
+    let f = Jit::new(|x: Tensor| Ok((x.sin() * 7.25).sum(..)));
+    for _ in 0..3 {
+        f.call(x.clone()).and_then(|y| y.item::<f32>()).expect("a number");
+    }
+    let m = recorded_here("jit.viz", || {
+        for _ in 0..3 {
+            f.call(x.clone()).and_then(|y| y.item::<f32>()).expect("a number");
+        }
+    });
+    assert_eq!(m.replays, 3);
+    assert!(!m.launches.is_empty());
+    for l in &m.launches {
+        let compiled: Vec<_> = m.kernels.iter().filter(|k| k.ast == l.kernel).collect();
+        assert_eq!(compiled.len(), 1, "{}", m.text(l.name));
+        assert!(!compiled[0].passes.is_empty() && !compiled[0].programs.is_empty());
+    }
 }
 
 #[test]

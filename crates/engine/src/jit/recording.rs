@@ -5,6 +5,7 @@ use crate::memory::bindings::Bindings;
 use crate::memory::buffer::{Buffer, Versions};
 use crate::memory::unconfirmed;
 use crate::memory::view::{contiguous_base, seen_as, versions};
+use crate::plan::load::compile_again;
 use crate::plan::normalise::{bindings_of, normalise};
 use crate::run::launch::report;
 use crate::run::one_at_a_time::one_at_a_time;
@@ -367,9 +368,23 @@ impl Recording {
         (self.graph, self.replays) = (None, self.replays.min(1));
     }
 
+    /// Kernels that the recording of what the compiler does has not seen are compiled once more for it: this may have been
+    /// recorded before that one began.
+    fn compile_for_recording(&self) -> Result<(), Error> {
+        if record::compiles() {
+            for l in &self.parts.launches {
+                if record::is_first(&l.kernel.ast, &self.parts.device) {
+                    compile_again(&l.kernel, self.dev.target())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn launch_all(&mut self, begun: &mut usize) -> Result<(), Error> {
         let debug = config::debug()?;
         if debug >= 2 || record::runs() {
+            self.compile_for_recording()?;
             record::replay(self.steps.len());
             for (step, l) in self.steps.iter().zip(&self.parts.launches) {
                 *begun += 1;
