@@ -1,6 +1,6 @@
 //! A line that says what is going on, while it does; nothing where no one looks at a terminal.
 
-use std::io::Write;
+use frit::engine::progress;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub struct Progress {
 impl Progress {
     /// Shows `what` with its time and how many kernels were launched since.
     pub fn show(what: &str) -> Progress {
-        if !frit::engine::progress::is_wanted() {
+        if !progress::is_wanted() {
             return Progress { line: None };
         }
         let (end, ended) = channel();
@@ -23,11 +23,9 @@ impl Progress {
         let thread = std::thread::spawn(move || {
             while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
                 let (seconds, n) = (begin.elapsed().as_secs_f64(), launches() - before);
-                eprint!("\r{what} {seconds:.1} s, {n} launches\x1b[K");
-                // a terminal that does not take it loses nothing
-                std::io::stderr().flush().ok();
+                progress::draw(&format!("{what} {seconds:.1} s, {n} launches"));
             }
-            eprint!("\r\x1b[K");
+            progress::clear();
         });
         Progress { line: Some((end, thread)) }
     }

@@ -23,7 +23,29 @@ const VALUES: usize = 24;
 
 /// Whether someone looks: standard error is a terminal, and `FRIT_PROGRESS` is not `off`.
 pub fn is_wanted() -> bool {
-    std::io::stderr().is_terminal() && std::env::var("FRIT_PROGRESS").as_deref() != Ok("off")
+    is_looked_at(std::io::stderr().is_terminal(), std::env::var("FRIT_PROGRESS").ok().as_deref())
+}
+
+fn is_looked_at(is_terminal: bool, setting: Option<&str>) -> bool {
+    is_terminal && setting != Some("off")
+}
+
+/// Draw a line over the one that was drawn last.
+pub fn draw(line: &str) {
+    let mut err = std::io::stderr().lock();
+    // a terminal that does not take it loses nothing
+    _ = err.write_all(drawn(line).as_bytes()).and_then(|()| err.flush());
+}
+
+/// The line with what a terminal needs: it does not go on in the next row where it is too long, since a row above is never
+/// drawn over again, but ends at the edge.
+fn drawn(line: &str) -> String {
+    format!("\r\x1b[K\x1b[?7l{line}\x1b[?7h")
+}
+
+/// Take the line away.
+pub fn clear() {
+    draw("");
 }
 
 /// Work of so many steps; the line goes away with it. Steps may come from any thread.
@@ -59,14 +81,13 @@ impl Progress {
         if self.is_shown && state.drawn.unwrap_or(self.begun).elapsed() >= wait {
             state.drawn = Some(Instant::now());
             let line = line(&self.what, done, self.total, self.begun.elapsed(), state.name, &state.values);
-            // a terminal that does not take it loses nothing
-            _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+            draw(&line);
         }
     }
     /// Print a line, above the one that is drawn.
     pub fn say(&self, text: &str) {
         if self.state.lock().is_ok_and(|s| s.drawn.is_some()) {
-            _ = write!(std::io::stderr(), "\r\x1b[K");
+            clear();
         }
         println!("{text}");
     }
@@ -85,7 +106,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.state.get_mut().is_ok_and(|s| s.drawn.is_some()) {
-            _ = write!(std::io::stderr(), "\r\x1b[K");
+            clear();
         }
     }
 }
@@ -122,6 +143,23 @@ fn sparkline(values: &VecDeque<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_shown_where_no_one_looks() {
+        assert!(is_looked_at(true, None) && is_looked_at(true, Some("on")));
+        assert!(
+            !is_looked_at(true, Some("off"))
+                && !is_looked_at(false, None)
+                && !is_looked_at(false, Some("on"))
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_ends_at_the_edge() {
+        // rows do not wrap while it is drawn, and do afterwards
+        let long = "x".repeat(500);
+        assert_eq!(drawn(&long), format!("\r\u{1b}[K\u{1b}[?7l{long}\u{1b}[?7h"));
+    }
 
     #[test]
     fn a_line_says_how_far_it_is_and_how_long_it_takes() {
