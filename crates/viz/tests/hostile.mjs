@@ -25,7 +25,7 @@ const number = (n) => {
 const record = (kind, ...values) => [kinds.indexOf(kind), ...values].flatMap((v) => (typeof v === "number" ? number(v) : [...number(Buffer.byteLength(v)), ...Buffer.from(v)]));
 // numbers of texts that no recording of a test comes to
 const first = 1 << 24;
-const body = Buffer.from(HOSTILE.flatMap((name, i) => [...record("string", first + i, name), ...record("user", 1000 * i, 900, first + i)]));
+const body = Buffer.from(HOSTILE.flatMap((name, i) => [...record("string", first + i, name), ...record("user", 1e8 + 5e6 * i, 4e6, first + i)]));
 let h = 0xcbf29ce484222325n;
 for (let i = 0; i < body.length; i += 8) {
   const word = Buffer.alloc(8);
