@@ -64,6 +64,8 @@ pub(super) struct Graph {
     /// Small stored tensors, which are there once.
     known: FxHashMap<(i64, Vec<i64>, Vec<u8>), String>,
     taken: FxHashSet<String>,
+    /// Results of nodes that have the name of an output instead of their own.
+    renamed: FxHashMap<String, String>,
     counts: FxHashMap<&'static str, usize>,
     bytes: usize,
 }
@@ -144,17 +146,17 @@ impl Graph {
     /// Gives a value the name of an output; one that has such a name, or is no result of a node, is copied.
     pub fn output(&mut self, value: &str, name: &str) {
         let made = self.nodes.iter().any(|n| n.outputs.iter().any(|o| o == value));
-        let is_output = !self.taken.contains(value);
-        if !made || is_output {
+        let renamed = self.renamed.get(value);
+        if !made || renamed.is_some() {
             let node = Node {
                 op: "Identity",
-                inputs: vec![value.into()],
+                inputs: vec![renamed.cloned().unwrap_or_else(|| value.into())],
                 outputs: vec![name.into()],
                 attributes: vec![],
             };
             return self.nodes.push(node);
         }
-        self.taken.remove(value);
+        self.renamed.insert(value.into(), name.into());
         let names = self.nodes.iter_mut().flat_map(|n| n.inputs.iter_mut().chain(&mut n.outputs));
         names.filter(|n| *n == value).for_each(|n| *n = name.to_string());
     }

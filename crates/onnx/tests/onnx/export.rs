@@ -32,6 +32,13 @@ fn random(dims: &[usize]) -> Tensor {
 }
 
 #[test]
+fn one_value_may_be_several_outputs() {
+    let made =
+        exported(&[random(&[3])], Options::default(), &|x| vec![&x[0] + 1.0, &x[0] + 1.0, x[0].clone()]);
+    assert_eq!(made, [("Add".into(), 1), ("Identity".into(), 2)]);
+}
+
+#[test]
 fn operations_with_a_name_are_one_operator() {
     let x = random(&[2, 6, 8, 8]);
     let (w, v, b) = (random(&[4, 3, 3, 3]), random(&[6, 2, 3, 3]), random(&[4]));
