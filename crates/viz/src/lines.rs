@@ -16,6 +16,8 @@ pub(crate) struct Said {
     now: u32,
     /// Nodes that stand for others in what is run next.
     round: FxHashSet<NodeId>,
+    /// Nodes that were run since they had their lines.
+    used: FxHashSet<NodeId>,
 }
 
 impl Said {
@@ -23,14 +25,18 @@ impl Said {
     pub fn now(&self) -> u32 {
         self.now
     }
-    /// A call made this node.
+    /// A call made this node. A call that is given a node says so as well when it passes it on: until it is run a node has the
+    /// line of the first.
     pub fn made(&mut self, n: NodeId, line: Line) {
-        self.say(n, Some(line));
+        if self.used.remove(&n) || self.last(n).flatten().is_none() {
+            self.say(n, Some(line));
+        }
     }
     /// A node stands for another one, whose line `elsewhere` may know. The first in a round stays: what passes a value on
     /// has not made it. A line that it had in an earlier program is not one of this one.
     pub fn became(&mut self, before: NodeId, after: NodeId, elsewhere: &LineOf) {
         let line = self.last(before).unwrap_or_else(|| elsewhere.get(&before).copied());
+        self.used.insert(before);
         if !self.round.contains(&after) {
             self.say(after, line);
         }
@@ -151,6 +157,8 @@ mod tests {
     fn what_is_said_later_does_not_hold_before() {
         let (mut said, none) = (Said::default(), LineOf::default());
         said.made(1, line(1));
+        // given to another call, which passes it on
+        said.made(1, line(7));
         said.became(1, 9, &none);
         let first = said.now();
         said.end_round();
@@ -160,6 +168,9 @@ mod tests {
         assert_eq!(said.at(9, first), Some(Some(line(1))));
         assert_eq!(said.at(9, said.now()), Some(Some(line(2))));
         assert_eq!(said.at(2, first), None);
+        // made again after it was run
+        said.made(1, line(8));
+        assert_eq!((said.at(1, first), said.at(1, said.now())), (Some(Some(line(1))), Some(Some(line(8)))));
         // described inside of another call it has no line of its own
         said.end_round();
         said.became(3, 9, &none);

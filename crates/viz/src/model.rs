@@ -328,7 +328,7 @@ struct Thread {
 struct Builder {
     model: Model,
     threads: FxHashMap<u64, Thread>,
-    /// Lines that any thread said last.
+    /// Lines that any thread said first.
     elsewhere: LineOf,
     kernel_of: FxHashMap<NodeId, usize>,
     codes: Vec<(NodeId, u64, String)>,
@@ -448,7 +448,7 @@ impl Builder {
             "line" => {
                 let line = Line { op: n(1), file: n(2), line: n(3), span: n(4) };
                 t.said.made(n(0), line);
-                self.elsewhere.insert(n(0), line);
+                self.elsewhere.entry(n(0)).or_insert(line);
             }
             "became" => match t.schedule.and_then(|s| m.schedules.get_mut(s)) {
                 Some(s) => s.became.push((n(0), n(1))),
