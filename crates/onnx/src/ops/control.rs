@@ -4,7 +4,7 @@ use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
-use frit_tensor::{Result, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
     op("If", 1, |c| {
@@ -43,8 +43,29 @@ fn repeat(c: &Call) -> Result<Outs> {
         stacked.iter_mut().zip(outs).for_each(|(all, v)| all.push(v));
         i += 1;
     }
+    if i == 0 && !stacked.is_empty() {
+        let first: Value = Tensor::full_dtype((), 0, DType::I64).into();
+        let inputs = [Some(first), Some(Tensor::full((), true).into())].into_iter().chain(carries.clone());
+        let none = none_of_each(c, inputs.collect(), 1 + n)?.into_iter().map(Some);
+        return Ok(Outs(carries.into_iter().chain(none).collect()));
+    }
     let stacked = stacked.into_iter().map(|all| stack(all, 0).map(Some)).collect::<Result<Vec<_>>>()?;
     Ok(Outs(carries.into_iter().chain(stacked).collect()))
+}
+
+/// What a body that runs no step stacks: nothing, of the types and sizes that its values after the first `n` would have.
+fn none_of_each(c: &Call, inputs: Vec<Option<Value>>, n: usize) -> Result<Vec<Value>> {
+    let body = c.graph("body")?;
+    let outs = c.describe(body, inputs.clone()).or_else(|_| c.run(body, inputs))?;
+    let none = |v: Value| match v {
+        Value::Strings(s) => Ok(Strings::new([&[0], &s.dims[..]].concat(), vec![]).into()),
+        v => {
+            let t = v.tensor()?;
+            let dims = [&[Dim::from(0)], t.shape().as_slice()].concat();
+            Ok(Value::Tensor(Tensor::full_dtype(dims, 0, t.dtype()), v.element()?))
+        }
+    };
+    outs.into_iter().skip(n).map(none).collect()
 }
 
 /// Values of one shape along a new axis.
@@ -77,7 +98,13 @@ fn scanned_inputs(c: &Call, of: usize) -> Result<usize> {
 fn scan(c: &Call) -> Result<Outs> {
     let body = c.graph("body")?;
     let n = scanned_inputs(c, c.len())?;
-    let (carries, scanned) = c.inputs.split_at(c.len() - n);
+    // a recording has sizes as variables, where it can be made; what runs by itself has them as they are
+    let settled = |v: &Option<Value>| match (v, c.alone()) {
+        (Some(v), Ok(_)) => v.clone().with_numbers().map(Some),
+        _ => Ok(v.clone()),
+    };
+    let inputs = c.inputs.iter().map(settled).collect::<Result<Vec<_>>>()?;
+    let (carries, scanned) = inputs.split_at(c.len() - n);
     let outs = body.outputs.len().saturating_sub(carries.len());
     let list = |name: &str, len: usize| -> Result<Vec<i64>> {
         match c.list(name)? {
@@ -111,18 +138,58 @@ fn scan(c: &Call) -> Result<Outs> {
     give(given)
 }
 
+/// The last carries, and what each step gave besides, along a first axis.
+type Scanned = (Vec<Tensor>, Vec<Tensor>);
+
+/// All steps: as one loop, or one after the other where a step cannot be described before it runs.
+fn run_scan(c: &Call, length: &Dim, begin: &[Tensor], rows: &[Tensor], outs: usize) -> Result<Scanned> {
+    if *length == 0 {
+        let rows = rows.iter().map(|x| Tensor::full_dtype(&x.shape().as_slice()[1..], 0, x.dtype()));
+        let inputs = begin.iter().cloned().chain(rows).map(|t| Some(t.into())).collect();
+        let none = none_of_each(c, inputs, begin.len())?;
+        return Ok((begin.to_vec(), none.iter().map(Value::tensor).collect::<Result<_>>()?));
+    }
+    match (described(c, length, begin, rows, outs), c.alone()) {
+        (Err(_), Ok(_)) => stepped(c, length, begin, rows, outs),
+        (done, _) => done,
+    }
+}
+
+/// Runs a step after the other, each captured body in parts.
+fn stepped(c: &Call, length: &Dim, begin: &[Tensor], rows: &[Tensor], outs: usize) -> Result<Scanned> {
+    let body = c.graph("body")?;
+    let mut carries = begin.to_vec();
+    let mut stacked: Vec<Vec<Value>> = vec![vec![]; outs];
+    for i in 0..length.value()? {
+        // in memory, so that all steps are one recording
+        let now: Vec<Tensor> = rows.iter().map(|x| x.select(0, i).contiguous()).collect();
+        Tensor::realize_all(&now.iter().collect::<Vec<_>>())?;
+        let inputs = carries.into_iter().chain(now).map(|t| Some(Value::from(t))).collect();
+        let given = c.run(body, inputs)?.into_iter().map(Value::with_numbers).collect::<Result<Vec<_>>>()?;
+        if given.len() != begin.len() + outs {
+            return fail("the body gives another number of values");
+        }
+        carries = given[..begin.len()].iter().map(Value::tensor).collect::<Result<_>>()?;
+        stacked.iter_mut().zip(given.into_iter().skip(begin.len())).for_each(|(all, v)| all.push(v));
+    }
+    let stacked = stacked.into_iter().map(|all| stack(all, 0)?.tensor());
+    Ok((carries, stacked.collect::<Result<_>>()?))
+}
+
+/// The row of a step. A step of a loop is inside any size that is its count, but where that is a variable this is not known.
+fn row(x: &Tensor, step: &Dim) -> Tensor {
+    match x.shape()[0].as_int() {
+        Some(_) => x.select(0, step),
+        None => x.index_select(0, &Tensor::from(step).long().reshape([1])).squeeze(0),
+    }
+}
+
 /// One step described once; an error in it comes out of the loop.
-fn run_scan(
-    c: &Call,
-    length: &frit_tensor::Dim,
-    begin: &[Tensor],
-    rows: &[Tensor],
-    outs: usize,
-) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+fn described(c: &Call, length: &Dim, begin: &[Tensor], rows: &[Tensor], outs: usize) -> Result<Scanned> {
     let body = c.graph("body")?;
     let mut fault = None;
     let done = Tensor::scan(length, &begin.iter().collect::<Vec<_>>(), |i, carries| {
-        let now = rows.iter().map(|x| x.select(0, i));
+        let now = rows.iter().map(|x| row(x, i));
         let inputs = carries.iter().cloned().chain(now).map(|t| Some(Value::from(t))).collect();
         let tensors = c
             .describe(body, inputs)
@@ -148,7 +215,11 @@ fn run_scan(
 /// Opset 8 had a batch dim first, each sample with a length of its own.
 fn old_scan(c: &Call) -> Result<Outs> {
     let n = scanned_inputs(c, c.len().saturating_sub(1))?;
-    c.ignore(&["directions"]);
+    let back = c.list("directions")?.unwrap_or_else(|| vec![0; n]);
+    if back.len() != n {
+        return fail(format!("attribute \"directions\" has {} numbers, {n} are wanted", back.len()));
+    }
+    let lengths = c.optional_ints(0)?;
     let carries = c.len() - 1 - n;
     let batch = size_at(&c.tensor(1 + carries)?, 0)?;
     if batch == 0 {
@@ -160,9 +231,24 @@ fn old_scan(c: &Call) -> Result<Outs> {
         let part = |i: usize| -> Result<Tensor> { Ok(c.tensor(1 + i)?.select(0, b)) };
         let begin = (0..carries).map(part).collect::<Result<Vec<_>>>()?;
         let rows = (carries..carries + n).map(part).collect::<Result<Vec<_>>>()?;
-        let length = rows[0].shape()[0].clone();
-        let (last, all) = run_scan(c, &length, &begin, &rows, outs)?;
-        samples.push([last, all].concat());
+        let most = size_at(&rows[0], 0)? as i64;
+        let length = match lengths.as_ref().map_or(Some(most), |l| l.get(b as usize).copied()) {
+            Some(length) if (0..=most).contains(&length) => length,
+            other => return fail(format!("{other:?} steps of sample {b}, which has {most}")),
+        };
+        let turned = |(x, back): (Tensor, &i64)| {
+            let x = x.narrow(0, 0, length);
+            if *back != 0 { x.flip(0) } else { x }
+        };
+        let rows: Vec<Tensor> = rows.into_iter().zip(&back).map(turned).collect();
+        let (last, all) = run_scan(c, &length.into(), &begin, &rows, outs)?;
+        // zeros where a sample has ended
+        let filled = |y: Tensor| {
+            let mut more = vec![(0, 0); y.rank()];
+            more[0] = (0, most - length);
+            y.pad(&more, 0)
+        };
+        samples.push(last.into_iter().chain(all.into_iter().map(filled)).collect());
     }
     let stacked = |k: usize| Tensor::stack(&samples.iter().map(|s| s[k].clone()).collect::<Vec<_>>(), 0);
     give((0..carries + outs).map(stacked).collect::<Vec<_>>())

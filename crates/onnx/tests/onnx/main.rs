@@ -6,6 +6,7 @@ mod export;
 mod goldens;
 mod graphs;
 mod hostile;
+mod loops;
 mod memory;
 mod quantised;
 mod sizes;
