@@ -25,7 +25,7 @@ def signed(*shape):
     return random.integers(-128, 128, shape).astype(np.int8)
 
 
-def case(op, inputs, outputs=1, domain="com.microsoft", fed=None, **attributes):
+def case(op, inputs, outputs=1, domain="com.microsoft", fed=None, versions={}, **attributes):
     """A folder for one call; an input that is left out is None. Inputs behind the first `fed` are stored in the model, as
     onnxruntime wants weights that it prepares."""
     count[op] = count.get(op, 0) + 1
@@ -40,7 +40,7 @@ def case(op, inputs, outputs=1, domain="com.microsoft", fed=None, **attributes):
     ports = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given]
     outs = [helper.make_empty_tensor_value_info(f"o{k}") for k in range(outputs)]
     node = helper.make_node(op, names, [o.name for o in outs], domain=domain, **attributes)
-    versions = [("", 17), ("com.microsoft", 1), ("ai.onnx.ml", 3)]
+    versions = {"": 17, "com.microsoft": 1, "ai.onnx.ml": 3, **versions}.items()
     graph = helper.make_graph([node], op, ports, outs, initializer=[numpy_helper.from_array(v, n) for n, v in stored])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*v) for v in versions], ir_version=8)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
@@ -251,6 +251,66 @@ def integer_products():
         case("MatMulNBits", [floats(3, k), rows, scales, None, groups], fed=1, **how)
 
 
+def caches():
+    """Scores that are changed, and samples of a batch that have keys of their own number."""
+    group = {"outputs": 3, "num_heads": 4, "kv_num_heads": 2}
+    none = [np.zeros((1, 2, 0, 16), np.float32)] * 2
+    prompt = [floats(1, 3, 64), floats(1, 3, 32), floats(1, 3, 32), *none, np.array([2], np.int32), np.array(3, np.int32)]
+    case("GroupQueryAttention", prompt, smooth_softmax=1, **group)
+    case("GroupQueryAttention", [*prompt, None, None, None, floats(1, 1, 3, 3)], softcap=0.7, **group)
+    case("GroupQueryAttention", [*prompt, None, None, None, None, floats(4)], **group)
+    angles = np.arange(32)[:, None] * np.linspace(0.1, 1, 8)
+    turn = [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
+    # of a prompt onnxruntime looks at the first place only
+    case("GroupQueryAttention", [*prompt, *turn, np.array([[5, 6, 7]])], do_rotary=1, **group)
+    new = lambda n: [floats(2, n, 64), floats(2, n, 32), floats(2, n, 32)]  # noqa: E731
+    for buffer in (4, 8):
+        past = [floats(2, 2, buffer, 16), floats(2, 2, buffer, 16), np.array([4, 2], np.int32), np.array(5, np.int32)]
+        case("GroupQueryAttention", [*new(1), *past, *turn], do_rotary=1, **group)
+    none = [np.zeros((2, 2, 0, 16), np.float32)] * 2
+    case("GroupQueryAttention", [*new(3), *none, np.array([2, 2], np.int32), np.array(3, np.int32)], **group)
+    past = [floats(2, 2, 4, 16), floats(2, 2, 4, 16), np.array([4, 3], np.int32), np.array(5, np.int32)]
+    case("GroupQueryAttention", [*new(1), *past, *turn, np.array([[2], [9]])], do_rotary=1, **group)
+    q, kv = floats(2, 4, 16), floats(2, 4, 16)
+    case("MultiHeadAttention", [q, kv, kv, None, np.array([3, 4], np.int32)], num_heads=4)
+    case("MultiHeadAttention", [q, kv, kv, None, random.integers(0, 2, (2, 4, 4)).astype(np.int32)], num_heads=4)
+    case("FusedMatMul", [floats(3, 2, 4), floats(2, 4, 5)], transBatchA=1)
+    case("FusedMatMul", [floats(4, 2, 3), floats(4, 2, 5)], transBatchA=1, transBatchB=1, transA=1)
+    one = lambda v, d=np.uint8: np.array(v, d)  # noqa: E731
+    pair = [one(0.1, np.float32), one(5)]
+    columns = [np.array([0.02, 0.01, 0.03, 0.02, 0.05], np.float32), signed(5)]
+    add = random.integers(-500, 500, 5).astype(np.int32)
+    case("QGemm", [bytes_(3, 8), *pair, bytes_(8, 5), *pair, add, one(2.0, np.float32), one(7)], alpha=0.5)
+    case("QGemm", [bytes_(3, 8), *pair, signed(5, 8), one(0.02, np.float32), one(3, np.int8)], transB=1)
+    case("QGemm", [bytes_(3, 8), *pair, signed(8, 5), *columns, add])
+    case("LayerNormalization", [floats(2, 3, 4), floats(3, 4), floats(3, 4)], domain="", versions={"": 14}, axis=1)
+    ml = {"domain": "ai.onnx.ml", "versions": {"ai.onnx.ml": 1}}
+    case("LabelEncoder", [np.array([2, 0, 9])], classes_strings=["a", "b", "c"], default_string="?", **ml)
+    stats = [np.abs(floats(2, 3, 4)) + np.float32(0.1) for _ in range(4)]
+    case("BatchNormalization", [floats(3, 2, 3, 4), *stats], domain="", versions={"": 7}, spatial=0)
+
+
+def recurrences():
+    """Activations take the next of the parameters that they have; weights may be of bytes."""
+    weights = [floats(1, 8, 3), floats(1, 8, 2)]
+    how = {"domain": "", "outputs": 2, "hidden_size": 2}
+    gates = ["Sigmoid", "LeakyRelu", "HardSigmoid"]
+    case("LSTM", [floats(4, 2, 3), *weights], activations=gates, activation_alpha=[0.3, 0.4], activation_beta=[0.6], **how)
+    case("LSTM", [floats(0, 2, 3), *weights], **how)
+    scales = lambda *shape: np.abs(floats(*shape)) * np.float32(0.01)  # noqa: E731
+    for each, direction in (((1,), "forward"), ((2, 8), "bidirectional")):
+        d = each[0]
+        zeros = np.zeros(each, np.int8)
+        weights = [signed(d, 3, 8), signed(d, 2, 8), floats(d, 16)]
+        whole = [floats(4, 2, 3), *weights, None, None, None, None, scales(*each), zeros, scales(*each), zeros]
+        byte = {"hidden_size": 2, "outputs": 3, "direction": direction, "fed": 1}
+        case("DynamicQuantizeLSTM", whole, **byte)
+    weights = [floats(2, 6, 3), floats(2, 6, 2)]
+    gates = ["HardSigmoid", "Affine", "Sigmoid", "Elu"]
+    both = {"direction": "bidirectional", "activation_alpha": [0.3, 0.5, 0.7], "activation_beta": [0.4, 0.1]}
+    case("GRU", [floats(4, 2, 3), *weights], activations=gates, **both, **how)
+
+
 if __name__ == "__main__":
     fused()
     quantised()
@@ -261,4 +321,6 @@ if __name__ == "__main__":
     encoders()
     packed()
     integer_products()
+    caches()
+    recurrences()
     print(f"{sum(count.values())} models")

@@ -3,10 +3,23 @@
 use super::attention::{attend, heads, packed};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
-use frit_tensor::{DType, Result, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor};
 
 pub(super) const OPS: &[Op] =
     &[op("Attention", 1, attention), op("EmbedLayerNormalization", 1, embed_layer_normalization)];
+
+/// Which keys of (B, H, T, S) a mask lets be seen: how many there are in each row of a batch, which ones, or which ones by
+/// which queries.
+pub(super) fn seen_keys(mask: &Tensor, batch: &Dim, keys: &Dim) -> Result<Tensor> {
+    match mask.rank() {
+        1 if mask.shape()[0].is_equal(batch)? => {
+            Ok(Tensor::arange(keys).int().lt(mask.int().reshape((-1, 1, 1, 1))))
+        }
+        2 => Ok(mask.ne(0).unsqueeze(1).unsqueeze(1)),
+        3 => Ok(mask.ne(0).unsqueeze(1)),
+        _ => fail(format!("a mask of shape {} is not supported", mask.shape())),
+    }
+}
 
 /// Queries, keys and values by one product, then attention.
 fn attention(c: &Call) -> Result<Outs> {
@@ -42,13 +55,7 @@ fn attention(c: &Call) -> Result<Outs> {
         mask = Some(mask.take().map_or(more.clone(), |m| m + more));
     };
     if let Some(on) = c.optional(3)? {
-        hide(match on.rank() {
-            // how many keys there are in each row of the batch
-            1 => Tensor::arange(&total).int().lt(on.int().reshape((-1, 1, 1, 1))),
-            2 => on.ne(0).unsqueeze(1).unsqueeze(1),
-            3 => on.ne(0).unsqueeze(1),
-            rank => return fail(format!("a mask of {rank} dims is not supported")),
-        });
+        hide(seen_keys(&on, &query.shape()[0], &total)?);
     }
     if causal {
         let at = Tensor::arange(&length).unsqueeze(1) + past.tensor();

@@ -2,6 +2,7 @@
 
 use super::attention::{apply_rotary, attend, heads, packed};
 use super::conv::convolved;
+use super::encoder::seen_keys;
 use super::quant::{dequantized, quantized};
 use super::shape::size_at;
 use super::{Op, op, quant};
@@ -29,6 +30,7 @@ pub(super) const OPS: &[Op] = &[
     }),
     op("MatMulNBits", 1, matmul_bits),
     op("MultiHeadAttention", 1, multi_head_attention),
+    op("QGemm", 1, q_gemm),
     op("QLinearAdd", 1, |c| q_binary(c, |a, b| a + b)),
     op("QLinearAveragePool", 1, q_average_pool),
     op("QLinearConcat", 1, q_concat),
@@ -68,14 +70,16 @@ pub(super) const IN_ONNX: &[Op] = &[op("SimplifiedLayerNormalization", 1, |c| {
 
 fn fused_matmul(c: &Call) -> Result<Outs> {
     let alpha = c.float_or("alpha", 1.0)?;
-    if c.flag("transBatchA")? || c.flag("transBatchB")? {
-        return fail("transposed batches are not supported");
-    }
-    let (ta, tb) = (c.flag("transA")?, c.flag("transB")?);
-    c.zip(|a, b| {
-        let (a, b) = (if ta { a.t() } else { a.clone() }, if tb { b.t() } else { b.clone() });
-        a.matmul(&b) * alpha
-    })
+    let flags = |side: &str| -> Result<(bool, bool)> {
+        Ok((c.flag(&format!("transBatch{side}"))?, c.flag(&format!("trans{side}"))?))
+    };
+    // (M, batch .., K) as (batch .., M, K), then maybe (batch .., K, M)
+    let turned = |x: &Tensor, (batch, last): (bool, bool)| {
+        let x = if batch && x.rank() > 2 { x.movedim(0, -2) } else { x.clone() };
+        if last { x.t() } else { x }
+    };
+    let (of_a, of_b) = (flags("A")?, flags("B")?);
+    c.zip(|a, b| turned(a, of_a).matmul(&turned(b, of_b)) * alpha)
 }
 
 fn fused_conv(c: &Call) -> Result<Outs> {
@@ -107,7 +111,14 @@ fn skip_norm(c: &Call, centred: bool) -> Result<Outs> {
         true => sum.layernorm(-1, Some(&gamma), beta.as_ref(), eps),
         false => sum.rmsnorm(-1, Some(&gamma), eps),
     };
-    Ok(Outs(vec![Some(y.into()), None, None, Some(sum.into())]))
+    if !c.wants(1) && !c.wants(2) {
+        return Ok(Outs(vec![Some(y.into()), None, None, Some(sum.into())]));
+    }
+    let wide = sum.float();
+    let mean = wide.mean(keepdim(-1));
+    let moved = if centred { &wide - &mean } else { wide };
+    let inverse = (moved.square().mean(keepdim(-1)) + eps).rsqrt();
+    give(vec![y, mean, inverse, sum])
 }
 
 fn rotary_embedding(c: &Call) -> Result<Outs> {
@@ -159,8 +170,7 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
     let (k, v) = (join(c.optional(6)?, k), join(c.optional(7)?, v));
     let mut mask = c.optional(5)?;
     if let Some(on) = c.optional(4)? {
-        // (B, S): which keys are there
-        let hidden = on.ne(0).where_(0.0, never).unsqueeze(1).unsqueeze(1);
+        let hidden = seen_keys(&on, &q.shape()[0], &k.shape()[2])?.where_(0.0, never);
         mask = Some(mask.map_or(hidden.clone(), |m| m + hidden));
     }
     let y = attend(&q, &k, &v, scale, mask, causal)?;
@@ -168,7 +178,9 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
 }
 
 fn group_query_attention(c: &Call) -> Result<Outs> {
-    c.ignore(&["smooth_softmax", "qk_output"]);
+    if c.flag("qk_output")? || c.wants(3) {
+        return fail("the output of scores is not supported");
+    }
     let (n, kv) = (c.count("num_heads", 1)? as i64, c.count("kv_num_heads", 1)? as i64);
     let (scale, rotary) = (c.float("scale")?.filter(|s| *s != 0.0), c.flag("do_rotary")?);
     let interleaved = c.flag("rotary_interleaved")?;
@@ -182,44 +194,104 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
         _ => return fail("keys without values, or values without keys"),
     };
     let length = size_at(&q, 2)? as i64;
-    // (B): the last place that has a key, so many minus one
-    let last = c.tensor(5)?.long().reshape((-1, 1));
+    let total = c.dims(6)?.pop().map_or_else(|| fail("no total length"), Ok)?;
     let past = c.optional(3)?.map_or(Ok(0), |p| size_at(&p, 2).map(|n| n as i64))?;
-    let at = last - (length - 1) + Tensor::arange(length).long(); // (B, T)
+    // (B, 1): how many keys came before, of which each sample has as many as it has keys less those of now
+    let last = c.tensor(5)?.long().reshape((-1, 1));
+    let is_first = total.is_equal(length)?;
+    let before = if is_first { last.zeros_like() } else { last - (length - 1) };
+    let at = &before + Tensor::arange(length).long(); // (B, T)
     let turn = |x: &Tensor| -> Result<Tensor> {
+        let places = c.optional(9)?;
         if !rotary {
             return Ok(x.clone());
         }
+        let at = places.map_or(at.clone(), |p| p.long());
         let s = at.shape();
         let angles = |t: Tensor| t.index_select(0, &at.reshape([-1])).reshape((&s[0], 1, &s[1], -1));
         apply_rotary(x, &angles(c.tensor(7)?), &angles(c.tensor(8)?), interleaved, 0)
     };
     let (q, k) = (turn(&q)?, turn(&k)?);
-    let join = |i: usize, x: Tensor| -> Result<Tensor> {
-        Ok(c.optional(i)?.map_or(x.clone(), |p| Tensor::cat(&[p, x], 2)))
+    let one = q.shape()[0].is_equal(1)? && total.is_equal(past + length)?;
+    let join = |i: usize, x: &Tensor| -> Result<Tensor> {
+        match c.optional(i)? {
+            // all that there was, then what there is
+            Some(p) if one => Ok(Tensor::cat(&[p, x.clone()], 2)),
+            p => Ok(appended(p.as_ref(), x, &before, &total.at_least(past))),
+        }
     };
-    let (k, v) = (join(3, k)?, join(4, v)?);
-    let keys = Tensor::arange(past + length).long();
+    let (k, v) = (join(3, &k)?, join(4, &v)?);
+    let keys = Tensor::arange(&k.shape()[2]).long();
     let at = at.unsqueeze(1).unsqueeze(-1);
     let mut seen = keys.le(&at); // (B, 1, T, S)
     if window >= 0 {
         seen = seen.logical_and(keys.gt(&at - window));
     }
-    let y = if cap > 0.0 {
-        capped(&q, &k, &v, scale, cap, &seen)?
+    let sink = match (c.optional(11)?, c.flag("smooth_softmax")?) {
+        (Some(sink), _) => Some(sink.float().reshape((1, -1, 1, 1))),
+        (None, true) => Some(Tensor::zeros([1, n as usize, 1, 1])),
+        (None, false) => None,
+    };
+    let bias = c.optional(10)?;
+    let y = if cap > 0.0 || sink.is_some() || bias.is_some() {
+        scored(&q, &k, &v, Scores { scale, cap, bias, sink }, &seen)?
     } else {
         attend(&q, &k, &v, scale, Some(seen), false)?
     };
     give(vec![packed(&y), k, v])
 }
 
-/// Attention whose scores stay below a cap.
-fn capped(q: &Tensor, k: &Tensor, v: &Tensor, scale: Option<f64>, cap: f64, seen: &Tensor) -> Result<Tensor> {
+/// (B, H, S, D) of what was and what is, each sample's where its own past ends; zeros behind.
+fn appended(past: Option<&Tensor>, x: &Tensor, before: &Tensor, size: &Dim) -> Tensor {
+    let (s, place) = (x.shape(), Tensor::arange(size).long());
+    let at = &place - before; // (B, S), among what is
+    let line = |t: Tensor| t.unsqueeze(1).unsqueeze(-1);
+    let pick = |x: &Tensor, at: &Tensor, n: &Dim| {
+        let at = at.clamp_min(0).minimum((n - 1).tensor().long());
+        x.gather(2, &line(at).expand((&s[0], &s[1], size, &s[3])))
+    };
+    let is_now = at.ge(0).logical_and(at.lt(s[2].tensor().long()));
+    let zeros = Tensor::full_dtype((), 0, x.dtype());
+    let now = line(is_now).where_(pick(x, &at, &s[2]), zeros);
+    match past {
+        Some(p) if p.shape()[2] != 0 => {
+            let places = &place + before.zeros_like();
+            line(at.lt(0)).where_(pick(p, &places, &p.shape()[2]), now)
+        }
+        _ => now,
+    }
+}
+
+/// What becomes of scores before and in the softmax.
+struct Scores {
+    scale: Option<f64>,
+    /// They stay below it, where it is not zero.
+    cap: f64,
+    bias: Option<Tensor>,
+    /// The score of nothing, which takes its share, for each head.
+    sink: Option<Tensor>,
+}
+
+/// Attention with scores that are changed.
+fn scored(q: &Tensor, k: &Tensor, v: &Tensor, how: Scores, seen: &Tensor) -> Result<Tensor> {
     let size = q.dims()?.last().copied().unwrap_or(1) as f64;
     let [k, v] = [k, v].map(|t| super::attention::shared(t, &q.shape()[1]));
-    let scores = q.float().matmul(&k.float().t()) * scale.unwrap_or(1.0 / size.sqrt());
-    let scores = (scores / cap).tanh() * cap;
-    let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1);
+    let mut scores = q.float().matmul(&k.float().t()) * how.scale.unwrap_or(1.0 / size.sqrt());
+    if how.cap > 0.0 {
+        scores = (scores / how.cap).tanh() * how.cap;
+    }
+    if let Some(bias) = how.bias {
+        scores = scores + bias.float();
+    }
+    let scores = seen.where_(scores, f64::NEG_INFINITY);
+    let weights = match how.sink {
+        Some(sink) => {
+            let s = scores.shape();
+            let all = Tensor::cat(&[scores.clone(), sink.expand((&s[0], &s[1], &s[2], 1))], -1);
+            all.softmax(-1).narrow(-1, 0, &s[3])
+        }
+        None => scores.softmax(-1),
+    };
     Ok(weights.matmul(&v.float()).cast(q.dtype()))
 }
 
@@ -335,6 +407,26 @@ fn dynamic_quantize_matmul(c: &Call) -> Result<Outs> {
     let sums = quant::product((&q, Some(zero)), (&c.tensor(1)?, c.optional(3)?));
     let y = sums.float() * scale * c.tensor(2)?;
     give(c.optional(4)?.map_or(y.clone(), |b| y + b))
+}
+
+/// A product of quantised matrices with integers added to its sums; quantised again where the output has a scale.
+fn q_gemm(c: &Call) -> Result<Outs> {
+    let alpha = c.float_or("alpha", 1.0)?;
+    let turned = |i: usize, name: &str| -> Result<Tensor> {
+        let x = c.tensor(i)?;
+        Ok(if c.flag(name)? { x.t() } else { x })
+    };
+    let (a, b) = (turned(0, "transA")?, turned(3, "transB")?);
+    let sums = quant::product((&a, c.optional(2)?), (&b, c.optional(5)?));
+    let sums = c.optional(6)?.map_or(sums.clone(), |add| sums + add.int());
+    let y = sums.float() * (c.tensor(1)?.float() * c.tensor(4)?.float() * alpha);
+    match c.optional(7)? {
+        None => give(y),
+        Some(scale) => {
+            let to = c.value(8).unwrap_or(c.input(0)?).element()?;
+            give(quantized(&(y / scale), c.optional(8)?.map(|z| z.float()), to, true)?)
+        }
+    }
 }
 
 /// The numbers that three inputs from `i` on stand for.

@@ -17,6 +17,7 @@ pub(super) const OPS: &[Op] = &[
     }),
     op("FeatureVectorizer", 1, feature_vectorizer),
     op("Imputer", 1, imputer),
+    op("LabelEncoder", 1, class_encoder),
     op("LabelEncoder", 2, label_encoder),
     op("LinearClassifier", 1, linear_classifier),
     op("LinearRegressor", 1, linear_regressor),
@@ -129,6 +130,23 @@ fn feature_vectorizer(c: &Call) -> Result<Outs> {
     c.ignore(&["inputdimensions"]);
     let rows = |t: &Tensor| if t.rank() == 1 { t.unsqueeze(0) } else { t.clone() }.float();
     give(Tensor::cat(&c.tensors()?.iter().map(rows).collect::<Vec<_>>(), -1))
+}
+
+/// Texts as their places in a list, or places as texts.
+fn class_encoder(c: &Call) -> Result<Outs> {
+    let texts = c.texts("classes_strings")?.unwrap_or_default();
+    let (text, int) = (c.text_or("default_string", "_Unused")?, c.int_or("default_int64", -1)?);
+    match c.input(0)? {
+        Value::Strings(s) => {
+            let place = |t: &String| texts.iter().position(|k| k == t).map_or(int, |i| i as i64);
+            give(Tensor::from_vec(s.texts.iter().map(place).collect::<Vec<_>>(), &s.dims))
+        }
+        x => {
+            let at =
+                |i: &i64| usize::try_from(*i).ok().and_then(|i| texts.get(i)).map_or(text, String::as_str);
+            give(Strings::new(x.dims()?, x.ints()?.iter().map(|i| at(i).to_string()).collect()))
+        }
+    }
 }
 
 /// Keys or values of a table, of whatever type it has.

@@ -88,6 +88,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (TRAINING, training::OPS),
     (MICROSOFT, microsoft::OPS),
     (MICROSOFT, encoder::OPS),
+    (MICROSOFT, recurrent::MICROSOFT),
 ];
 
 /// A domain by its proper name: the default one has two.

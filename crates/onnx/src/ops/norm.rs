@@ -2,7 +2,7 @@
 
 use super::shape::axis_of;
 use super::{Op, op};
-use crate::call::{Call, Outs, fail, give};
+use crate::call::{Call, Outs, give};
 use frit_tensor::{DType, Result, Tensor, Window, keepdim};
 
 pub(super) const OPS: &[Op] = &[
@@ -19,7 +19,8 @@ pub(super) const OPS: &[Op] = &[
         let (scale, bias, eps) = (c.tensor(1)?, c.tensor(2)?, c.float_or("epsilon", 1e-5)?);
         c.kept(|x| x.instancenorm(Some(&scale), Some(&bias), eps))
     }),
-    op("LayerNormalization", 17, layer_norm),
+    // of opset 17, but onnxruntime's optimiser makes it of models of older ones too
+    op("LayerNormalization", 1, layer_norm),
     op("LpNormalization", 1, lp_norm),
     op("LRN", 1, local_response_norm),
     op("MeanVarianceNormalization", 9, mean_variance_norm),
@@ -33,9 +34,8 @@ fn per_channel(t: &Tensor, rank: usize) -> Tensor {
 
 fn batch_norm(c: &Call, training: bool) -> Result<Outs> {
     let (eps, momentum) = (c.float_or("epsilon", 1e-5)?, c.float_or("momentum", 0.9)?);
-    if c.int_or("spatial", 1)? != 1 {
-        return fail("statistics for each place are not supported");
-    }
+    // statistics of a channel, or of each place in it
+    let is_spatial = c.int_or("spatial", 1)? != 0;
     let (x, scale, bias) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (mean, var) = (c.tensor(3)?, c.tensor(4)?);
     let wide = if x.dtype().is_small_float() { DType::F32 } else { x.dtype() };
@@ -43,13 +43,13 @@ fn batch_norm(c: &Call, training: bool) -> Result<Outs> {
     let normal = |mean: &Tensor, var: &Tensor| {
         let factor = (var.cast(wide) + eps).rsqrt() * scale.cast(wide);
         let shift = bias.cast(wide) - mean.cast(wide) * &factor;
-        let part = |t: &Tensor| per_channel(t, x.rank());
+        let part = |t: &Tensor| if is_spatial { per_channel(t, x.rank()) } else { t.clone() };
         (x.cast(wide) * part(&factor) + part(&shift)).cast(x.dtype())
     };
     if !training {
         return give(normal(&mean, &var));
     }
-    let axes: Vec<isize> = (0..x.rank() as isize).filter(|a| *a != 1).collect();
+    let axes: Vec<isize> = (0..x.rank() as isize).filter(|a| *a == 0 || is_spatial && *a > 1).collect();
     let (now_var, now_mean) = x.var_mean(&axes[..], 0);
     let mixed = |old: &Tensor, now: &Tensor| {
         (old * momentum + now.cast(old.dtype()) * (1.0 - momentum)).cast(old.dtype())

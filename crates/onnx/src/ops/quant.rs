@@ -90,11 +90,26 @@ pub(super) fn dequantized(x: &Tensor, scale: &Tensor, zero: Option<Tensor>) -> T
 
 /// Numbers from 0 to 255, with the scale and zero point that use all of them.
 pub(super) fn dynamically(x: &Tensor) -> (Tensor, Tensor, Tensor) {
-    let (lo, hi) = (x.min(..).minimum(0.0), x.max(..).maximum(0.0));
-    let scale = (&hi - &lo) / 255.0;
+    between(x, x.min(..), x.max(..))
+}
+/// The same for numbers from a least to a greatest.
+fn between(x: &Tensor, lo: Tensor, hi: Tensor) -> (Tensor, Tensor, Tensor) {
+    let (lo, hi) = (lo.minimum(0.0), hi.maximum(0.0));
+    // zeros alone have any scale
+    let scale = hi.eq(&lo).where_(1.0, (&hi - &lo) / 255.0).cast(x.dtype());
     let zero = (lo.neg() / &scale).clamp(0.0, 255.0).round();
     let y = ((x / &scale).round() + &zero).clamp(0.0, 255.0);
     (y.cast(DType::U8), scale, zero.cast(DType::U8))
+}
+/// Numbers as they are after [`dynamically`].
+pub(super) fn rounded(x: &Tensor) -> Tensor {
+    let (q, scale, zero) = dynamically(x);
+    (q.int() - zero.int()).float() * scale
+}
+/// The same, each row by itself.
+pub(super) fn rounded_by_row(x: &Tensor) -> Tensor {
+    let (q, scale, zero) = between(x, x.min(keepdim(-1)), x.max(keepdim(-1)));
+    (q.int() - zero.int()).float() * scale
 }
 fn dynamic_quantize(c: &Call) -> Result<Outs> {
     let (y, scale, zero) = dynamically(&c.tensor(0)?);

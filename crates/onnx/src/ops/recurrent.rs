@@ -1,14 +1,43 @@
 //! Recurrent layers: one cell, its steps a loop.
 
+use super::quant::{rounded, rounded_by_row};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use frit_tensor::{DType, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
-    op("GRU", 1, |c| recurrent(c, 3, 1, &["Sigmoid", "Tanh"], gru)),
-    op("LSTM", 1, |c| recurrent(c, 4, 2, &["Sigmoid", "Tanh", "Tanh"], lstm)),
-    op("RNN", 1, |c| recurrent(c, 1, 1, &["Tanh"], rnn)),
+    op("GRU", 1, |c| recurrent(c, Weights::of(c)?, 3, 1, &["Sigmoid", "Tanh"], gru)),
+    op("LSTM", 1, |c| recurrent(c, Weights::of(c)?, 4, 2, LSTM, lstm)),
+    op("RNN", 1, |c| recurrent(c, Weights::of(c)?, 1, 1, &["Tanh"], rnn)),
 ];
+pub(super) const MICROSOFT: &[Op] =
+    &[op("DynamicQuantizeLSTM", 1, |c| recurrent(c, Weights::of_bytes(c)?, 4, 2, LSTM, lstm))];
+
+const LSTM: &[&str] = &["Sigmoid", "Tanh", "Tanh"];
+
+/// Weights of the input and of the state, (directions, gates * hidden, ..).
+struct Weights {
+    w: Tensor,
+    r: Tensor,
+    /// What they are multiplied with is rounded to bytes.
+    rounds: bool,
+}
+
+impl Weights {
+    fn of(c: &Call) -> Result<Weights> {
+        Ok(Weights { w: c.tensor(1)?, r: c.tensor(2)?, rounds: false })
+    }
+    /// Of bytes, columns as rows, with a scale for a direction or for each of its columns.
+    fn of_bytes(c: &Call) -> Result<Weights> {
+        let real = |i: usize, scale: usize| -> Result<Tensor> {
+            let (x, zero, scale) = (c.tensor(i)?, c.optional(scale + 1)?, c.tensor(scale)?);
+            let beside = |t: &Tensor| t.reshape((&x.shape()[0], 1, -1));
+            let moved = zero.map_or(x.int(), |z| x.int() - beside(&z.int()));
+            Ok((moved.float() * beside(&scale)).t())
+        };
+        Ok(Weights { w: real(1, 8)?, r: real(2, 10)?, rounds: true })
+    }
+}
 
 /// An activation with its parameters.
 #[derive(Clone)]
@@ -52,6 +81,7 @@ struct Cell {
     clip: Option<f64>,
     coupled: bool,
     reset_after: bool,
+    rounds: bool,
     hidden: usize,
 }
 
@@ -66,6 +96,8 @@ impl Cell {
     }
     /// What the hidden state gives the gates.
     fn of_state(&self, h: &Tensor) -> Tensor {
+        // each sample by itself, whatever others there are
+        let h = if self.rounds { &rounded_by_row(h) } else { h };
         let product = h.matmul(&self.r);
         self.bias.as_ref().map_or(product.clone(), |b| product + &b.1)
     }
@@ -122,13 +154,17 @@ fn activations(c: &Call, defaults: &[&str], directions: usize) -> Result<Vec<Act
     }
     let (alphas, betas) =
         (c.floats("activation_alpha")?.unwrap_or_default(), c.floats("activation_beta")?.unwrap_or_default());
-    let number = |v: &[f32], i: usize| v.get(i).map(|v| f64::from(*v));
-    let one = |(i, n): (usize, &String)| Activation {
-        name: n.to_lowercase(),
-        alpha: number(alphas, i),
-        beta: number(betas, i),
+    // each function takes the next of the parameters that it has
+    let (mut alphas, mut betas) = (alphas.iter(), betas.iter());
+    let mut one = |n: &String| {
+        let name = n.to_lowercase();
+        let has_beta = matches!(name.as_str(), "affine" | "scaledtanh" | "hardsigmoid");
+        let has_alpha = has_beta || matches!(name.as_str(), "leakyrelu" | "thresholdedrelu" | "elu");
+        let alpha = if has_alpha { alphas.next() } else { None };
+        let beta = if has_beta { betas.next() } else { None };
+        Activation { name, alpha: alpha.map(|v| f64::from(*v)), beta: beta.map(|v| f64::from(*v)) }
     };
-    Ok(names.iter().enumerate().map(one).collect())
+    Ok(names.iter().map(&mut one).collect())
 }
 
 /// Rows (time first) of each sample backwards, up to its length.
@@ -140,7 +176,14 @@ fn reversed(x: &Tensor, lengths: Option<&Tensor>) -> Tensor {
     x.gather(0, &at.expand(x.shape()))
 }
 
-fn recurrent(c: &Call, gates: usize, states: usize, defaults: &[&str], step: Step) -> Result<Outs> {
+fn recurrent(
+    c: &Call,
+    weights: Weights,
+    gates: usize,
+    states: usize,
+    defaults: &[&str],
+    step: Step,
+) -> Result<Outs> {
     let (layout, clip) = (c.flag("layout")?, c.float("clip")?);
     let (coupled, reset_after) = (c.flag("input_forget")?, c.flag("linear_before_reset")?);
     c.ignore(&["output_sequence"]);
@@ -150,7 +193,7 @@ fn recurrent(c: &Call, gates: usize, states: usize, defaults: &[&str], step: Ste
         "bidirectional" => &[false, true],
         other => return fail(format!("attribute \"direction\" is {other:?}")),
     };
-    let (x, w, r) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+    let (x, Weights { w, r, rounds }) = (c.tensor(0)?, weights);
     let hidden = r.dims()?.last().copied().unwrap_or(0);
     if c.int("hidden_size")?.is_some_and(|h| h != hidden as i64) {
         return fail(format!("attribute \"hidden_size\" is not the {hidden} of the weights"));
@@ -175,6 +218,7 @@ fn recurrent(c: &Call, gates: usize, states: usize, defaults: &[&str], step: Ste
             clip,
             coupled,
             reset_after,
+            rounds,
             hidden,
         };
         let first = |i: usize| -> Result<Tensor> {
@@ -207,7 +251,10 @@ fn steps(
     begin: &[Tensor],
     lengths: Option<&Tensor>,
 ) -> (Vec<Tensor>, Tensor) {
-    let product = x.matmul(&w.t());
+    if x.shape()[0] == 0 {
+        return (begin.to_vec(), Tensor::full_dtype((0, &x.shape()[1], cell.hidden), 0, x.dtype()));
+    }
+    let product = if cell.rounds { rounded(x) } else { x.clone() }.matmul(&w.t());
     let from_x = cell.bias.as_ref().map_or(product.clone(), |b| product + &b.0).contiguous();
     let (last, ys) = Tensor::scan(&x.shape()[0], &begin.iter().collect::<Vec<_>>(), |t, state| {
         let next = step(cell, &from_x.select(0, t), state);

@@ -21,6 +21,7 @@ pub(super) const OPS: &[Op] = &[
     op("Resize", 10, |c| resize(c, Inputs { roi: None, scales: Some(1), sizes: None })),
     op("Resize", 11, |c| resize(c, Inputs { roi: Some(1), scales: Some(2), sizes: Some(3) })),
     op("RoiAlign", 10, roi_align),
+    op("Upsample", 1, |c| resize(c, Inputs { roi: None, scales: None, sizes: None })),
     op("Upsample", 7, |c| resize(c, Inputs { roi: None, scales: None, sizes: None })),
     op("Upsample", 9, |c| resize(c, Inputs { roi: None, scales: Some(1), sizes: None })),
 ];
@@ -75,6 +76,11 @@ fn axes(c: &Call, x: &Tensor, inputs: &Inputs) -> Result<Vec<Axis>> {
     };
     let n = at.len();
     let scales = match inputs.scales {
+        // of an image, height and width
+        None if c.version() < 7 => {
+            let (h, w) = (c.float_or("height_scale", 1.0)?, c.float_or("width_scale", 1.0)?);
+            Some(vec![1.0, 1.0, h, w])
+        }
         None => c.floats("scales")?.map(|s| s.iter().map(|s| f64::from(*s)).collect()),
         i => numbers(c, i)?,
     };

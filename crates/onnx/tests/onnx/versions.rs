@@ -348,6 +348,14 @@ fn changed() -> Vec<Case> {
             case(13, "y = Unsqueeze(x, axes)", vec![], row(), &[1, 1, 2, 1], &[-3.0, 5.0]),
         ),
         case(
+            1,
+            "y = Upsample(x)",
+            vec![("height_scale", Attr::Float(1.0)), ("width_scale", Attr::Float(2.0))],
+            pixels(),
+            &[1, 1, 1, 4],
+            &[1.0, 1.0, 2.0, 2.0],
+        ),
+        case(
             7,
             "y = Upsample(x)",
             vec![("scales", Attr::Floats(&[1.0, 1.0, 1.0, 2.0]))],
