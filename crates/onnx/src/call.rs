@@ -1,4 +1,4 @@
-//! A call of an operator: its inputs, and its attributes through a checker that knows which were read.
+//! A call of an operator: its inputs and attributes through a checker that knows which were read.
 
 use crate::element::Element;
 use crate::parts::Runner;
@@ -11,11 +11,14 @@ use std::sync::Arc;
 /// What an operator is called with.
 pub(crate) struct Call<'a> {
     pub step: &'a Step,
-    pub inputs: Vec<Option<Value>>,
+    inputs: Vec<Option<Value>>,
     /// Values that are there, for graphs among the attributes.
     slots: &'a [Option<Value>],
     mode: Mode<'a>,
+    /// Which attributes were read.
     read: Vec<Cell<bool>>,
+    /// Which inputs were.
+    taken: Vec<Cell<bool>>,
 }
 
 /// How numbers that are computed become known.
@@ -142,7 +145,9 @@ impl<'a> Call<'a> {
         slots: &'a [Option<Value>],
         mode: Mode<'a>,
     ) -> Call<'a> {
-        Call { step, inputs, slots, mode, read: vec![Cell::new(false); step.attributes.len()] }
+        let (read, taken) =
+            (vec![Cell::new(false); step.attributes.len()], vec![Cell::new(false); inputs.len()]);
+        Call { step, inputs, slots, mode, read, taken }
     }
     /// The version of the operator's domain.
     pub fn version(&self) -> i64 {
@@ -165,7 +170,19 @@ impl<'a> Call<'a> {
     }
     /// An input that may be left out.
     pub fn value(&self, i: usize) -> Option<&Value> {
+        self.taken.get(i).inspect(|t| t.set(true));
         self.inputs.get(i).and_then(Option::as_ref)
+    }
+    /// The inputs from one on, also those that are left out.
+    pub fn rest(&self, from: usize) -> &[Option<Value>] {
+        self.taken.iter().skip(from).for_each(|t| t.set(true));
+        self.inputs.get(from..).unwrap_or_default()
+    }
+    /// Inputs that change nothing here.
+    pub fn ignore_inputs(&self, places: &[usize]) {
+        for i in places {
+            self.value(*i);
+        }
     }
     /// An input.
     pub fn input(&self, i: usize) -> Result<&Value> {
@@ -294,8 +311,12 @@ impl<'a> Call<'a> {
         self.read[i].set(true);
         Some(&self.step.attributes[i].1)
     }
-    /// Attributes that no one asked for are an error: they would mean something.
+    /// Inputs and attributes that no one asked for are an error: they would mean something.
     pub fn finish(&self) -> Result<()> {
+        let unread = self.inputs.iter().zip(&self.taken).position(|(v, taken)| v.is_some() && !taken.get());
+        if let Some(i) = unread {
+            return fail(format!("at opset {} it has no input {i}", self.version()));
+        }
         let unread = self.step.attributes.iter().zip(&self.read).filter(|(_, read)| !read.get());
         let names: Vec<String> = unread.map(|((name, _), _)| format!("{name:?}")).collect();
         match names.is_empty() {

@@ -23,7 +23,7 @@ fn repeat(c: &Call) -> Result<Outs> {
     c.alone()?;
     let count = if c.value(0).is_some() { Some(c.int_input(0)?) } else { None };
     let mut go = if c.value(1).is_some() { c.int_input(1)? != 0 } else { true };
-    let mut carries: Vec<Option<Value>> = c.inputs.get(2..).unwrap_or_default().to_vec();
+    let mut carries: Vec<Option<Value>> = c.rest(2).to_vec();
     let n = carries.len();
     let mut stacked: Vec<Vec<Value>> = vec![vec![]; body.outputs.len().saturating_sub(1 + n)];
     let mut i = 0;
@@ -103,7 +103,7 @@ fn scan(c: &Call) -> Result<Outs> {
         (Some(v), Ok(_)) => v.clone().with_numbers().map(Some),
         _ => Ok(v.clone()),
     };
-    let inputs = c.inputs.iter().map(settled).collect::<Result<Vec<_>>>()?;
+    let inputs = c.rest(0).iter().map(settled).collect::<Result<Vec<_>>>()?;
     let (carries, scanned) = inputs.split_at(c.len() - n);
     let outs = body.outputs.len().saturating_sub(carries.len());
     let list = |name: &str, len: usize| -> Result<Vec<i64>> {

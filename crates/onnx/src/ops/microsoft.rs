@@ -204,6 +204,8 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
     let turn = |x: &Tensor| -> Result<Tensor> {
         let places = c.optional(9)?;
         if !rotary {
+            // angles that turn nothing
+            c.ignore_inputs(&[7, 8]);
             return Ok(x.clone());
         }
         let at = places.map_or(at.clone(), |p| p.long());

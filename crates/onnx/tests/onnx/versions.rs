@@ -63,6 +63,13 @@ fn an_attribute_that_means_nothing_is_an_error() {
 }
 
 #[test]
+fn an_input_that_means_nothing_is_an_error() {
+    let m = Model::new(11).any_input("x").any_input("axes").node("y = Squeeze(x, axes)").output("y");
+    let said = m.error(&[("x", Tensor::zeros([1])), ("axes", Tensor::from_slice(&[0i64]))]);
+    assert!(said.contains("at opset 11 it has no input 1 in Squeeze \"the Squeeze\""), "{said}");
+}
+
+#[test]
 fn an_opset_that_is_not_known_yet_is_refused() {
     let said = unary(99, "Relu", vec![], &Tensor::zeros([1])).unwrap_err().to_string();
     assert!(said.contains("opset 99 is newer than 28"), "{said}");
