@@ -55,6 +55,7 @@ ARGUMENTS = {
     "Iterable[Tensor] | Tensor": "params",
     "Sequence[Callable[[Any], Any]]": "ll",
     "dict[str, Tensor]": "state_dict",
+    "dict[str, int]": "bind",
     "Optimizer": "optimizer optimizers",
     "str | os.PathLike[str] | Tensor": "fn",
     "tuple[float, float] | None": "betas",
@@ -296,7 +297,7 @@ def operators(indent):
 
 NEW = {
     "Tensor": "self, data: Any = ..., device: str | None = ..., dtype: DTypeLike = ..., requires_grad: bool | None = ...",
-    "OnnxSession": "self, model: Any",
+    "OnnxSession": "self, model: Any, sizes: dict[str, int]",
     "LlmModel": "self, path: Any, *args: Any",
     "LlmEmbedder": "self, path: Any",
     "Variable": "self, name: str, min_val: int, max_val: int, dtype: Any = ..., multiple_of: int = ...",

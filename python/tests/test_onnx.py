@@ -62,6 +62,17 @@ def test_shapes_that_change_and_sizes_that_follow_from_them():
         assert (y == x.reshape(-1, 2 * shape[1])).all()
 
 
+def test_sizes_may_be_numbers_from_the_beginning():
+    m = model([helper.make_node("Relu", ["x"], ["y"])], [floats("x", "n", 3)], [floats("y", "n", 3)])
+    bound = Session(m, bind={"n": 2})
+    assert bound.inputs[0].shape == [2, 3] and bound.outputs[0].shape == [2, 3]
+    assert bound.run(None, {"x": np.ones((2, 3), np.float32)})[0].shape == (2, 3)
+    with pytest.raises(RuntimeError, match=r"is \[2, 3\], not \[4, 3\]"):
+        bound.run(None, {"x": np.ones((4, 3), np.float32)})
+    with pytest.raises(RuntimeError, match='no size "m", the inputs have n'):
+        Session(m, bind={"m": 2})
+
+
 def test_data_that_decides_a_size():
     m = model([helper.make_node("NonZero", ["x"], ["y"])], [floats("x", "n")], [floats("y", 1, "k")])
     session = Session(m)

@@ -9,7 +9,7 @@ use crate::value::Value;
 use crate::weights::Source;
 use frit_tensor::{Blob, Error, Result, named_scope};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -125,6 +125,37 @@ impl Session {
             Planned::new(&proto::parse(&self.blob)?, source, false)
         };
         self.overriding.get_or_init(read).as_ref().map_err(|e| Error::new("onnx", e.clone()))
+    }
+    /// The model with numbers for sizes that have names: these are the same in every run, and what is compiled knows them.
+    ///
+    /// ```no_run
+    /// # use frit_onnx::Session;
+    /// let model = Session::load("model.onnx")?.with_sizes([("batch", 1)])?;
+    /// # Ok::<(), frit_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn with_sizes<N: AsRef<str>>(
+        mut self,
+        sizes: impl IntoIterator<Item = (N, usize)>,
+    ) -> Result<Session> {
+        let _c = frit_tensor::call("onnx");
+        let named = |s: &Size| if let Size::Name(n) = s { Some(n.clone()) } else { None };
+        let all = self.inputs.iter().flat_map(|p| p.dims.iter().flatten()).filter_map(named);
+        let known: BTreeSet<String> = all.collect();
+        for (name, n) in sizes {
+            let name = name.as_ref();
+            if !known.contains(name) {
+                let known = Vec::from_iter(known).join(", ");
+                return Err(Error::new("onnx", format!("no size {name:?}, the inputs have {known}")));
+            }
+            let ports = self.inputs.iter_mut().chain(&mut self.outputs);
+            for size in ports.flat_map(|p| p.dims.iter_mut().flatten()) {
+                if matches!(size, Size::Name(of) if of == name) {
+                    *size = Size::Number(n);
+                }
+            }
+        }
+        Ok(self)
     }
     /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {

@@ -16,6 +16,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A loaded model.
@@ -92,15 +93,19 @@ fn port<'py>(py: Python<'py>, p: &Port) -> PyResult<Bound<'py, PyAny>> {
 
 #[pymethods]
 impl PySession {
-    /// A model in a file, or in bytes.
+    /// A model in a file, or in bytes, with numbers for some of the sizes that have names.
     #[new]
-    fn new(py: Python<'_>, model: &Bound<'_, PyAny>) -> PyResult<PySession> {
-        if let Ok(bytes) = model.extract::<Vec<u8>>() {
-            let blob = Blob::new(bytes);
-            return py.detach(|| within(None, || Session::from_blob(&blob)))?.map(PySession).map_err(raised);
-        }
-        let path: PathBuf = model.extract()?;
-        py.detach(|| within(None, || Session::load(&path)))?.map(PySession).map_err(raised)
+    fn new(py: Python<'_>, model: &Bound<'_, PyAny>, sizes: BTreeMap<String, usize>) -> PyResult<PySession> {
+        let bytes = model.extract::<Vec<u8>>();
+        let path: PathBuf = if bytes.is_ok() { PathBuf::new() } else { model.extract()? };
+        let read = || {
+            let model = match bytes {
+                Ok(bytes) => Session::from_blob(&Blob::new(bytes)),
+                Err(_) => Session::load(&path),
+            };
+            model?.with_sizes(sizes)
+        };
+        py.detach(|| within(None, read))?.map(PySession).map_err(raised)
     }
     /// The inputs in order: name, element type, dims.
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {

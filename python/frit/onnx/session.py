@@ -40,12 +40,15 @@ class Port:
 
 
 class Session:
-    """A model, from a file, from its bytes, or from an ``onnx.ModelProto``. Its weights stay in the file."""
+    """A model, from a file, from its bytes, or from an ``onnx.ModelProto``. Its weights stay in the file.
 
-    def __init__(self, model):
+    Sizes with names may change from run to run; those in ``bind`` are these numbers in every run.
+    """
+
+    def __init__(self, model, bind=None):
         if hasattr(model, "SerializeToString"):
             model = model.SerializeToString()
-        self._session = OnnxSession(model)
+        self._session = OnnxSession(model, dict(bind or {}))
 
     @property
     def inputs(self):

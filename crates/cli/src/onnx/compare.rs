@@ -1,6 +1,6 @@
 //! Where two ways to run a model part: node by node on two devices, or values against stored ones.
 
-use super::feed::{Options, feeds};
+use super::feed::{Options, feeds, load};
 use super::{Done, timed};
 use frit::nn::npy;
 use frit::onnx::Value;
@@ -18,7 +18,7 @@ fn differences(path: &str, o: &Options) -> Result<Done> {
         None => Device::current()?.to_string(),
     };
     // the same numbers for both
-    let inputs = feeds(&every_node(path)?.0, o)?;
+    let inputs = feeds(&load(path, o)?, o)?;
     let (nodes, got) = results(path, &device, &inputs)?;
     let against: Vec<(&Made, Value)> = if o.wanted.is_empty() {
         let (_, want) = results(path, o.with.unwrap_or("INTERP"), &inputs)?;

@@ -98,6 +98,11 @@ fn is_picture(file: &str) -> bool {
     matches!(ending.as_deref(), Some("png" | "jpg" | "jpeg"))
 }
 
+/// A model, with the sizes that were said.
+pub fn load(path: &str, o: &Options) -> Result<Session> {
+    Session::load(path)?.with_sizes(o.sizes.iter().copied())
+}
+
 fn feed(port: &Port, file: &str, o: &Options) -> Result<Value> {
     if file != "random" && !is_picture(file) {
         return npy::load(file).map(Value::from);
@@ -110,8 +115,7 @@ fn feed(port: &Port, file: &str, o: &Options) -> Result<Value> {
     }
     let size = |s: &Size| match s {
         Size::Number(n) => *n,
-        Size::Name(name) => o.sizes.iter().find(|(n, _)| n == name).map_or(1, |(_, n)| *n),
-        Size::Any => 1,
+        Size::Name(_) | Size::Any => 1,
     };
     let dims: Vec<usize> = dims.iter().map(size).collect();
     let d = element.dtype();
@@ -130,8 +134,7 @@ fn picture(file: &str, port: &Port, element: Element, dims: &[Size], o: &Options
     let at = if is_last { 1 } else { 2 };
     let side = |s: &Size, own: u32| match s {
         Size::Number(n) => *n as u32,
-        Size::Name(name) => o.sizes.iter().find(|(n, _)| n == name).map_or(own, |(_, n)| *n as u32),
-        Size::Any => own,
+        Size::Name(_) | Size::Any => own,
     };
     let (h, w) = (side(&dims[at], opened.height()), side(&dims[at + 1], opened.width()));
     let fitted = opened.resize_to_fill(w, h, FilterType::Triangle).to_rgb8();

@@ -1,14 +1,13 @@
 //! What a model is made of, and what running it once comes to: planned, on a device that computes nothing.
 
 use super::Done;
-use super::feed::{Options, feeds};
-use frit::onnx::Session;
+use super::feed::{Options, feeds, load};
 use frit::*;
 use frit_viz::Model;
 use std::collections::BTreeMap;
 
 pub fn run(path: &str, o: &Options) -> Done {
-    let model = Session::load(path).map_err(|e| e.to_string())?;
+    let model = load(path, o).map_err(|e| e.to_string())?;
     for (what, ports) in [("inputs", model.inputs()), ("outputs", model.outputs())] {
         println!("{what}");
         ports.iter().for_each(|p| println!("  {p}"));
@@ -58,7 +57,7 @@ struct Planned {
 fn planned(path: &str, o: &Options) -> std::result::Result<Planned, String> {
     let file = std::env::temp_dir().join(format!("frit-inspect-{}.viz", std::process::id()));
     let recorded = Device::scope(o.device.unwrap_or("NULL:AVX512"), || -> std::result::Result<(), String> {
-        let model = Session::load(path).map_err(|e| e.to_string())?;
+        let model = load(path, o).map_err(|e| e.to_string())?;
         let feeds = feeds(&model, o).map_err(|e| e.to_string())?;
         // the first run brings parameters to the device, and computes what is made of them alone
         model.run(feeds.clone()).map_err(|e| e.to_string())?;

@@ -6,7 +6,7 @@ mod inspect;
 mod labels;
 
 use crate::progress::Progress;
-use feed::{Options, feeds, options};
+use feed::{Options, feeds, load, options};
 use frit::onnx::check::{Tolerance, folder};
 use frit::onnx::{Session, Value};
 use frit::*;
@@ -82,7 +82,7 @@ fn timed<T>(what: &str, f: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
 }
 
 fn evaluate(path: &str, o: &Options) -> Result<()> {
-    let (model, ms) = timed("loading", || Session::load(path))?;
+    let (model, ms) = timed("loading", || load(path, o))?;
     println!("loaded in {ms:.1} ms");
     let feeds = feeds(&model, o)?;
     let (outputs, ms) = timed("first run", || model.run(feeds.clone()))?;
@@ -115,7 +115,7 @@ fn bench(model: &Session, feeds: &[(String, Value)]) -> Result<f64> {
 fn tune(path: &str, o: &Options) -> Result<()> {
     let wrong = |e: engine::Error| Error::elsewhere("tune", e.to_string());
     engine::config::set("FRIT_BEAM", o.width.unwrap_or(4)).map_err(wrong)?;
-    let (model, _) = timed("loading", || Session::load(path))?;
+    let (model, _) = timed("loading", || load(path, o))?;
     let feeds = feeds(&model, o)?;
     // the first runs are plain and recorded, which may be other kernels
     let (_, ms) = timed("searching", || (0..3).try_for_each(|_| model.run(feeds.clone()).map(drop)))?;
