@@ -175,14 +175,21 @@ impl Strings {
 }
 
 impl Strings {
-    /// These and others, one after the other along an axis.
-    pub fn joined(&self, o: &Strings, axis: isize) -> Result<Strings> {
+    /// These and others, moved as `f` moves numbers of their places.
+    pub fn moved_with(
+        &self,
+        o: &Strings,
+        f: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>,
+    ) -> Result<Strings> {
         let all: Vec<String> = self.texts.iter().chain(o.texts.iter()).cloned().collect();
         let places =
             |s: &Strings, from: usize| (Tensor::arange(s.texts.len()).long() + from as i64).reshape(&s.dims);
-        let both = [places(self, 0), places(o, self.texts.len())];
-        let joined = Tensor::cat(&both, axis);
+        let moved = f(&places(self, 0), &places(o, self.texts.len()))?;
         let everything = Strings::new(vec![all.len()], all);
-        everything.moved(|x| Ok(x.take(&joined)))
+        everything.moved(|x| Ok(x.take(&moved)))
+    }
+    /// These and others, one after the other along an axis.
+    pub fn joined(&self, o: &Strings, axis: isize) -> Result<Strings> {
+        self.moved_with(o, |a, b| Ok(Tensor::cat(&[a.clone(), b.clone()], axis)))
     }
 }

@@ -73,13 +73,13 @@ fn eye_like(c: &Call) -> Result<Outs> {
 }
 
 fn one_hot(c: &Call) -> Result<Outs> {
-    let (idx, depth, values) = (c.tensor(0)?, c.float_input(1)? as i64, c.tensor(2)?);
+    let (idx, depth) = (c.tensor(0)?, c.float_input(1)? as i64);
     let axis = axis_of(c.int_or("axis", -1)?, idx.rank() + 1)? as isize;
     let idx = idx.cast(DType::I64);
     let idx = idx.lt(0).where_(&idx + depth, &idx);
     let places = (0..idx.rank() as isize - axis).fold(Tensor::arange(depth).long(), |p, _| p.unsqueeze(-1));
     let hot = idx.unsqueeze(axis).eq(places);
-    give(hot.where_(values.select(0, 1), values.select(0, 0)))
+    give(c.moved_value(2, |values| Ok(hot.where_(values.select(0, 1), values.select(0, 0))))?)
 }
 
 fn range(c: &Call) -> Result<Outs> {

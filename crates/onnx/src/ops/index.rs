@@ -3,6 +3,7 @@
 use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
+use crate::value::{Strings, Value};
 use frit_tensor::{DType, Dim, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
@@ -111,21 +112,32 @@ fn reduction<'a>(c: &'a Call) -> Result<Option<&'a str>> {
     })
 }
 
+/// The first input with the third put into it, both numbers or both texts.
+fn updated(c: &Call, how: Option<&str>, f: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Outs> {
+    match (c.input(0)?, c.input(2)?, how) {
+        (Value::Strings(s), Value::Strings(o), None) => give(s.moved_with(o, f)?),
+        (Value::Strings(_), _, Some(how)) => fail(format!("texts have no {how}")),
+        _ => {
+            let updates = c.tensor(2)?;
+            c.moved(|x| f(x, &updates))
+        }
+    }
+}
+
 fn scatter_elements(c: &Call) -> Result<Outs> {
     let (axis, how) = (c.axis("axis", 0)?, reduction(c)?);
     let at = wrapped(&c.tensor(1)?, axis_len(c, axis)?);
-    let updates = c.tensor(2)?;
-    c.moved(|x| {
+    updated(c, how, |x, updates| {
         Ok(match how {
-            None => x.scatter(axis, &at, &updates),
-            Some(how) => x.scatter_reduce(axis, &at, &updates, how, true),
+            None => x.scatter(axis, &at, updates),
+            Some(how) => x.scatter_reduce(axis, &at, updates, how, true),
         })
     })
 }
 
 fn scatter_nd(c: &Call) -> Result<Outs> {
-    let (how, at, updates) = (reduction(c)?, c.tensor(1)?, c.tensor(2)?);
-    c.moved(|x| {
+    let (how, at) = (reduction(c)?, c.tensor(1)?);
+    updated(c, how, |x, updates| {
         let (depth, dims) = (depth(&at, x, 0)?, x.shape());
         let rest = count(&dims.as_slice()[depth..]);
         let rows = x.reshape((-1, &rest));
@@ -172,7 +184,23 @@ fn top_k(c: &Call, k: i64) -> Result<Outs> {
 
 fn unique(c: &Call) -> Result<Outs> {
     let (axis, sorted) = (c.int("axis")?, c.int_or("sorted", 1)? != 0);
-    let x = c.tensor(0)?;
+    let (x, texts) = match c.input(0)? {
+        // their places in order stand for them
+        Value::Strings(s) => {
+            let mut texts = s.texts.to_vec();
+            texts.sort_unstable();
+            texts.dedup();
+            (s.numbered(&mut texts), Some(texts))
+        }
+        other => (other.tensor()?, None),
+    };
+    let values = |t: Tensor| match &texts {
+        Some(texts) => {
+            let text = |i: &i64| texts[*i as usize].clone();
+            Ok(Strings::new(t.dims()?, t.to_vec::<i64>()?.iter().map(text).collect()).into())
+        }
+        None => Ok(Value::from(t)),
+    };
     let u = match axis {
         Some(a) => x.unique_along(a as isize)?,
         None => x.unique_all()?,
@@ -185,10 +213,11 @@ fn unique(c: &Call) -> Result<Outs> {
     let nowhere = Tensor::full_dtype([n], i64::MAX, DType::I64);
     let first = nowhere.scatter_reduce(0, &inverse, &places, "amin", true);
     if sorted {
-        return give(vec![u.values, first, inverse, u.counts.long()]);
+        return give(vec![values(u.values)?, first.into(), inverse.into(), u.counts.long().into()]);
     }
     let order = first.argsort(0, false).long();
     let rank = order.argsort(0, false).long();
     let take = |t: &Tensor| t.index_select(0, &order);
-    give(vec![u.values.index_select(at, &order), take(&first), rank.take(&inverse), take(&u.counts.long())])
+    let picked = values(u.values.index_select(at, &order))?;
+    give(vec![picked, take(&first).into(), rank.take(&inverse).into(), take(&u.counts.long()).into()])
 }

@@ -71,6 +71,16 @@ fn concat(c: &Call) -> Result<Outs> {
     let axis = c.axis("axis", 0)?;
     let stacked = c.flag("new_axis")?;
     let all = sequence(c, 0)?;
+    if let Some(Value::Strings(_)) = all.first() {
+        let texts = |v: &Value| match v {
+            Value::Strings(s) if stacked => s.moved(|x| Ok(x.unsqueeze(axis))),
+            Value::Strings(s) => Ok(s.clone()),
+            other => fail(format!("{} among texts", other.kind())),
+        };
+        let mut all = all.iter().map(texts);
+        let first = all.next().unwrap_or_else(|| fail("the sequence is empty"))?;
+        return give(all.try_fold(first, |a, b| a.joined(&b?, axis))?);
+    }
     let tensors = all.iter().map(Value::tensor).collect::<Result<Vec<_>>>()?;
     let element = all.first().map_or_else(|| fail("the sequence is empty"), Value::element)?;
     let joined = if stacked { Tensor::stack(&tensors, axis) } else { Tensor::cat(&tensors, axis) };

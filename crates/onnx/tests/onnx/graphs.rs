@@ -170,3 +170,45 @@ fn packed_queries_keys_and_values_are_those_apart() -> Result<()> {
     assert!(two.len() == want.len() && near(&two), "{two:?} is not {want:?}");
     Ok(())
 }
+
+#[test]
+fn texts_are_sorted_put_and_joined() -> Result<()> {
+    let texts = |dims: &[usize], all: &[&str]| {
+        Value::from(Strings::new(dims.to_vec(), all.iter().map(|t| t.to_string()).collect()))
+    };
+    let said = |v: &Value| match v {
+        Value::Strings(s) => (s.dims.clone(), s.texts.join(" ")),
+        other => panic!("{}", other.kind()),
+    };
+    let long = |v: &[i64]| Value::from(Tensor::from_slice(v));
+    let x = || texts(&[4], &["b", "c", "b", "a"]);
+    for (sorted, values, first, inverse) in
+        [(1, "a b c", [3, 0, 1], [1, 2, 1, 0]), (0, "b c a", [0, 1, 3], [0, 1, 0, 2])]
+    {
+        let m = Model::new(16).any_input("x");
+        let m = m.node_with("y, i, j, n = Unique(x)", vec![("sorted", Attr::Int(sorted))]);
+        let outs = m.output("y").output("i").output("j").load()?.run([("x", x())])?;
+        assert_eq!(said(&outs[0]), (vec![3], values.to_string()));
+        assert_eq!(outs[1].tensor()?.to_vec::<i64>()?, first);
+        assert_eq!(outs[2].tensor()?.to_vec::<i64>()?, inverse);
+    }
+    let put = |op: &str, at: Value| {
+        let m = Model::new(16).any_input("x").any_input("at").any_input("u");
+        let m = m.node(&format!("y = {op}(x, at, u)")).output("y").load()?;
+        m.run([("x", x()), ("at", at), ("u", texts(&[2], &["p", "q"]))])
+    };
+    assert_eq!(said(&put("ScatterElements", long(&[3, -3]))?[0]).1, "b q b p");
+    let rows = Value::from(Tensor::from_slice(&[0i64, 2]).reshape([2, 1]));
+    assert_eq!(said(&put("ScatterND", rows)?[0]).1, "p c q a");
+    let m = Model::new(16).any_input("at").any_input("n").any_input("v");
+    let m = m.node("y = OneHot(at, n, v)").output("y").load()?;
+    let outs = m.run([("at", long(&[1, 0])), ("n", long(&[2])), ("v", texts(&[2], &["off", "on"]))])?;
+    assert_eq!(said(&outs[0]), (vec![2, 2], "off on on off".to_string()));
+    for (stacked, dims) in [(0, vec![8]), (1, vec![2, 4])] {
+        let m = Model::new(16).any_input("x").node("s = SequenceConstruct(x, x)");
+        let how = vec![("axis", Attr::Int(0)), ("new_axis", Attr::Int(stacked))];
+        let outs = m.node_with("y = ConcatFromSequence(s)", how).output("y").load()?.run([("x", x())])?;
+        assert_eq!(said(&outs[0]), (dims, "b c b a b c b a".to_string()));
+    }
+    Ok(())
+}
