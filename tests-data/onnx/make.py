@@ -311,6 +311,11 @@ def recurrences():
     case("GRU", [floats(4, 2, 3), *weights], activations=gates, **both, **how)
 
 
+def statistics():
+    for op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+        case(op, [floats(1, 3, 8), floats(1, 3, 8), floats(8), floats(8)], outputs=4, epsilon=1e-5)
+
+
 if __name__ == "__main__":
     fused()
     quantised()
@@ -323,4 +328,5 @@ if __name__ == "__main__":
     integer_products()
     caches()
     recurrences()
+    statistics()
     print(f"{sum(count.values())} models")

@@ -116,8 +116,8 @@ fn skip_norm(c: &Call, centred: bool) -> Result<Outs> {
     }
     let wide = sum.float();
     let mean = wide.mean(keepdim(-1));
-    let moved = if centred { &wide - &mean } else { wide };
-    let inverse = (moved.square().mean(keepdim(-1)) + eps).rsqrt();
+    let mean = if centred { mean } else { mean.zeros_like() };
+    let inverse = ((wide - &mean).square().mean(keepdim(-1)) + eps).rsqrt();
     give(vec![y, mean, inverse, sum])
 }
 
