@@ -316,6 +316,17 @@ def statistics():
         case(op, [floats(1, 3, 8), floats(1, 3, 8), floats(8), floats(8)], outputs=4, epsilon=1e-5)
 
 
+def padded():
+    """A prompt whose samples are of different lengths."""
+    new = [floats(2, 3, 64), floats(2, 3, 32), floats(2, 3, 32), *[np.zeros((2, 2, 0, 16), np.float32)] * 2]
+    lengths = [np.array([2, 1], np.int32), np.array(3, np.int32)]
+    angles = np.arange(32)[:, None] * np.linspace(0.1, 1, 8)
+    turn = [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)]
+    group = {"outputs": 3, "num_heads": 4, "kv_num_heads": 2}
+    case("GroupQueryAttention", [*new, *lengths], **group)
+    case("GroupQueryAttention", [*new, *lengths, *turn], do_rotary=1, **group)
+
+
 if __name__ == "__main__":
     fused()
     quantised()
@@ -329,4 +340,5 @@ if __name__ == "__main__":
     caches()
     recurrences()
     statistics()
+    padded()
     print(f"{sum(count.values())} models")

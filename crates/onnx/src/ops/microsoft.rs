@@ -199,7 +199,7 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
     // (B, 1): how many keys came before, of which each sample has as many as it has keys less those of now
     let last = c.tensor(5)?.long().reshape((-1, 1));
     let is_first = total.is_equal(length)?;
-    let before = if is_first { last.zeros_like() } else { last - (length - 1) };
+    let before = if is_first { last.zeros_like() } else { &last - (length - 1) };
     let at = &before + Tensor::arange(length).long(); // (B, T)
     let turn = |x: &Tensor| -> Result<Tensor> {
         let places = c.optional(9)?;
@@ -225,7 +225,8 @@ fn group_query_attention(c: &Call) -> Result<Outs> {
     let (k, v) = (join(3, &k)?, join(4, &v)?);
     let keys = Tensor::arange(&k.shape()[2]).long();
     let at = at.unsqueeze(1).unsqueeze(-1);
-    let mut seen = keys.le(&at); // (B, 1, T, S)
+    // no query sees keys that pad a sample, not even one that pads it too
+    let mut seen = keys.le(at.minimum(last.unsqueeze(-1).unsqueeze(-1))); // (B, 1, T, S)
     if window >= 0 {
         seen = seen.logical_and(keys.gt(&at - window));
     }
