@@ -7,6 +7,7 @@
 //! | node | requests | placement |
 //! |---|---|---|
 //! | widens a factor that a grid's matrix unit takes | any | inlined: what it widens is stored |
+//! | elementwise, after each [`cost::MOST_OPS`] that follow each other | any | staged: a kernel of all would be too long |
 //! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory or a unit takes it |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
 //! | made of an expensive value, narrower or for several | each element once, inside a reduce only along rows | inlined: that value is stored |
