@@ -73,8 +73,8 @@ kinds! {
     Pass       "pass"       name: Text, ns: Int, root: Int;
     /// A pass left this list; an empty text is that of the pass before.
     Listing    "listing"    name: Text, ns: Int, text: Long;
-    /// A rule was applied.
-    Rule       "rule"       set: Text, rule: Text, file: Text, before: Int, after: Int;
+    /// A rule was applied; or, where `set` is empty, the pass that ends next replaced a node in code, and `rule` says what it did.
+    Rule       "rule"       set: Text, rule: Text, file: Text, before: Int, after: Int, line: Int;
     /// The opts that a kernel was lowered with.
     Opts       "opts"       opts: Text;
     /// What a writer of code made of a program, and for each line the step of the last listing that it is for, counted from

@@ -59,9 +59,14 @@ fn what_is_recorded_is_what_debug_output_says() {
     // every line of a source is for a step, or for none, and x86 code says where each begins
     assert_eq!(count(&dump, "offsets"), count(&dump, "source"));
     assert!(count(&dump, "plan_hit") > 0 && count(&dump, "rule") > 0 && count(&dump, "code") > 0);
-    // rules are told whole
-    let rules = || dump.lines().filter(|l| l.contains(" rule set="));
-    assert!(rules().all(|l| l.contains(" => ")) && rules().any(|l| l.contains(" if ")));
+    // rules are told whole and where they are, what passes replace in code by the line that does it
+    let rules = || dump.lines().filter(|l| l.split(' ').nth(1) == Some("rule"));
+    let of_tables = || rules().filter(|l| l.contains(" set="));
+    assert!(of_tables().all(|l| l.contains(" => ")) && of_tables().any(|l| l.contains(" if ")));
+    assert!(rules().all(|l| l.contains(".rs\"") && l.contains(" line=")), "{:?}", rules().next());
+    for pass in ["rangeify/build.rs", "build_kernels.rs", "dims.rs", "widths.rs"] {
+        assert!(rules().any(|l| l.contains(pass)), "no replacement of {pass}");
+    }
     let line = dump.lines().find(|l| l.contains(" realize ")).expect("a call that computes");
     assert!(line.contains("cli/src/bench/"), "{line}");
 }

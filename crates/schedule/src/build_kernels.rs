@@ -15,6 +15,7 @@ use crate::plan::Plan;
 use crate::{BufRef, KernelCall, Temp, record};
 use frit_abi::record::{Field, Kind};
 use frit_uop::graph::NodeMap;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
@@ -142,6 +143,7 @@ fn renamed(k: &Kernel, ranges: &[UOp], map: &FxHashMap<UOp, UOp>) -> UOp {
     let value = |v: &UOp| if v.op == Op::Contiguous { v.input().clone() } else { v.clone() };
     let roots: Vec<UOp> = k.outputs.iter().flat_map(|o| [o.index.clone(), value(&o.value)]).collect();
     let parts = kernels::substitute(&roots, map);
+    map.iter().for_each(|(n, own)| replaced("a parameter or a range of its kernel", n, own));
     let stores = k.outputs.iter().zip(parts.chunks_exact(2)).map(|(o, part)| {
         let src = [map[&o.memory].at(&part[0]), part[1].clone()];
         UOp::new(Op::Store, DType::Void, src, o.site.clone()).end(ranges.iter().cloned())

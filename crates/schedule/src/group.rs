@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::record;
 use frit_uop::graph::NodeMap;
 use frit_uop::nodes::Nodes;
+use frit_uop::rewrite::replaced;
 use frit_uop::{AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -122,7 +123,10 @@ impl Groups {
             if new.deps.iter().any(|&d| d != g && self.before.is(g, d)) {
                 continue;
             }
-            if let Some((both, why)) = try_join(&self.all[g as usize], g, new) {
+            if let Some((both, why, taken)) = try_join(&self.all[g as usize], g, new) {
+                taken
+                    .iter()
+                    .for_each(|(load, value)| replaced("the value itself instead of a load", load, value));
                 let with = self.all[g as usize].kernel.outputs.first();
                 for (o, with) in new.kernel.outputs.iter().zip(with.into_iter().cycle()) {
                     record::joined(o.place(), with.place(), why);
@@ -258,8 +262,11 @@ fn ranges_in(old: &Group, new: &Group) -> FxHashMap<UOp, UOp> {
     outer.filter(|(from, to)| from != to).chain(inner).collect()
 }
 
-/// The kernel over the group's ranges, with values of the group instead of loads of them; and whether there are such.
-fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
+/// What became of loads that read what a kernel of the same group has just computed.
+type Taken = FxHashMap<UOp, UOp>;
+
+/// The kernel over the group's ranges, with values of the group instead of loads of them; and the values.
+fn with_values(old: &Group, new: &Group) -> Option<(Kernel, Taken)> {
     let mut kernel = new.kernel.clone();
     kernel.ranges = old.kernel.ranges.clone();
     let moved;
@@ -271,7 +278,7 @@ fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
             &moved
         }
     };
-    let mut values: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut values = Taken::default();
     for (memory, at, load) in loads {
         if let Some(o) = old.maker(memory) {
             if o.index != *at || o.is_kept() {
@@ -282,7 +289,7 @@ fn with_values(old: &Group, new: &Group) -> Option<(Kernel, bool)> {
     }
     // the replaced loads are leaves, so nothing is captured
     move_body(&mut kernel, &values);
-    Some((kernel, !values.is_empty()))
+    Some((kernel, values))
 }
 
 fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
@@ -291,12 +298,12 @@ fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
     kernel.map(|x| now.next().unwrap_or_else(|| x.clone()));
 }
 
-/// Group `g` and a kernel as one, if that is right and pays; and why it does.
-fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str)> {
+/// Group `g` and a kernel as one, if that is right and pays; why it does, and which values are not loaded any more.
+fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str, Taken)> {
     if !fit(old, new) {
         return None;
     }
-    let (kernel, uses_value) = with_values(old, new)?;
+    let (kernel, taken) = with_values(old, new)?;
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let part = Group::new(kernel, old.loops.clone());
     if !keep_apart(old, &part) || !keep_apart(&part, old) {
@@ -305,7 +312,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str)> {
     let scalar_space = old.space.as_ref().is_some_and(|s| s.is_empty());
     let known: FxHashSet<&UOp> = old.loads.iter().map(|l| &l.2).collect();
     let shares = |(m, _, n): &(UOp, UOp, UOp)| known.contains(n) && (scalar_space || kernels::len(m) > 1);
-    let why = if uses_value {
+    let why = if !taken.is_empty() {
         "one takes each value that the other has just computed"
     } else if part.loads.iter().any(shares) {
         "both read the same elements of the same memory"
@@ -336,7 +343,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str)> {
     let places: FxHashSet<&UOp> = both.places().collect();
     let fits = places.len() <= MOST_PLACES;
     drop(places);
-    fits.then_some((both, why))
+    fits.then_some((both, why, taken))
 }
 
 /// What `a` stores disturbs nothing that `b` reads or stores, unless it is the very element.
@@ -419,6 +426,7 @@ fn share_loops(kernel: &mut Kernel, loops: &mut Loops) -> Nodes {
             let own: Vec<UOp> = new.src[1..].to_vec();
             let shared = loops.entry((below, extents, around)).or_insert_with(|| own.clone());
             if *shared != own {
+                own.iter().zip(&*shared).for_each(|(a, b)| replaced("reduces loop together", a, b));
                 let map: FxHashMap<UOp, UOp> = own.into_iter().zip(shared.iter().cloned()).collect();
                 new = kernels::substitute(&[new], &map).remove(0);
             }

@@ -16,6 +16,7 @@ use crate::index::open_ranges;
 use crate::kernels::{self, Kernel, Output, Rebuilt, Writers};
 use crate::plan::Plan;
 use frit_uop::graph::NodeMap;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -73,6 +74,7 @@ fn store_through_stages(sink: &UOp, kernels: &[Kernel], these: &FxHashSet<u32>) 
                 kernel.ranges.iter().cloned().zip(ranges.iter().cloned()).collect();
             let value = kernels::filled_by(&stage).at(&index::flatten(stage.shape(), &ranges)).load();
             let index = kernels::substitute(std::slice::from_ref(&o.index), &moved)[0].clone();
+            replaced("stored only when all that read its place are done", &o.value, &value);
             list.push(stage);
             list.push(new.output(&Output { index, value, ..o.clone() }, &ranges, &none));
         }

@@ -12,6 +12,7 @@ use crate::plan::Plan;
 use frit_abi::{Alu, Scalar, Target};
 use frit_uop::graph::{NodeMap, rebuild};
 use frit_uop::record::became;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, Op, UOp};
 
 /// Reductions shorter than this are left alone.
@@ -43,7 +44,13 @@ pub fn split_long(plan: &mut Plan) -> Result<(), Error> {
         return Ok(());
     }
     let mut done = NodeMap::default();
-    rebuild(plan.sink(), &mut done, |n| split(&n).unwrap_or(n));
+    rebuild(plan.sink(), &mut done, |n| match split(&n) {
+        Some(parts) => {
+            replaced("a long one in parts", &n, &parts);
+            parts
+        }
+        None => n,
+    });
     became(done.iter());
     let sink = done[plan.sink()].clone();
     plan.set_sink(sink);

@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::plan::Plan;
 use frit_uop::record::became;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -70,6 +71,9 @@ pub fn chain_versions(plan: &mut Plan) -> Result<(), Error> {
                 now(&done)
             }
         };
+        if matches!(n.op, Op::After | Op::Store) {
+            replaced("the version of its memory that it sees", n, &new);
+        }
         done.insert(n, new);
     }
     became(done.iter().map(|(n, new)| (*n, new)));

@@ -30,10 +30,6 @@ impl UOp {
             UOp::with(self.op, self.dtype, src, self.arg.clone())
         }
     }
-    /// Replace nodes by others everywhere below; replacements are not walked again.
-    pub fn substitute(&self, map: &FxHashMap<UOp, UOp>) -> UOp {
-        substitute_all(std::slice::from_ref(self), map).pop().unwrap_or_else(|| self.clone())
-    }
     /// Whether any node below (or this one) satisfies `f`.
     pub fn any(&self, f: impl FnMut(&UOp) -> bool) -> bool {
         any(std::slice::from_ref(self), f)

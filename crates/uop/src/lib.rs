@@ -4,6 +4,8 @@
 //! language into the next; [`op`] says which ops exist and what they mean.
 
 // the language
+#[doc(hidden)]
+pub mod written;
 pub mod op;
 pub mod arg;
 pub mod node;

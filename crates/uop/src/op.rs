@@ -88,6 +88,18 @@ macro_rules! ops {
             $(pub const $name: OpSet = OpSet::of(&[Op::$name]);)*
             $(pub const $alu: OpSet = OpSet::of(&[Op::$alu]);)*
         }
+        /// The names that a rule's pattern may begin with, each standing for where it is written.
+        #[doc(hidden)]
+        #[allow(non_upper_case_globals, missing_docs)]
+        pub mod names {
+            use crate::written::Here;
+            $(pub const $name: &Here = &Here;)*
+            $(pub const $alu: &Here = &Here;)*
+            pub const Unary: &Here = &Here;
+            pub const Binary: &Here = &Here;
+            pub const Comparison: &Here = &Here;
+            pub const Movement: &Here = &Here;
+        }
     };
 }
 frit_abi::elementwise!(ops [

@@ -5,12 +5,13 @@
 
 use crate::arg::Arg;
 use crate::node::UOp;
-use crate::rules::Table;
+use crate::rules::Fired;
 use crate::text::{print_arg, show_dim};
 use frit_abi::record::{self, Field, Kind};
 use frit_abi::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const SHARDS: usize = 16;
@@ -109,10 +110,18 @@ pub fn number(root: &UOp) -> u64 {
 }
 
 /// Write down that a rule was applied.
-pub(crate) fn rule(table: &'static Table, rule: &'static str, before: &UOp, after: &UOp) {
+pub(crate) fn rule(fired: Fired, before: &UOp, after: &UOp) {
     use Field::*;
-    let (before, after) = (number(before), number(after));
-    record::write(Kind::Rule, &[Name(table.name), Name(rule), Name(table.at), Int(before), Int(after)]);
+    let (before, after, line) = (number(before), number(after), (fired.line)());
+    let (set, file) = (Name(fired.table.name), Name(fired.table.file));
+    record::write(Kind::Rule, &[set, Name(fired.rule), file, Int(before), Int(after), Int(line.into())]);
+}
+
+/// Write down that a pass replaced a node in code. The table is left empty: the pass is named where it ends.
+pub(crate) fn replaced(what: &'static str, at: &'static Location<'static>, before: &UOp, after: &UOp) {
+    use Field::*;
+    let (before, after) = (Int(number(before)), Int(number(after)));
+    record::write(Kind::Rule, &[Text(""), Name(what), Name(at.file()), before, after, Int(at.line().into())]);
 }
 
 /// Nodes that stand for others from here on, where they are not the same: what is known of those holds of these.

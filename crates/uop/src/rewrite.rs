@@ -7,11 +7,13 @@
 //! Rules that feed each other for ever are stopped: the call gives its input back and [`take_error`] says which rule
 //! was last.
 
-use crate::graph::NodeMap;
+use crate::graph::{NodeMap, substitute_all, toposort_to};
 use crate::node::UOp;
 use crate::record;
-use crate::rules::{Matcher, Table};
+use crate::rules::{Fired, Matcher};
+use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
+use std::panic::Location;
 
 /// Replacements made of replacements before a rule is said to loop. Taking a source of the node does not count: that
 /// comes to an end by itself, however deep the graph.
@@ -20,10 +22,8 @@ const MAX_GENERATIONS: u32 = 10_000;
 /// A rule that fired.
 #[derive(Clone)]
 pub struct Application {
-    /// The table.
-    pub table: &'static Table,
-    /// The pattern as written.
-    pub rule: &'static str,
+    /// The rule.
+    pub rule: Fired,
     /// What matched.
     pub before: UOp,
     /// What it became.
@@ -43,7 +43,7 @@ impl std::fmt::Display for LoopError {
         write!(
             f,
             "rewriting does not end: {} in {} keeps firing ({:?} => {:?})",
-            a.rule, a.table.name, a.before, a.after
+            a.rule.rule, a.rule.table.name, a.before, a.after
         )
     }
 }
@@ -93,6 +93,36 @@ pub fn recorded<T>(f: impl FnOnce() -> T) -> T {
     }
     let _restore = Restore(TRACING.replace(RECORDED | TRACING.get()));
     f()
+}
+
+/// Whether what is replaced meanwhile on this thread is part of the recording: for passes that would have to look for it.
+#[inline]
+pub fn is_recorded() -> bool {
+    TRACING.get() & RECORDED != 0
+}
+
+/// A pass that is written as code puts a node in the place of another: part of the recording as a rule that fires is, with
+/// what the pass does in words and the line of the call.
+#[inline]
+#[track_caller]
+pub fn replaced(what: &'static str, before: &UOp, after: &UOp) {
+    if is_recorded() && before != after {
+        record::replaced(what, Location::caller(), before, after);
+    }
+}
+
+impl UOp {
+    /// Replace nodes by others everywhere below; replacements are not walked again.
+    #[track_caller]
+    pub fn substitute(&self, map: &FxHashMap<UOp, UOp>) -> UOp {
+        if is_recorded() {
+            let met = toposort_to(std::slice::from_ref(self), |n| map.contains_key(n));
+            for (before, after) in met.iter().filter_map(|n| map.get_key_value(n)) {
+                replaced("another node in its place", before, after);
+            }
+        }
+        substitute_all(std::slice::from_ref(self), map).pop().unwrap_or_else(|| self.clone())
+    }
 }
 
 /// Rewrite bottom-up to a fixed point.
@@ -200,9 +230,9 @@ impl<'m, C> Rewriter<'m, C> {
     }
     #[inline]
     fn fire(&mut self, n: &UOp, ctx: &mut C, generation: u32) -> Result<Option<UOp>, Application> {
-        let Some((after, table, rule)) = self.matcher.apply_named(n, ctx) else { return Ok(None) };
+        let Some((after, rule)) = self.matcher.apply_named(n, ctx) else { return Ok(None) };
         if self.tracing != 0 || generation >= MAX_GENERATIONS {
-            self.tell(Application { table, rule, before: n.clone(), after: after.clone() }, generation)?;
+            self.tell(Application { rule, before: n.clone(), after: after.clone() }, generation)?;
         }
         Ok(Some(after))
     }
@@ -212,7 +242,7 @@ impl<'m, C> Rewriter<'m, C> {
             return Err(a);
         }
         if self.tracing & RECORDED != 0 {
-            record::rule(a.table, a.rule, &a.before, &a.after);
+            record::rule(a.rule, &a.before, &a.after);
         }
         if self.tracing & TRACED != 0 {
             TRACE.with(|t| t.borrow_mut().push(a));

@@ -51,6 +51,8 @@ impl<C, R> Copy for Apply<C, R> {}
 
 /// One rule: what it can match and what it does.
 pub struct Rule<C: 'static, R: 'static = UOp> {
+    /// The line it is written at, in the file of its table.
+    pub line: fn() -> u32,
     /// The pattern as written.
     pub text: &'static str,
     /// The rule as written: pattern, guard and right side.
@@ -69,8 +71,8 @@ pub struct Rule<C: 'static, R: 'static = UOp> {
 pub struct Table {
     /// The name of the static.
     pub name: &'static str,
-    /// Where it is written.
-    pub at: &'static str,
+    /// The file it is written in.
+    pub file: &'static str,
 }
 
 /// A table of rules.
@@ -214,8 +216,18 @@ struct Entry<C: 'static, R: 'static> {
     needs: OpSet,
     types: Types,
     apply: Apply<C, R>,
-    table: &'static Table,
-    rule: &'static str,
+    fired: Fired,
+}
+
+/// A rule by name.
+#[derive(Clone, Copy)]
+pub struct Fired {
+    /// Its table.
+    pub table: &'static Table,
+    /// The rule as written.
+    pub rule: &'static str,
+    /// The line it is written at.
+    pub line: fn() -> u32,
 }
 
 /// Several tables compiled into one dispatch.
@@ -235,25 +247,14 @@ impl<C, R> Matcher<C, R> {
             for set in pure {
                 for r in set.rules.iter().filter(|r| r.roots.has(op)) {
                     let Apply::Pure(f) = r.apply else { continue };
-                    let apply = Apply::Pure(f);
-                    flat.push(Entry {
-                        needs: r.needs,
-                        types: set.types,
-                        apply,
-                        table: set.head,
-                        rule: r.whole,
-                    });
+                    let fired = Fired { table: set.head, rule: r.whole, line: r.line };
+                    flat.push(Entry { needs: r.needs, types: set.types, apply: Apply::Pure(f), fired });
                 }
             }
             for set in ctx {
                 for r in set.rules.iter().filter(|r| r.roots.has(op)) {
-                    flat.push(Entry {
-                        needs: r.needs,
-                        types: set.types,
-                        apply: r.apply,
-                        table: set.head,
-                        rule: r.whole,
-                    });
+                    let fired = Fired { table: set.head, rule: r.whole, line: r.line };
+                    flat.push(Entry { needs: r.needs, types: set.types, apply: r.apply, fired });
                 }
             }
         }
@@ -262,14 +263,9 @@ impl<C, R> Matcher<C, R> {
         }
         Matcher { start, flat, keeps_shape: false }
     }
-    /// What the first rule that applies and whose result is `accepted` makes of the node, with its table and its text.
+    /// What the first rule that applies and whose result is `accepted` makes of the node, and which that is.
     #[inline]
-    fn first(
-        &self,
-        n: &UOp,
-        ctx: &mut C,
-        accepted: impl Fn(&R) -> bool,
-    ) -> Option<(R, &'static Table, &'static str)> {
+    fn first(&self, n: &UOp, ctx: &mut C, accepted: impl Fn(&R) -> bool) -> Option<(R, Fired)> {
         let rules = &self.flat[self.start[n.op as usize] as usize..self.start[n.op as usize + 1] as usize];
         if rules.is_empty() {
             return None;
@@ -289,7 +285,7 @@ impl<C, R> Matcher<C, R> {
             if let Some(r) = r
                 && accepted(&r)
             {
-                return Some((r, e.table, e.rule));
+                return Some((r, e.fired));
             }
         }
         None
@@ -316,9 +312,9 @@ impl<C> Matcher<C> {
     pub fn apply(&self, n: &UOp, ctx: &mut C) -> Option<UOp> {
         self.apply_named(n, ctx).map(|r| r.0)
     }
-    /// As [`Matcher::apply`], with the table and the rule.
+    /// As [`Matcher::apply`], with the rule.
     #[inline]
-    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, &'static Table, &'static str)> {
+    pub fn apply_named(&self, n: &UOp, ctx: &mut C) -> Option<(UOp, Fired)> {
         self.first(n, ctx, |r| r != n && !(self.keeps_shape && reshapes(n, r)))
     }
 }
@@ -377,9 +373,11 @@ macro_rules! __table {
         $($m)*
         #[allow(clippy::all, unused_variables, unused_parens)]
         $vis static $NAME: $crate::rules::RuleSet<$($C)*, $($R)*> = $crate::rules::RuleSet {
-            head: &$crate::rules::Table { name: stringify!($NAME), at: concat!(file!(), ":", line!()) },
+            head: &$crate::rules::Table { name: stringify!($NAME), file: file!() },
             types: $crate::__types!($($kind)?), rules: &[ $(
             $crate::rules::Rule {
+                // before all others that name `$op`: the first use of a token keeps its place
+                line: || $crate::__line!($op),
                 text: stringify!($op $args),
                 whole: concat!(
                     stringify!($op $args), $(" as ", stringify!($root),)? $(" if ", stringify!($guard),)? " => ", stringify!($rhs)
@@ -396,6 +394,14 @@ macro_rules! __table {
                 }),
             }, )* ] };
     };
+}
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __line {
+    ($op:expr) => {{
+        use $crate::op::names::*;
+        $crate::written::line_of($op)
+    }};
 }
 #[doc(hidden)]
 #[macro_export]

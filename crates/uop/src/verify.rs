@@ -16,6 +16,7 @@
 mod prover;
 
 use crate::arg::{Arg, AxisKind};
+use crate::graph::substitute_all;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::spec::{self, Spec};
@@ -247,7 +248,7 @@ fn outside(parts: &[UOp], kept: &[u32], len: i128, cases: &mut u32) -> Option<Sp
     let (less, more) = if n.op == Op::Max { (y, x) } else { (x, y) };
     for (value, gate) in [(less, x.lt(y)), (more, x.ge_int(y))] {
         let map = [(n.clone(), value.clone())].into_iter().collect();
-        let mut case: Vec<UOp> = parts.iter().map(|p| p.substitute(&map)).collect();
+        let mut case: Vec<UOp> = substitute_all(parts, &map);
         case.push(gate);
         if outside(&case, kept, len, cases).is_some() {
             return Some(found);

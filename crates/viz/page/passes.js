@@ -4,6 +4,9 @@ import { codeBlock } from "./code.js";
 import { GraphView, MOST, OP_LEGEND, collapse, graphOf, shrink } from "./graph.js";
 import { Nodes, diff, plainLines } from "./listing.js";
 
+// Numbers of a rule that was applied: table, rule, file, node before and after, line.
+const FIELDS = 6;
+
 // `base` is the link of what the passes are over, `path` the words after it: pass, how, rule.
 export function passes(app, part, base, path) {
   const nodes = new Nodes(part);
@@ -21,7 +24,7 @@ export function passes(app, part, base, path) {
     const again = i - firstOf(all, i);
     list.append(
       el("a", { class: `item slim${i === chosen ? " on" : ""}`, href: `${base}/${i}/${how}` },
-        el("div", { class: "top" }, el("b", {}, p.name), again ? el("span", { class: "faint" }, `program ${again + 1}`) : null, el("span", { class: "num faint" }, p.rules.length ? `${many(p.rules.length / 5, "rule")} · ${time(p.ns)}` : time(p.ns)))),
+        el("div", { class: "top" }, el("b", {}, p.name), again ? el("span", { class: "faint" }, `program ${again + 1}`) : null, el("span", { class: "num faint" }, p.rules.length ? `${many(p.rules.length / FIELDS, "rule")} · ${time(p.ns)}` : time(p.ns)))),
     );
   });
   requestAnimationFrame(() => list.querySelector(".on")?.scrollIntoView({ block: "nearest" }));
@@ -94,7 +97,7 @@ function earlier(all, chosen) {
 function passing(nodes, pass, order) {
   const seen = new Set(order);
   const out = [];
-  for (let i = 0; i < pass.rules.length; i += 5) {
+  for (let i = 0; i < pass.rules.length; i += FIELDS) {
     const stack = [pass.rules[i + 3], pass.rules[i + 4]];
     while (stack.length) {
       const n = stack.pop();
@@ -125,10 +128,10 @@ function owners(nodes, order) {
 }
 
 function rules(app, part, nodes, pass, chosen, view, go) {
-  const total = pass.rules.length / 5;
+  const total = pass.rules.length / FIELDS;
   const scroll = el("div", { class: "scroll" });
   const detail = el("div", { class: "detail", style: { "border-top": "1px solid var(--line)", flex: "none", "max-height": "62%" } });
-  const at = (i) => pass.rules.slice(5 * i, 5 * i + 5);
+  const at = (i) => pass.rules.slice(FIELDS * i, FIELDS * (i + 1));
   const text = (t) => part.texts[t];
   const select = (i) => {
     chosen = i;
@@ -137,7 +140,7 @@ function rules(app, part, nodes, pass, chosen, view, go) {
   const box = el("div", { class: "side right" }, el("div", { class: "head" }, el("h2", {}, "Rules applied"), el("span", { class: "space" }), el("span", { class: "faint" }, total ? `${count(total)} · arrow keys` : "")), scroll, detail);
   let rows;
   if (total) rows = virtual(scroll, 26, total, (i) => el("div", { class: `rule${i === chosen ? " on" : ""}`, onclick: () => select(i), title: text(at(i)[1]) }, el("u", {}, String(i + 1)), text(at(i)[1])));
-  else scroll.append(empty("No rules here", "This pass decides or orders; it applies no rewrite rules."));
+  else scroll.append(empty("Nothing is replaced here", "This pass decides or orders; it applies no rules and replaces no nodes."));
   const show = () => {
     if (chosen === null || !(chosen < total)) {
       detail.replaceChildren();
@@ -145,9 +148,11 @@ function rules(app, part, nodes, pass, chosen, view, go) {
       return;
     }
     detail.style.display = "";
-    const [set, rule, file, before, after] = at(chosen);
+    const [set, rule, file, before, after, line] = at(chosen);
+    // a pass that is written as code says in words what it did
+    const isCode = text(set) === pass.name;
     detail.replaceChildren(
-      el("dl", {}, el("dt", {}, "rule"), el("dd", { class: "mono" }, text(rule)), el("dt", {}, "table"), el("dd", {}, el("span", { class: "mono" }, text(set)), el("span", { class: "faint" }, ` ${text(file)}`))),
+      el("dl", {}, el("dt", {}, isCode ? "replaced by" : "rule"), el("dd", { class: isCode ? "" : "mono" }, text(rule)), el("dt", {}, isCode ? "pass" : "table"), el("dd", {}, el("span", { class: "mono" }, text(set)), el("span", { class: "faint" }, ` ${text(file)}${line ? `:${line}` : ""}`))),
       el("div", { class: "expr before" }, nodes.expr(before)),
       el("div", { class: "expr after" }, nodes.expr(after)),
     );

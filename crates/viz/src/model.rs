@@ -45,8 +45,9 @@ pub struct Line {
     pub span: Text,
 }
 
-/// A rule that was applied: its table, itself, where the table is, the node before and after.
-pub type Rule = [u32; 5];
+/// A rule that was applied: its table (or the pass, which replaced a node in code), itself, the file it is in, the node before
+/// and after, and its line (0 in older files, where the file's name ends in that of the table).
+pub type Rule = [u32; 6];
 
 /// What a pass left.
 #[derive(Clone, Debug, Default)]
@@ -515,6 +516,7 @@ impl Builder {
             "pass" | "listing" => {
                 let mut pass = Pass { name: n(0), ns: int(1), ..Pass::default() };
                 pass.rules = std::mem::take(&mut t.rules);
+                pass.rules.iter_mut().filter(|r| r[0] == 0).for_each(|r| r[0] = pass.name);
                 match r.row.name.as_str() {
                     "pass" => pass.root = n(2),
                     _ => pass.text = r.long(2).to_string(),
@@ -530,7 +532,7 @@ impl Builder {
                     passes.push(pass);
                 }
             }
-            "rule" => t.rules.push([n(0), n(1), n(2), n(3), n(4)]),
+            "rule" => t.rules.push([n(0), n(1), n(2), n(3), n(4), n(5)]),
             "opts" => {
                 if let Some(k) = t.kernel.and_then(|k| m.kernels.get_mut(k)) {
                     k.opts = n(0);

@@ -254,12 +254,12 @@ impl<'a> Local<'a> {
                         j.key("text").text(&p.text);
                     }
                     j.key("rules").list(|j| {
-                        for [set, rule, file, before, after] in &p.rules {
+                        for [set, rule, file, before, after, line] in &p.rules {
                             for t in [*set, *rule, *file] {
                                 let t = self.text(t);
                                 j.int(t);
                             }
-                            j.int(self.node(*before)).int(self.node(*after));
+                            j.int(self.node(*before)).int(self.node(*after)).int(u64::from(*line));
                         }
                     });
                 });

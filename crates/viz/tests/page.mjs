@@ -212,7 +212,7 @@ if (process.env.PICTURE) {
       if (size < 80 || size > 160) continue;
       // one that changes a few nodes over some that stay
       const rules = passes[j].rules;
-      for (let r = 0; r < rules.length; r += 5) {
+      for (let r = 0; r < rules.length; r += 6) {
         const [before, after] = [below(rules[r + 3]), below(rules[r + 4])];
         const gone = [...before].filter((n) => !after.has(n) && texts[nodes[n][0]] !== "Const").length;
         if (after.size > 5 && gone >= 2 && gone <= 4) return [i, j, r / 5];

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::pass::Ctx;
 use frit_abi::Target;
 use frit_uop::graph::Numbered;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, DType, Op, UOp};
 
 /// Operations that are followed at most.
@@ -21,8 +22,13 @@ pub fn pack(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         return Ok(sink.clone());
     }
     let done = Numbered::of(sink).map(|n, src| {
-        let n = n.with_src(src);
-        Ok(if is_packed(&n) { side_by_side(n.src.to_vec(), ctx.target, DEPTH) } else { n })
+        let new = n.with_src(src);
+        if !is_packed(&new) {
+            return Ok(new);
+        }
+        let packed = side_by_side(new.src.to_vec(), ctx.target, DEPTH);
+        replaced("computed in pairs", n, &packed);
+        Ok(packed)
     })?;
     Ok(done.last().unwrap_or(sink).clone())
 }

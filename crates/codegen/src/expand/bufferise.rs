@@ -14,6 +14,7 @@ use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_abi::Target;
 use frit_abi::target::Grid;
+use frit_uop::rewrite::replaced;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashMap;
@@ -66,6 +67,11 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             }
             _ => n.with_src(src.into_iter().collect()),
         };
+        match n.op {
+            Op::Stage => replaced("memory, and what fills it", n, &new),
+            Op::Index if n.src[0].op == Op::Stage => replaced("where its element lies", n, &new),
+            _ => {}
+        }
         done.insert(n.clone(), new);
     }
     Ok(simplify(&done[sink]))

@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::kernel::access::factor;
 use crate::pass::Ctx;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -52,7 +53,9 @@ pub fn coalesce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
                 if let (Some(alt), Some(gate)) = (n.src.get(1), n.src.get(2)) {
                     src.extend([UOp::stack((0..w).map(|_| done[alt].clone())), done[gate].clone()]);
                 }
-                UOp::new(Op::Load, n.dtype, src, n.arg.clone()).lane(*lane)
+                let lane = UOp::new(Op::Load, n.dtype, src, n.arg.clone()).lane(*lane);
+                replaced("a lane of one wide load", n, &lane);
+                lane
             }
             None => {
                 let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
@@ -76,6 +79,7 @@ fn join_stores(sink: &UOp, bytes: usize) -> UOp {
         src.extend(run.accesses[0].gate().cloned());
         let mut wide = Some(UOp::new(Op::Store, sink.dtype, src, Arg::None));
         for s in run.accesses {
+            wide.iter().for_each(|wide| replaced("part of one wide store", &s, wide));
             map.insert(s, wide.take());
         }
     }

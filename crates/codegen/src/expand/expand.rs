@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::kernel::access::fold_with;
 use crate::pass::Ctx;
 use frit_uop::graph::Numbered;
+use frit_uop::rewrite::{is_recorded, replaced};
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -52,6 +53,9 @@ pub fn expand(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     let mut e = Expander { extents, copies: Vec::with_capacity(order.len()) };
     for (i, n) in order.iter().enumerate() {
         let c = e.copy(n, graph.src(i))?;
+        if is_recorded() && (!c.axes.is_empty() || e.closes(n)) {
+            c.nodes.iter().for_each(|copy| replaced("a copy for each value of its ranges", n, copy));
+        }
         e.copies.push(c);
     }
     Ok(simplify(e.copies.last().map_or(sink, |c| &c.nodes[0])))
@@ -60,6 +64,11 @@ pub fn expand(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
 impl Expander {
     fn axes_of(&self, n: &UOp) -> SmallVec<[u32; 6]> {
         n.ranges.iter().copied().filter(|r| self.extents.contains_key(r)).collect()
+    }
+    /// Whether it closes a range that is written out.
+    fn closes(&self, n: &UOp) -> bool {
+        let is_mine = |r: &UOp| r.range_arg().is_some_and(|a| self.extents.contains_key(&a.id));
+        matches!(n.op, Op::Reduce | Op::Scan | Op::End | Op::Stage) && n.src.iter().any(is_mine)
     }
     fn count(&self, axes: &[u32]) -> usize {
         axes.iter().map(|a| self.extents[a]).product()

@@ -13,6 +13,7 @@ use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_abi::Target;
 use frit_uop::graph::Numbered;
+use frit_uop::rewrite::replaced;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, DType, Merge, Op, Scalar, Space, UOp};
 use rustc_hash::FxHashMap;
@@ -42,7 +43,7 @@ pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         around.entry(id).or_default().extend(others);
     }
     let mut folds: FxHashMap<(Merge, SmallVec<[UOp; 4]>), Vec<UOp>> = FxHashMap::default();
-    let done = graph.map(|n, src| match (n.op, &n.arg) {
+    let mut made = |n: &UOp, src: SmallVec<[UOp; 4]>| match (n.op, &n.arg) {
         (Op::Reduce, Arg::Fold(fold)) => {
             let key = (fold.merge, src.clone());
             if !folds.contains_key(&key) {
@@ -55,6 +56,13 @@ pub fn reduce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             Carried::of(n, &src, &all, &around).accumulate(*alu, n.op == Op::Scan, ctx)
         }
         _ => Ok(n.with_src(src)),
+    };
+    let done = graph.map(|n, src| {
+        let new: Result<UOp, Error> = made(n, src);
+        if matches!(n.op, Op::Reduce | Op::Scan) {
+            new.iter().for_each(|new| replaced("what an accumulator holds after its loops", n, new));
+        }
+        new
     })?;
     Ok(done.last().unwrap_or(sink).clone())
 }

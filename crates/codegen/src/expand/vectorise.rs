@@ -21,6 +21,7 @@ use super::{carried, merged, place_of};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open};
 use crate::pass::Ctx;
+use frit_uop::rewrite::replaced;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -82,6 +83,9 @@ impl Vectoriser {
             }
             if expanded {
                 let new = self.node(&n)?;
+                if self.lane_of(&n).is_some() {
+                    replaced("all lanes side by side", &n, &new);
+                }
                 self.done.insert(n, new);
             } else {
                 stack.push((n.clone(), true));

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::pass::Ctx;
 use frit_uop::graph::Numbered;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, DType, Op, UOp};
 use smallvec::SmallVec;
 
@@ -11,6 +12,9 @@ pub fn widths(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let mut wide = false;
     let new = Numbered::of(sink).map(|n, src| {
         let new = node(n, src);
+        if new.dtype != n.dtype {
+            replaced("as wide as its values need", n, &new);
+        }
         wide |= new.dtype == DType::I64 && n.dtype == DType::Index;
         Ok(new)
     })?;

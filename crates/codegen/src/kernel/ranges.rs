@@ -1,6 +1,7 @@
 //! The ranges of a graph: which there are, which a node closes, and other ones in their place.
 
 use super::access::coefficient;
+use frit_uop::rewrite::{is_recorded, replaced};
 use frit_uop::{Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -26,6 +27,7 @@ impl Replacement {
 
 /// Replace ranges (by id) everywhere, effects included. `edit` sees each rebuilt node with the one it was. Gives the
 /// new node for each old one.
+#[track_caller]
 pub fn replace(
     root: &UOp,
     map: &FxHashMap<u32, Replacement>,
@@ -35,6 +37,7 @@ pub fn replace(
     let of = |n: &UOp| n.range_arg().and_then(|a| map.get(&a.id));
     for n in root.toposort() {
         let new = if let Some(r) = of(&n) {
+            replaced("what a range has become", &n, &r.value);
             r.value.clone()
         } else if matches!(n.op, Op::Reduce | Op::Scan | Op::End | Op::Stage | Op::After) {
             let mut src: SmallVec<[UOp; 4]> = smallvec![done[&n.src[0]].clone()];
@@ -45,11 +48,20 @@ pub fn replace(
                     None => src.push(done[s].clone()),
                 }
             }
-            if src.len() == 1 && n.op != Op::Stage { src.remove(0) } else { n.with_src(src) }
+            let closes_others = src.len() != n.src.len();
+            let new = if src.len() == 1 && n.op != Op::Stage { src.remove(0) } else { n.with_src(src) };
+            if closes_others {
+                replaced("other ranges are closed", &n, &new);
+            }
+            new
         } else {
             n.with_src(n.src.iter().map(|s| done[s].clone()).collect())
         };
+        let before = is_recorded().then(|| new.clone());
         let new = edit(&n, new);
+        if before.is_some_and(|before| before != new) {
+            replaced("simpler with its new ranges, or kept inside them", &n, &new);
+        }
         done.insert(n, new);
     }
     done

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_uop::graph::Numbered;
+use frit_uop::rewrite::replaced;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, RangeArg, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -200,7 +201,9 @@ impl<'a> Rebuild<'a> {
         let end = UOp::sink(stores).end([range]);
         for (select, variable) in variables {
             let after = variable.after([end.clone()]);
-            self.done[select] = Some(UOp::new(Op::Load, variable.dtype, [after], Arg::None));
+            let held = UOp::new(Op::Load, variable.dtype, [after], Arg::None);
+            replaced("what a branch leaves", &self.graph.nodes[select], &held);
+            self.done[select] = Some(held);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::index;
 use crate::kernels;
 use frit_abi::record::origins;
 use frit_abi::{Alu, Scalar};
+use frit_uop::rewrite::{is_recorded, replaced};
 use frit_uop::symbolic::compare::conjuncts;
 use frit_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -60,6 +61,11 @@ pub fn build(cut: &Cut) -> (UOp, Vec<String>) {
             }
             _ => {}
         }
+        let what = match &cut.placements[i] {
+            Placement::Inline { .. } => "an element of it, computed where it is read",
+            _ => "an element of it, read from memory",
+        };
+        b.values[i].iter().for_each(|value| replaced(what, n, value));
     }
     record::placements(cut, &b.places);
     (UOp::sink(b.list), b.places)
@@ -100,6 +106,11 @@ impl Build<'_> {
         };
         let value = if value.dtype == DType::Index { value.cast(memory.dtype) } else { value };
         let effect = memory.at(&at).store(&value).end(d.ranges.iter().cloned());
+        if is_recorded()
+            && let Some((node, _)) = self.cut.stores.iter().find(|s| s.1 == draft)
+        {
+            replaced("a store of each element", &self.cut.list.nodes[*node as usize], &effect);
+        }
         self.effects[draft as usize] = Some(effect.clone());
         self.list.push(effect.clone());
         memory.behind_after().after([effect])

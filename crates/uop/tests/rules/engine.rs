@@ -101,9 +101,9 @@ fn applications_are_recorded_only_when_asked() {
     let n = (x() * 2) * 3 + 0;
     let (r, log) = rewrite::trace(|| run(&n));
     assert_eq!(r, x() * 6);
-    assert_eq!(log.iter().map(|a| a.table.name).collect::<Vec<_>>(), ["IDENTITY", "IDENTITY"]);
+    assert_eq!(log.iter().map(|a| a.rule.table.name).collect::<Vec<_>>(), ["IDENTITY", "IDENTITY"]);
     assert_eq!(log[1].after, r);
-    assert!(log[0].rule.starts_with("Mul"));
+    assert!(log[0].rule.rule.starts_with("Mul"));
     run(&(x() + 0));
     assert!(rewrite::trace(|| ()).1.is_empty());
 }

@@ -3,6 +3,7 @@
 use crate::sample::{Env, Rng, Sample, TYPES, Value};
 use crate::show;
 use frit_uop::DType;
+use frit_uop::rules;
 use frit_uop::rules::{Apply, Rule, Types};
 use frit_uop::symbolic::TABLES;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -98,9 +99,41 @@ fn every_rule_is_sound_and_fires() {
                 Verdict::Sound(n) if n < 5 => format!("fired {n} times only"),
                 _ => continue,
             };
-            bad.push(format!("{} ({}) {text}: {problem}", table.head.name, table.head.at));
+            let (file, line) = (table.head.file, (rule.line)());
+            bad.push(format!("{} ({file}:{line}) {text}: {problem}", table.head.name));
         }
     }
     let _ = std::panic::take_hook();
     assert!(bad.is_empty(), "{} of {count} rules:\n{}", bad.len(), bad.join("\n"));
+}
+
+/// In the crate that has the macro, and in another one.
+#[test]
+fn every_rule_knows_the_line_it_is_written_at() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tight = |text: &str| text.split_whitespace().collect::<String>();
+    rules! { HERE;
+        Add[x, 0]        => x;
+
+        (Unary|Cast)(x)  => {
+            x
+        };
+        Where(_, x, =x)  => x;
+    }
+    for table in TABLES.iter().chain([&&HERE]) {
+        let source = std::fs::read_to_string(root.join(table.head.file)).unwrap();
+        for rule in table.rules {
+            let line = (rule.line)() as usize;
+            let written = tight(source.lines().nth(line - 1).unwrap());
+            let (pattern, rest) =
+                (tight(rule.text), tight(&source.lines().skip(line - 1).collect::<String>()));
+            assert!(
+                rest.starts_with(&pattern) && pattern.starts_with(&written[..written.len().min(4)]),
+                "{} of {} is not at {}:{line}, where {written} is",
+                rule.text,
+                table.head.name,
+                table.head.file,
+            );
+        }
+    }
 }
