@@ -1,4 +1,4 @@
-// Tensor graphs of what was run, coloured by kernel; a node shows its line, its kernel and why it is stored.
+// Tensor graphs of what was run, coloured by kernel; a node shows its line, its kernel and why it is stored or fused.
 import { colour, count, css, el, empty, many, shortFile, size, time, where } from "./dom.js";
 import { GraphView, MOST, collapse, graphOf } from "./graph.js";
 import { Nodes } from "./listing.js";
@@ -93,7 +93,7 @@ function showProgram(app, row, index, part, middle, detail, path) {
       ["shape", nodes.shape(n) ? `[${nodes.shape(n)}]` : "scalar"],
       ["made by", lines.has(n) ? linesOf(n).map((l) => el("div", {}, el("b", {}, l[0]), " at ", el("a", { href: `#/programs/${index}/line/${encodeURIComponent(placeOf(l))}` }, placeOf(l)))) : "no call that was recorded"],
       ["computed by", own.length ? own.map((c) => el("div", {}, part.calls[c]?.kernel === undefined ? part.calls[c]?.name : el("a", { href: `#/kernels/${part.calls[c].kernel}` }, part.calls[c].name))) : "no kernel: it is memory, or part of an index"],
-      ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : held.has(n) ? "no: whoever reads it is in its kernel" : own.length > 1 ? `no: ${own.length} kernels compute it again` : "no: it is fused into its kernel"],
+      ["in memory", stored.has(n) ? (why.get(n) ?? "the program keeps it") : held.has(n) ? "no: whoever reads it is in its kernel" : `no${own.length > 1 ? `, ${own.length} kernels compute it` : ""}: ${why.get(n) ?? "it is fused into its kernel"}`],
     ];
     return [head, el("div", { class: "detail" }, el("dl", {}, facts.flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)])), el("div", { class: "label" }, "expression"), el("div", { class: "expr" }, nodes.expr(n, 3)))];
   };
@@ -129,6 +129,10 @@ function showProgram(app, row, index, part, middle, detail, path) {
       facts.push(el("dt", {}, "kernel"), el("dd", {}, call?.kernel === undefined ? call?.name : el("a", { href: `#/kernels/${call.kernel}` }, call.name), el("div", { class: "soft" }, `computes ${named([...mine], here)}: ${ops([...mine])}`), el("div", { class: "soft" }, others.size ? "fused with" : "and nothing of other lines"), [...others].slice(0, 6).map(([at, ns]) => el("div", {}, `${named(ns, at)} at `, el("a", { href: `#/programs/${index}/line/${encodeURIComponent(at)}` }, at.split("/").pop()))), others.size > 6 ? el("div", { class: "faint" }, `and ${others.size - 6} more lines`) : null, [...(joined.get(c) || [])].map((why) => el("div", { class: "soft" }, `kernels became one: ${why}`))));
     }
     for (const n of own.filter((n) => stored.has(n))) facts.push(el("dt", {}, "stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: ${why.get(n) ?? "the program keeps it, or a kernel stores it anyway"}`));
+    // what is not stored, by the reason
+    const fused = new Map();
+    for (const n of own) if (!stored.has(n) && !held.has(n) && why.has(n) && !FREE.has(nodes.op(n)) && calls.get(n)?.size) fused.set(why.get(n), [...(fused.get(why.get(n)) || []), n]);
+    for (const [reason, ns] of fused) facts.push(el("dt", {}, "fused"), el("dd", {}, `${ops(ns)}: ${reason}`));
     for (const n of own.filter((n) => held.has(n) && !stored.has(n))) facts.push(el("dt", {}, "not stored"), el("dd", {}, `${nodes.op(n)} [${nodes.shape(n)}]: whoever reads it is in its kernel`));
     return [head, el("div", { class: "detail" }, el("div", { class: "soft" }, `${many(own.length, "operation")} in ${many(kernels.size, "kernel")}`), el("dl", {}, facts))];
   };

@@ -119,6 +119,8 @@ impl Program<'_> {
             self.joins(*c).iter().for_each(|why| _ = writeln!(out, "    kernels became one: {why}"));
         }
         let why: FxHashMap<NodeId, &str> = s.reasons.iter().map(|(n, _, why)| (*n, m.text(*why))).collect();
+        // what is not stored, by the reason and the number of kernels that compute it
+        let mut fused: BTreeMap<(&str, usize), Vec<NodeId>> = BTreeMap::new();
         for n in here {
             let count = of_node.get(n).map_or(0, Vec::len);
             match (stored.get(n), why.get(n)) {
@@ -131,15 +133,17 @@ impl Program<'_> {
                     let text = "would be stored, but whoever reads it is in its kernel";
                     _ = writeln!(out, "  {} {text}{why}", self.describe(*n));
                 }
-                (None, _) if count > 1 && !is_free(m, *n) => {
-                    _ = writeln!(
-                        out,
-                        "  {} is computed by {count} kernels: cheaper than memory",
-                        self.describe(*n)
-                    );
+                // files that are older say only why values are stored
+                (None, Some(why)) if count > 0 && !is_free(m, *n) => {
+                    fused.entry((why, count)).or_default().push(*n);
                 }
                 _ => {}
             }
+        }
+        for ((why, count), nodes) in fused {
+            let by = if count == 1 { String::new() } else { format!(" by {count} kernels") };
+            let is = if nodes.len() == 1 { "is" } else { "are" };
+            _ = writeln!(out, "  {} {is} computed where read{by}: {why}", self.summary(&nodes));
         }
         out
     }

@@ -30,6 +30,14 @@ use frit_uop::graph::Numbered;
 use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
 use std::rc::Rc;
 
+/// What becomes of a node, and why.
+enum Decision {
+    /// Stored by a kernel of its own.
+    Staged(&'static str),
+    /// Computed by the kernels that read it.
+    Inlined(&'static str),
+}
+
 /// The state of the walk.
 struct Walk<'a> {
     target: &'a Target,
@@ -97,9 +105,12 @@ impl<'a> Walk<'a> {
             record::reason(&n, "stored", "a scatter writes rows over a copy of its base");
             return self.scatter(i, &n);
         }
-        if let Some(why) = self.why_staged(i, &n) {
-            record::reason(&n, "stored", why);
-            return self.stage(i, &n);
+        match self.decide(i, &n) {
+            Decision::Staged(why) => {
+                record::reason(&n, "stored", why);
+                return self.stage(i, &n);
+            }
+            Decision::Inlined(why) => record::reason(&n, "inlined", why),
         }
         if self.chains.is_end(i) {
             let k = self.cut.requests[i][0].kernel;
@@ -337,33 +348,46 @@ impl<'a> Walk<'a> {
 
     // ---- decisions
 
-    /// Why a node is stored by a kernel of its own; `None` where it is inlined.
-    fn why_staged(&mut self, i: usize, n: &UOp) -> Option<&'static str> {
+    /// Whether a node is stored by a kernel of its own, and why.
+    fn decide(&mut self, i: usize, n: &UOp) -> Decision {
+        use Decision::{Inlined, Staged};
         let asked = &self.cut.requests[i];
         match n.op {
-            _ if self.chains.is_inside(i) => None,
-            Op::Contiguous => {
-                // the value of a store is materialised by the store
-                let is_stored = self.users[i] == 1 && asked.len() == 1 && self.is_store_value(i);
-                (!is_stored).then_some("the program asks for it in memory (contiguous)")
+            _ if self.chains.is_inside(i) => {
+                Inlined("it lies between the products of a chain, which one kernel walks row by row")
             }
+            Op::Contiguous => match self.users[i] == 1 && asked.len() == 1 && self.is_store_value(i) {
+                true => Inlined("the store of its value is the memory that the program asks for"),
+                false => Staged("the program asks for it in memory (contiguous)"),
+            },
             // its index would be checked in every step of the chain
             Op::Gather if asked.iter().any(|r| self.cut.drafts[r.kernel as usize].is_chain) => {
-                Some("a chain of products reads it by an index from data")
+                Staged("a chain of products reads it by an index from data")
             }
-            o if o.is_movement() || o == Op::Detach || o == Op::Gather => None,
-            Op::ScanAxis => self.scan_joins(i, n).err(),
-            _ if n.dtype == DType::Index => None,
-            // what it converts is stored, in fewer bytes and as a unit takes it
-            Op::Cast if self.is_widened_for_a_unit(n) => None,
-            _ if self.is_deep(i) => Some("a kernel of all that it is made of would be too long"),
-            _ if self.costs[i].expensive => {
-                self.reduce_joins(i, n).err().filter(|_| !self.is_made_again(i, n))
+            Op::Gather => Inlined("its reader reads the table itself, at an index from data"),
+            o if o.is_movement() || o == Op::Detach => {
+                Inlined("it moves elements, and its reader's index says where they are")
             }
+            Op::ScanAxis => match self.scan_joins(i, n) {
+                Ok(()) => Inlined("the kernel that reads it walks it in order, as the scan does"),
+                Err(why) => Staged(why),
+            },
+            _ if n.dtype == DType::Index => Inlined("it is part of an index"),
+            Op::Cast if self.is_widened_for_a_unit(n) => {
+                Inlined("what it widens is stored, in fewer bytes, and as a matrix unit takes it")
+            }
+            _ if self.is_deep(i) => Staged("a kernel of all that it is made of would be too long"),
+            _ if self.costs[i].expensive => match self.reduce_joins(i, n) {
+                Ok(why) => Inlined(why),
+                Err(_) if self.is_made_again(i, n) => Inlined(
+                    "its readers make it again of one value in memory, instead of one for each operation",
+                ),
+                Err(why) => Staged(why),
+            },
             _ if self.is_factor_for_a_unit(i, n) => {
-                Some("a matrix unit multiplies what lies in memory, many times each")
+                Staged("a matrix unit multiplies what lies in memory, many times each")
             }
-            _ => self.prefers_memory_to_recompute(i),
+            _ => self.memory_or_recompute(i),
         }
     }
 
@@ -423,10 +447,11 @@ impl<'a> Walk<'a> {
     }
 
     /// A cheap node is computed again for every request unless that adds up.
-    fn prefers_memory_to_recompute(&self, i: usize) -> Option<&'static str> {
+    fn memory_or_recompute(&self, i: usize) -> Decision {
+        use Decision::{Inlined, Staged};
         let (c, asked) = (&self.costs[i], &self.cut.requests[i]);
         if asked.iter().any(|r| r.check.is_some()) && !c.reads {
-            return Some("an index from data is checked where memory is read");
+            return Staged("an index from data is checked where memory is read");
         }
         let elements = max_numel(self.cut.list.nodes[i].shape()).max(1);
         let (mut evaluations, mut space) = (0u64, 0u64);
@@ -436,9 +461,8 @@ impl<'a> Walk<'a> {
             evaluations = evaluations.saturating_add(self.evaluations(r, &extents, elements));
             space = space.saturating_add(max_numel(&extents));
         }
-        // beside what the kernels do anyway it does not show
         if evaluations.saturating_mul(4 * c.ops as u64) <= space {
-            return None;
+            return Inlined("beside what its kernels do anyway, computing it does not show");
         }
         let times = evaluations / elements;
         let in_reduce = asked.iter().any(|r| r.in_reduce);
@@ -449,7 +473,11 @@ impl<'a> Walk<'a> {
             ops if ops <= MANY_OPS => times > 2,
             _ => times >= 2,
         };
-        prefers.then_some("its elements would be computed again and again, which costs more than memory")
+        match prefers {
+            true => Staged("its elements would be computed again and again, which costs more than memory"),
+            false if times <= 1 => Inlined("each of its elements is computed once, where it is read"),
+            false => Inlined("computing its elements again costs less than memory would"),
+        }
     }
 
     /// For how many steps of the sums around it a request stays where it is, since its indices are quotients: a sum is walked
@@ -482,8 +510,8 @@ impl<'a> Walk<'a> {
         (max_numel(&extents[..depth]) / side_by_side).min(uses)
     }
 
-    /// An expensive node is inlined only where no element of it is computed twice.
-    fn reduce_joins(&mut self, i: usize, n: &UOp) -> Result<(), &'static str> {
+    /// An expensive node is inlined only where no element of it is computed twice; why it is, or is not.
+    fn reduce_joins(&mut self, i: usize, n: &UOp) -> Result<&'static str, &'static str> {
         let [r] = &self.cut.requests[i][..] else {
             return Err("several kernels, or one at several places, read the result of a reduction");
         };
@@ -540,7 +568,13 @@ impl<'a> Walk<'a> {
             d.has_full_reduce |= reduces && !(scoped && depth < all);
             d.sums_product |= product;
         }
-        why_not.map_or(Ok(()), Err)
+        match why_not {
+            Some(why_not) => Err(why_not),
+            None if scoped && depth < all => {
+                Ok("it is reduced once in each of the outer loops of the kernel that reads it")
+            }
+            None => Ok("the kernel that reads it takes each element as the reduction leaves it"),
+        }
     }
 
     /// A scan's result is stored by the loop that carries it, with what is computed from it element by element.
