@@ -67,8 +67,9 @@ kinds! {
     Unstored   "unstored"   place: Text;
     /// A kernel of the schedule, the places it stores and the arguments it takes.
     Call       "call"       index: Int, kernel: Int, name: Text, places: Text, args: Text;
-    /// A kernel is compiled: what follows on this thread, up to the end, belongs to it.
-    Compile    "compile"    at: Int, kernel: Int, name: Text, device: Text;
+    /// A kernel is compiled: what follows on this thread, up to the end, belongs to it. `candidate` is the number of a candidate
+    /// of the search that is under way, counted from 1; 0 where it is the kernel that is launched.
+    Compile    "compile"    at: Int, kernel: Int, name: Text, device: Text, candidate: Int;
     /// A pass left this graph.
     Pass       "pass"       name: Text, ns: Int, root: Int;
     /// A pass left this list; an empty text is that of the pass before.

@@ -1,6 +1,7 @@
 //! Recordings as a person makes them: of a command, by the binary.
 
 use frit::{Device, Jit, Recording, Tensor};
+use frit_viz::model::Kernel;
 use frit_viz::{Model, explain::explain};
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -192,6 +193,11 @@ fn a_line_is_explained() {
     let said = frit(&["explain", &path, &format!("compile.rs:{number}")], &[]);
     let text_of = text(&said.stdout);
     assert!(text_of.contains("kernel e_16 computes add: Add"), "{text_of}{}", text(&said.stderr));
+    // why it is not in memory, as the scheduler decided it
+    assert!(
+        text_of.contains("Add is computed where read: each of its elements is computed once"),
+        "{text_of}"
+    );
     let other = frit(&["explain", &path, "compile.rs:1"], &[]);
     assert!(text(&other.stderr).contains("there are some for lines"), "{}", text(&other.stderr));
     assert!(
@@ -295,4 +301,55 @@ fn a_search_is_a_tree() {
             searched.candidates.get((*parent as usize).wrapping_sub(1)).expect("what it was made of");
         assert!(before.0 < *round && (*parent as usize) <= i, "{i} of round {round} is made of {parent}");
     }
+    assert!(m.kernels.iter().all(|k| k.candidate.is_none()), "passes of candidates nobody asked for");
+}
+
+/// Each candidate that was timed with its passes and rules, and the kernel that is launched apart from them.
+#[test]
+fn candidates_have_their_passes_where_that_is_asked_for() {
+    let path = file("candidates.viz").to_string_lossy().into_owned();
+    let own = env!("CARGO_BIN_EXE_frit");
+    let bench = [own, "bench", "--milliseconds=1", "gemm_f32_256"];
+    let words = [&["viz", "--candidates", "-o", &path, "--"][..], &bench].concat();
+    let run = frit(&words, &[("FRIT_BEAM", "1"), ("FRIT_BEAM_SECONDS", "1"), ("FRIT_CACHE", "off")]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let m = Model::of(&std::fs::read(&path).expect("a file")).expect("a recording");
+    let (candidates, launched): (Vec<&Kernel>, Vec<&Kernel>) =
+        m.kernels.iter().partition(|k| k.candidate.is_some());
+    assert_eq!(candidates.len(), m.searches.iter().map(|s| s.candidates.len()).sum::<usize>());
+    assert!(launched.iter().all(|k| k.programs.iter().all(|p| !p.code.is_empty())));
+    for k in candidates {
+        let (search, number) = k.candidate.expect("a number");
+        let (_, opts, ..) = m.searches[search].candidates[number as usize - 1];
+        assert!(k.ast == m.searches[search].kernel && m.text(k.opts).contains(m.text(opts)));
+        assert!(k.passes.iter().any(|p| !p.rules.is_empty()));
+    }
+}
+
+/// What `frit viz` measures once is in every recording from then on.
+#[test]
+fn peaks_that_were_measured_are_in_later_recordings() {
+    let (first, later) = (file("first.viz"), file("later.viz"));
+    let cache = std::env::temp_dir().join(format!("frit-peaks-{}", std::process::id()));
+    let cached = cache.to_string_lossy().into_owned();
+    let own = env!("CARGO_BIN_EXE_frit");
+    let peaks = |path: &std::path::Path| {
+        let m = Model::of(&std::fs::read(path).expect("a file")).expect("a recording");
+        let cpu = m.devices.iter().find(|d| m.text(d.name) == "CPU").expect("the CPU");
+        (cpu.flops, cpu.bytes)
+    };
+    let bench = ["bench", "--milliseconds=1", "launch_add"];
+    let later_path = later.to_string_lossy().into_owned();
+    let env = [("FRIT_VIZ", &*later_path), ("FRIT_CACHE", &*cached)];
+    assert!(frit(&bench, &env).status.success());
+    assert_eq!(peaks(&later), (0, 0), "nobody measured yet");
+    let path = first.to_string_lossy().into_owned();
+    let words = [&["viz", "-o", &path, "--", own][..], &bench].concat();
+    assert!(frit(&words, &[("FRIT_CACHE", &cached)]).status.success());
+    let measured = peaks(&first);
+    assert!(measured.0 > 100_000_000 && measured.1 > 100_000_000, "{measured:?}");
+    std::fs::remove_file(&later).expect("it is there");
+    assert!(frit(&bench, &env).status.success());
+    assert_eq!(peaks(&later), measured);
+    std::fs::remove_dir_all(&cache).ok();
 }

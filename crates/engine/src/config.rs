@@ -66,9 +66,10 @@ static BEAM: Setting = Setting::new("FRIT_BEAM", 64);
 static BEAM_SECONDS: Setting = Setting::new("FRIT_BEAM_SECONDS", 255);
 static BEAM_CHECK: Setting = Setting::new("FRIT_BEAM_CHECK", 1);
 static SPEC: Setting = Setting::new("FRIT_SPEC", 3);
+static VIZ_CANDIDATES: Setting = Setting::new("FRIT_VIZ_CANDIDATES", 1);
 
 /// Settings that can change while the program runs.
-static SETTINGS: [&Setting; 5] = [&DEBUG, &BEAM, &BEAM_SECONDS, &BEAM_CHECK, &SPEC];
+static SETTINGS: [&Setting; 6] = [&DEBUG, &BEAM, &BEAM_SECONDS, &BEAM_CHECK, &SPEC, &VIZ_CANDIDATES];
 
 fn setting(name: &str) -> Result<&'static Setting, Error> {
     let known = SETTINGS.into_iter().find(|s| s.name == name);
@@ -134,6 +135,11 @@ pub fn beam_seconds() -> Result<u64, Error> {
 /// Whether what a search finds is compared with the kernel as it came.
 pub fn beam_check() -> Result<bool, Error> {
     Ok(BEAM_CHECK.get()? == 1)
+}
+
+/// Whether recordings have the passes of all candidates of searches, not of the winners alone.
+pub fn viz_candidates() -> Result<bool, Error> {
+    Ok(VIZ_CANDIDATES.get()? > 0)
 }
 
 /// How much to check; always at least 1 in debug builds.

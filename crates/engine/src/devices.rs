@@ -98,6 +98,11 @@ pub fn list() -> Vec<(String, String, Result<String, Error>)> {
     frit_runtime::available().into_iter().map(describe).collect()
 }
 
+/// What a device is, in a line.
+pub fn describe(name: &str) -> Result<String, Error> {
+    Ok(frit_runtime::device(name)?.describe())
+}
+
 /// Whether launches on a device return before they have run.
 pub fn runs_apart(name: &str) -> Result<bool, Error> {
     Ok(frit_runtime::device(name)?.runs_apart())

@@ -2,8 +2,8 @@
 //!
 //! The modules stand in the order in which each uses those before it, and none after it:
 //!
-//! 1. [`error`], [`config`] (every flag read here), `pass_log` (passes shown and timed), [`stats`] (counters), [`record`]
-//!    (recordings), [`progress`] (lines on a terminal), `lru_map`, [`devices`] (the default device);
+//! 1. [`error`], [`config`] (every flag read here), `pass_log` (passes shown and timed), [`stats`] (counters), [`peaks`] (what
+//!    devices were measured to do), [`record`] (recordings), [`progress`] (lines on a terminal), `lru_map`, [`devices`] (the default device);
 //! 2. [`memory`]: the bytes and versions behind nodes, views of them, files as memory;
 //! 3. [`kernel`]: one kernel, lowered, rendered and loaded;
 //! 4. [`search`]: opts of a kernel found by trying;
@@ -16,6 +16,7 @@ pub mod error;
 pub mod config;
 mod pass_log;
 pub mod stats;
+pub mod peaks;
 pub mod record;
 pub mod progress;
 mod lru_map;

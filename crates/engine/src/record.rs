@@ -3,7 +3,7 @@
 //! While the compiler is recorded every different kernel is compiled once, though it may be in a cache, and every different
 //! graph is scheduled once; what comes again is a hit.
 
-use crate::{Error, config};
+use crate::{Error, config, peaks};
 use frit_abi::Target;
 use frit_abi::record::{self, Field, Kind};
 use frit_abi::sync::Mutex;
@@ -91,7 +91,9 @@ fn device_facts(device: &dyn Device) {
     if !told.1.iter().any(|n| n == device.name()) {
         told.1.push(device.name().into());
         drop(told);
-        record::write(Kind::Device, &[Text(device.name()), Text(&device.describe()), Int(0), Int(0)]);
+        let about = device.describe();
+        let [flops, bytes] = peaks::known(&about).unwrap_or_default().map(Int);
+        record::write(Kind::Device, &[Text(device.name()), Text(&about), flops, bytes]);
     }
 }
 
@@ -113,12 +115,12 @@ pub(crate) struct Compiling<'a> {
 }
 
 impl<'a> Compiling<'a> {
-    pub fn begin(ast: &'a UOp, name: &str, target: &Target) -> Compiling<'a> {
+    pub fn begin(ast: &'a UOp, name: &str, target: &Target, candidate: u64) -> Compiling<'a> {
         if !compiles() {
             return Compiling { ast: None, last: RefCell::default() };
         }
-        let fields = [Int(record::now()), Int(number(ast)), Text(name), Text(&target.name)];
-        record::write(Kind::Compile, &fields);
+        let (at, kernel) = (Int(record::now()), Int(number(ast)));
+        record::write(Kind::Compile, &[at, kernel, Text(name), Text(&target.name), Int(candidate)]);
         Compiling { ast: Some(ast), last: RefCell::default() }
     }
     /// A pass left this.
@@ -391,10 +393,10 @@ impl Candidates {
             lists.iter().for_each(|l| _ = self.parents.entry(l.clone()).or_insert_with(|| parent.to_vec()));
         }
     }
-    /// A list of opts was tried in a round.
-    pub fn tried(&mut self, round: usize, opts: &[Opt], seconds: f64) {
+    /// A list of opts was tried in a round: its number in the recording, 0 where there is none.
+    pub fn tried(&mut self, round: usize, opts: &[Opt], seconds: f64) -> u64 {
         if !compiles() {
-            return;
+            return 0;
         }
         let parent = self.parents.get(opts).and_then(|p| self.numbers.get(p)).copied().unwrap_or(0);
         self.count += 1;
@@ -402,6 +404,7 @@ impl Candidates {
         let opts: Vec<String> = opts.iter().map(|o| o.to_string()).collect();
         let fields = [Int(round as u64), Text(&opts.join(", ")), Int((seconds * 1e9) as u64), Int(parent)];
         record::write(Kind::Candidate, &fields);
+        self.count
     }
 }
 

@@ -10,7 +10,7 @@ import { timeline } from "./timeline.js";
 
 const VIEWS = [
   ["programs", "Programs", programs, (x) => x.programs.length],
-  ["kernels", "Kernels", kernels, (x) => x.kernels.length],
+  ["kernels", "Kernels", kernels, (x) => x.kernels.filter((k) => !k.candidate).length],
   ["timeline", "Timeline", timeline, (x) => x.timeline.tracks.reduce((s, t) => s + t.events, 0)],
   ["roofline", "Roofline", roofline],
   ["search", "Search", search, (x) => x.searches.length],

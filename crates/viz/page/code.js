@@ -42,8 +42,16 @@ const split = (text) => {
   return lines.map((t) => ({ text: t }));
 };
 
+// Why there is no machine code to show, or what its lines are not linked to; by what wrote the source.
+function missing(program, isCandidate) {
+  if (isCandidate) return "Machine code is recorded of the kernels that are launched, and this is a candidate of a search.";
+  if (program.pass === "ptx") return "The driver compiles PTX for its GPU by itself, and does not give the machine code (SASS) back. The source beside this is the last form that frit writes; registers and spilled bytes are the driver's own.";
+  if (program.pass === "bytecode") return "The interpreter runs the bytecode beside this: there is no machine code.";
+  return "The device gave none back, or loaded the kernel before the recording began.";
+}
+
 // The programs of a kernel; `base` is the link of this view, `path` the words after it: program, column, line.
-export function code(app, part, base, path) {
+export function code(app, part, base, path, isCandidate = false) {
   const programs = part.programs;
   if (!programs.length) return empty("No code was recorded", "The kernel was not compiled while this was recorded.");
   const chosen = Math.max(0, Math.min(programs.length - 1, Math.floor(Number(path[0])) || 0));
@@ -52,7 +60,9 @@ export function code(app, part, base, path) {
   const listing = listings.findLast((t) => t.startsWith(`kernel ${program.name}\n`)) ?? "";
   const all = { listing: split(listing), source: split(program.text), code: split(program.code) };
   const links = new Links(all, program.steps, program.offsets);
-  const abouts = ["the list of steps after the last pass", `what ${program.pass} left`, "as the machine runs it"];
+  // a compiler of C says nothing of the lines it compiled
+  const unlinked = all.code.length && !program.offsets.length ? " · not linked: the compiler says nothing of lines" : "";
+  const abouts = ["the list of steps after the last pass", `what ${program.pass} left`, `as the machine runs it${unlinked}`];
   const columns = ["listing", "source", "machine code"].map((name, c) => ({ name, about: abouts[c], lines: Object.values(all)[c], c })).filter(({ lines }) => lines.length);
   const row = el("div", { class: "row fill" });
   const blocks = [];
@@ -78,6 +88,7 @@ export function code(app, part, base, path) {
     });
     row.append(el("div", { class: "column fill", style: i ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", {}, name), el("span", { class: "soft" }, `${lines.length} lines · ${about}`)), blocks[c].scroll));
   });
+  if (!all.code.length) row.append(el("div", { class: "column fill", style: { "border-left": "1px solid var(--line)" } }, el("div", { class: "head" }, el("h2", {}, "machine code")), empty("No machine code to show", missing(program, isCandidate))));
   app.keys = (key) => {
     const [c, line] = at ?? [columns[0].c, -1];
     const near = columns.findIndex((column) => column.c === c);

@@ -57,18 +57,20 @@ export function kernels(app, path) {
   const filter = el("input", { class: "search", placeholder: "filter by name, device or line  ( / )", value: sorting.filter, style: { width: "320px" } });
   const shown = el("span", { class: "soft" });
   const total = index.kernels.reduce((s, k) => s + k.took, 0);
+  // candidates of searches are found from their searches
+  const all = index.kernels.map((k, i) => [k, i]).filter(([k]) => !k.candidate);
   const draw = () => {
     sorting.filter = filter.value;
     const column = COLUMNS.find((c) => c[0] === sorting.by);
     const value = column[2] || ((k) => share(index, k));
     const word = filter.value.toLowerCase();
-    const rows = index.kernels.map((k, i) => [k, i]).filter(([k]) => `${k.name} ${k.device} ${shortFile(k.line)}`.toLowerCase().includes(word));
+    const rows = all.filter(([k]) => `${k.name} ${k.device} ${shortFile(k.line)}`.toLowerCase().includes(word));
     rows.sort((a, b) => {
       const [x, y] = [value(a[0]), value(b[0])];
       const c = x < y ? -1 : x > y ? 1 : 0;
       return (sorting.down ? -c : c) || a[1] - b[1];
     });
-    shown.textContent = `${count(rows.length)} of ${count(index.kernels.length)} kernels · ${time(total)} on devices`;
+    shown.textContent = `${count(rows.length)} of ${count(all.length)} kernels · ${time(total)} on devices`;
     head.replaceChildren(...COLUMNS.map(([key, title, , , kind]) => el("th", { class: kind === "text" || kind === "name" ? "text" : "", onclick: () => order(key) }, title, el("span", { class: "dir" }, sorting.by === key ? (sorting.down ? " ↓" : " ↑") : ""))));
     body.replaceChildren(
       ...rows.map(([k, i]) =>
@@ -114,11 +116,11 @@ function one(app, i, path) {
   ];
   const body = el("div", { class: "column fill" });
   const tabs = el("div", { class: "switch" }, ["passes", "code"].map((m) => el("button", { class: m === mode ? "on" : "", onclick: () => app.go(`#/kernels/${i}/${m}`) }, m)));
-  const head = el("div", { class: "head" }, el("a", { href: "#/kernels" }, "Kernels"), el("span", { class: "faint" }, "/"), el("h2", { class: "mono whole", title: k.name }, k.name), el("span", { class: "pill" }, k.device), el("span", { class: "soft mono", title: k.opts }, k.opts), el("span", { class: "space" }), k.line ? el("span", { class: "soft", title: `${k.line[0]}, run at ${where(k.line)}` }, k.line[0].includes(" at ") ? short(k.line[0]) : `${k.line[0]} at ${shortFile(k.line)}`) : null, tabs);
+  const head = el("div", { class: "head" }, el("a", { href: "#/kernels" }, "Kernels"), el("span", { class: "faint" }, "/"), el("h2", { class: "mono whole", title: k.name }, k.name), el("span", { class: "pill" }, k.device), k.candidate ? el("a", { href: `#/search/${k.candidate[0]}` }, `candidate ${k.candidate[1]} of a search`) : null, el("span", { class: "soft mono", title: k.opts }, k.opts), el("span", { class: "space" }), k.line ? el("span", { class: "soft", title: `${k.line[0]}, run at ${where(k.line)}` }, k.line[0].includes(" at ") ? short(k.line[0]) : `${k.line[0]} at ${shortFile(k.line)}`) : null, tabs);
   const bar = el("div", { class: "stats" }, stats.map(([v, what]) => el("div", {}, el("b", {}, v), el("span", {}, what))));
   app.pack
     .json(k.part)
-    .then((part) => body.replaceChildren(mode === "code" ? code(app, part, `#/kernels/${i}/code`, path.slice(1)) : passes(app, part, `#/kernels/${i}/passes`, path.slice(1))))
+    .then((part) => body.replaceChildren(mode === "code" ? code(app, part, `#/kernels/${i}/code`, path.slice(1), !!k.candidate) : passes(app, part, `#/kernels/${i}/passes`, path.slice(1))))
     .catch((e) => body.replaceChildren(empty("This kernel cannot be shown", e.message)));
   return el("div", { class: "column fill" }, head, bar, body);
 }

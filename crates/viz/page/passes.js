@@ -133,13 +133,18 @@ function rules(app, part, nodes, pass, chosen, view, go) {
   const detail = el("div", { class: "detail", style: { "border-top": "1px solid var(--line)", flex: "none", "max-height": "62%" } });
   const at = (i) => pass.rules.slice(FIELDS * i, FIELDS * (i + 1));
   const text = (t) => part.texts[t];
+  // what code replaces is told apart by its ops
+  const name = (i) => {
+    const [set, rule, , before, after] = at(i);
+    return text(set) === pass.name ? `${nodes.op(before)} → ${nodes.op(after)}: ${text(rule)}` : text(rule);
+  };
   const select = (i) => {
     chosen = i;
     go(i);
   };
-  const box = el("div", { class: "side right" }, el("div", { class: "head" }, el("h2", {}, "Rules applied"), el("span", { class: "space" }), el("span", { class: "faint" }, total ? `${count(total)} · arrow keys` : "")), scroll, detail);
+  const box = el("div", { class: "side right" }, el("div", { class: "head" }, el("h2", {}, "Rules and replacements"), el("span", { class: "space" }), el("span", { class: "faint" }, total ? `${count(total)} · arrow keys` : "")), scroll, detail);
   let rows;
-  if (total) rows = virtual(scroll, 26, total, (i) => el("div", { class: `rule${i === chosen ? " on" : ""}`, onclick: () => select(i), title: text(at(i)[1]) }, el("u", {}, String(i + 1)), text(at(i)[1])));
+  if (total) rows = virtual(scroll, 26, total, (i) => el("div", { class: `rule${i === chosen ? " on" : ""}`, onclick: () => select(i), title: name(i) }, el("u", {}, String(i + 1)), name(i)));
   else scroll.append(empty("Nothing is replaced here", "This pass decides or orders; it applies no rules and replaces no nodes."));
   const show = () => {
     if (chosen === null || !(chosen < total)) {

@@ -38,6 +38,10 @@ export function search(app, path) {
   const s = searches[chosen];
   const most = Math.max(...s.candidates.map((c) => c[2]), 1);
   const all = beam(s.candidates);
+  // passes of candidates, where they were asked for
+  app.pack.index.kernels.forEach((k, i) => {
+    if (k.candidate?.[0] === chosen && all[k.candidate[1] - 1]) all[k.candidate[1] - 1].kernel = i;
+  });
   const fastest = [...all].sort((a, b) => a.ns - b.ns);
   const winner = fastest.find((c) => c.opts === s.opts) || fastest[0];
   const onPath = new Set();
@@ -46,7 +50,7 @@ export function search(app, path) {
   const add = (c, depth) => {
     tree.append(
       el("div", { class: `step${onPath.has(c) ? " best" : ""}`, style: { "margin-left": `${18 * Math.min(depth, 12)}px` }, title: c.opts },
-        el("span", { class: "num" }, time(c.ns)), el("div", { class: "track" }, el("i", { style: { width: `${(100 * c.ns) / most}%` } })), el("span", { class: "faint num" }, c.parent && c.ns ? `${(c.parent.ns / c.ns).toFixed(2)}× · round ${c.round}` : ""), el("div", { class: "opts" }, change(c))),
+        el("span", { class: "num" }, time(c.ns)), el("div", { class: "track" }, el("i", { style: { width: `${(100 * c.ns) / most}%` } })), el("span", { class: "faint num" }, c.parent && c.ns ? `${(c.parent.ns / c.ns).toFixed(2)}× · round ${c.round}` : ""), el("div", { class: "opts" }, c.kernel === undefined ? change(c) : el("a", { href: `#/kernels/${c.kernel}` }, change(c)))),
     );
     // the way to the winner first, then the fastest
     const order = [...c.children].sort((a, b) => onPath.has(b) - onPath.has(a) || a.ns - b.ns);
@@ -54,6 +58,6 @@ export function search(app, path) {
     if (order.length > SHOWN) tree.append(el("div", { class: "faint", style: { "margin-left": `${18 * Math.min(depth + 1, 12)}px` } }, `and ${order.length - SHOWN} slower ones`));
   };
   all.filter((c) => !c.parent).sort((a, b) => a.ns - b.ns).forEach((c) => add(c, 0));
-  const head = el("div", { class: "head" }, el("h2", { class: "mono" }, s.name), el("span", { class: "pill" }, s.device), el("span", { class: "soft" }, `chosen: ${s.opts || "the heuristic's way"}`), el("span", { class: "space" }), s.kernel === undefined ? null : el("a", { href: `#/kernels/${s.kernel}` }, "the kernel"));
+  const head = el("div", { class: "head" }, el("h2", { class: "mono" }, s.name), el("span", { class: "pill" }, s.device), el("span", { class: "soft" }, `chosen: ${s.opts || "the heuristic's way"}`), el("span", { class: "space" }), s.kernel === undefined ? null : el("a", { href: `#/kernels/${s.kernel}`, style: { "white-space": "nowrap" } }, "the kernel"));
   return el("div", { class: "row fill" }, el("div", { class: "side" }, el("div", { class: "head" }, el("h2", {}, "Searches")), list), el("div", { class: "column fill" }, head, el("div", { class: "scroll" }, tree)));
 }

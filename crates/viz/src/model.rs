@@ -142,6 +142,8 @@ pub struct Kernel {
     pub hits: u64,
     /// Registers and spilled bytes of a lane, where the device says.
     pub resources: Option<[u64; 2]>,
+    /// The search and the number of the candidate that it was, counted from 1: then it is not what was launched.
+    pub candidate: Option<(usize, u32)>,
 }
 
 /// What a writer of code made of a program of a kernel.
@@ -504,9 +506,12 @@ impl Builder {
             "compile" => {
                 t.rules.clear();
                 t.kernel = Some(m.kernels.len());
-                let kernel = Kernel { at: int(0), ast: n(1), name: n(2), target: n(3), ..Kernel::default() };
-                m.kernels.push(kernel);
-                self.kernel_of.entry(n(1)).or_insert(m.kernels.len() - 1);
+                let candidate = t.search.filter(|_| n(4) > 0).map(|search| (search, n(4)));
+                let (at, ast, name, target) = (int(0), n(1), n(2), n(3));
+                m.kernels.push(Kernel { at, ast, name, target, candidate, ..Kernel::default() });
+                if candidate.is_none() {
+                    self.kernel_of.entry(ast).or_insert(m.kernels.len() - 1);
+                }
             }
             "compiled" => {
                 if let Some(k) = t.kernel.take().and_then(|k| m.kernels.get_mut(k)) {

@@ -48,8 +48,8 @@ pub fn pack(m: &Model, deflate: Deflate) -> Vec<u8> {
             }
             unseen.iter().for_each(|row| row.write(m, &Kernel::default(), [0, 0], j));
         });
-        let known: FxHashMap<NodeId, usize> =
-            m.kernels.iter().enumerate().rev().map(|(i, k)| (k.ast, i)).collect();
+        let launched = m.kernels.iter().enumerate().filter(|(_, k)| k.candidate.is_none());
+        let known: FxHashMap<NodeId, usize> = launched.rev().map(|(i, k)| (k.ast, i)).collect();
         j.key("programs").list(|j| {
             for s in &m.schedules {
                 let place = parts.add(program_part(m, s, &known).as_bytes());
@@ -125,6 +125,9 @@ fn kernels(m: &Model, launches: &FxHashMap<(NodeId, Text), Total>) -> (Vec<Row>,
     }
     let mut seen: FxHashMap<NodeId, ()> = FxHashMap::default();
     let row = |k: &Kernel| {
+        if k.candidate.is_some() {
+            return Row { total: Total::default(), line: None };
+        }
         // one that was compiled twice has its launches once
         let total = match seen.insert(k.ast, ()) {
             None => launches.get(&(k.ast, 0)).copied().unwrap_or_default(),
@@ -159,6 +162,9 @@ impl Row {
             j.key("registers").int(registers).key("spills").int(spills);
             j.key("counted").int(u64::from(k.resources.is_some()));
             j.key("at").int(k.at).key("ns").int(k.ns);
+            if let Some((search, number)) = k.candidate {
+                j.key("candidate").ints([search as u64, u64::from(number)]);
+            }
             line(m, self.line, j);
             passes_row(m, &k.passes, j);
             j.key("part");

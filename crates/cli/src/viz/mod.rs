@@ -25,11 +25,13 @@ pub fn run(words: &[&str]) -> Result<(), String> {
         ["export", file, out] => export(file, out),
         ["export", file] => export(file, &format!("{}.html", file.trim_end_matches(".viz"))),
         ["pack", file, out] => write(out, &packed(file, Compression::fast())?),
-        ["-o", file, "--", ref command @ ..] => record(command, file),
-        ["--", ref command @ ..] => record(command, FILE),
+        ["--candidates", "-o", file, "--", ref command @ ..] => record(command, file, true),
+        ["--candidates", "--", ref command @ ..] => record(command, FILE, true),
+        ["-o", file, "--", ref command @ ..] => record(command, file, false),
+        ["--", ref command @ ..] => record(command, FILE, false),
         ["--no-open", file] => show(file, false),
         [file] if !file.starts_with('-') => show(file, true),
-        _ => Err("expected: frit viz FILE, frit viz export FILE [HTML], frit viz dump FILE, or frit viz [-o FILE] -- COMMAND"
+        _ => Err("expected: frit viz FILE, frit viz export FILE [HTML], frit viz dump FILE, or frit viz [--candidates] [-o FILE] -- COMMAND"
             .into()),
     }
 }
@@ -45,7 +47,8 @@ fn write(file: &str, bytes: &[u8]) -> Result<(), String> {
 
 /// A recording in parts, as the page takes it.
 fn packed(file: &str, level: Compression) -> Result<Vec<u8>, String> {
-    let model = Model::of(&bytes_of(file)?).map_err(|e| format!("{file}: {e}"))?;
+    let with_peaks = peaks::measured(bytes_of(file)?).map_err(|e| format!("{file}: {e}"))?;
+    let model = Model::of(&with_peaks).map_err(|e| format!("{file}: {e}"))?;
     let deflate = |bytes: &[u8]| {
         let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 4), level);
         // a vector takes everything
@@ -92,12 +95,17 @@ fn trace(file: &str, out: &str) -> Result<(), String> {
 }
 
 /// Run a command that records to a file which a variable names, and say how it ended.
-fn record_to(command: &[&str], variable: &str, path: &Path) -> Result<ExitStatus, String> {
+fn record_to(
+    command: &[&str],
+    variable: &str,
+    path: &Path,
+    others: &[(&str, &str)],
+) -> Result<ExitStatus, String> {
     let (program, args) = command.split_first().ok_or("no command to record")?;
     let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     // what an earlier one left is not of this one
     std::fs::remove_file(&path).ok();
-    let status = Command::new(program).args(args).env(variable, &path).status();
+    let status = Command::new(program).args(args).env(variable, &path).envs(others.iter().copied()).status();
     let status = status.map_err(|e| format!("{program}: {e}"))?;
     if !path.exists() {
         let ended = if status.success() { String::new() } else { format!(", and ended with {status}") };
@@ -115,8 +123,10 @@ fn end_as(command: &[&str], status: ExitStatus) {
     }
 }
 
-fn record(command: &[&str], file: &str) -> Result<(), String> {
-    let status = record_to(command, "FRIT_VIZ", Path::new(file))?;
+/// Record a command; of searches the passes of the winners, or of all candidates.
+fn record(command: &[&str], file: &str, has_candidates: bool) -> Result<(), String> {
+    let others: &[(&str, &str)] = if has_candidates { &[("FRIT_VIZ_CANDIDATES", "1")] } else { &[] };
+    let status = record_to(command, "FRIT_VIZ", Path::new(file), others)?;
     let bytes = peaks::measured(bytes_of(file)?)?;
     write(file, &bytes)?;
     eprintln!("{file}: {:.1} MB; frit viz {file} shows it", bytes.len() as f64 / 1e6);

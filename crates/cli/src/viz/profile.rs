@@ -16,7 +16,7 @@ const LEAST: f64 = 0.01;
 /// Run a command and print where its time went.
 pub fn run(command: &[&str]) -> Result<(), String> {
     let file = std::env::temp_dir().join(format!("frit-profile-{}.viz", std::process::id()));
-    let ran = record_to(command, "FRIT_PROFILE", &file);
+    let ran = record_to(command, "FRIT_PROFILE", &file, &[]);
     let bytes = std::fs::read(&file).map_err(|e| format!("{}: {e}", file.display()));
     std::fs::remove_file(&file).ok();
     let status = ran?;

@@ -6,11 +6,25 @@ use crate::record::Compiling;
 use crate::{Error, config};
 use frit_abi::record::span;
 use frit_abi::{Kernel, Target};
-use frit_codegen::{Lowered, Opts, Program};
+use frit_codegen::{Lowered, Opt, Opts, Program};
 use frit_uop::{Arg, UOp};
 
 /// Lower and render one kernel: its programs, and the code of each.
 pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, Vec<Kernel>), Error> {
+    compile_for(ast, target, choice, 0)
+}
+
+/// Compile a candidate of a search once more, for the recording, which knows it by this number.
+pub fn record_candidate(ast: &UOp, target: &Target, opts: Vec<Opt>, number: u64) -> Result<(), Error> {
+    compile_for(ast, target, &Choice::List(opts), number).map(drop)
+}
+
+fn compile_for(
+    ast: &UOp,
+    target: &Target,
+    choice: &Choice,
+    candidate: u64,
+) -> Result<(Lowered, Vec<Kernel>), Error> {
     let debug = config::debug()?;
     let error = |message: String| Error::Compile { kernel: kernel_name(ast).into(), message };
     let random = match choice {
@@ -25,7 +39,7 @@ pub fn compile(ast: &UOp, target: &Target, choice: &Choice) -> Result<(Lowered, 
         _ => Opts::Heuristic,
     };
     let name = kernel_name(ast);
-    let (mut log, recorded) = (PassLog::of(name)?, Compiling::begin(ast, name, target));
+    let (mut log, recorded) = (PassLog::of(name)?, Compiling::begin(ast, name, target, candidate));
     let mut watch = |pass: &'static str, program: &Program, time| {
         log.after(pass, || program.to_string(), time);
         recorded.pass(pass, program, time);

@@ -2,10 +2,11 @@
 
 use super::compare;
 use super::moves::work;
+use crate::kernel::compile::record_candidate;
 use crate::kernel::compiled::Compiled;
 use crate::memory::bindings::Bindings;
 use crate::record::Candidates;
-use crate::{Error, interrupt, stats};
+use crate::{Error, config, interrupt, stats};
 use frit_abi::{DType, Param, Scalar};
 use frit_codegen::{Lowered, Opt, Opts};
 use frit_runtime::parallel::in_parallel;
@@ -167,7 +168,7 @@ impl<'a> Trial<'a> {
             self.tried += 1;
             // the first run warms up, and tells the hopeless
             let Some(first) = self.time(&c.opts, &c.bound, 1)? else { continue };
-            self.candidates.tried(self.rounds, &c.opts, first);
+            self.record(&c.opts, first)?;
             let short = first <= SHORTEST.as_secs_f64();
             if !short && first > self.best * HOPELESS {
                 continue;
@@ -201,9 +202,21 @@ impl<'a> Trial<'a> {
         self.tried += 1;
         self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
         c.time = self.time(opts, &c.bound, 1)?.ok_or_else(failed)?;
-        self.candidates.tried(self.rounds, opts, c.time);
+        self.record(opts, c.time)?;
         self.best = self.best.min(c.time);
         Ok(c)
+    }
+
+    /// Write a candidate that ran to the recording, with its passes if that is asked for: the time that takes is not the
+    /// search's.
+    fn record(&mut self, opts: &[Opt], seconds: f64) -> Result<(), Error> {
+        let number = self.candidates.tried(self.rounds, opts, seconds);
+        if number > 0 && config::viz_candidates()? {
+            let begun = Instant::now();
+            record_candidate(self.ast, self.dev.target(), self.whole(opts), number)?;
+            self.until += begun.elapsed();
+        }
+        Ok(())
     }
 
     /// Lower in parallel, leave out what is known or has too much to do, load the rest: the least to do first.

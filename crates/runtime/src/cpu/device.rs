@@ -93,16 +93,26 @@ impl Cpu {
     }
 }
 
+/// The processor's own name, where the system says it.
+fn model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
 impl Device for Cpu {
     fn name(&self) -> &str {
         &self.name
     }
     fn describe(&self) -> String {
-        if self.target.isa != Isa::Portable {
-            return format!("{}, {} threads", self.target.name, self.pool.threads());
+        let mut about = format!("{}, {} threads", self.target.name, self.pool.threads());
+        if self.target.isa == Isa::Portable {
+            about += &format!(", {}", self.compiler.describe().unwrap_or_else(|e| e.to_string()));
         }
-        let compiler = self.compiler.describe().unwrap_or_else(|e| e.to_string());
-        format!("{}, {} threads, {compiler}", self.target.name, self.pool.threads())
+        match model() {
+            Some(model) => format!("{about}, {model}"),
+            None => about,
+        }
     }
     fn target(&self) -> &Target {
         &self.target
