@@ -2,6 +2,7 @@
 
 use crate::creation::float_of;
 use crate::error::{Error, Result, call, fail};
+use crate::mode::{autocast, factor_type};
 use crate::norm::wide;
 use crate::shape::show_all;
 use crate::tensor::Tensor;
@@ -77,7 +78,10 @@ impl Tensor {
             (None, Ok(e)) => 1.0 / (e as f64).sqrt(),
             (None, Err(e)) => return Tensor::failed(e),
         };
-        let mut scores = wide(self).matmul(&wide(&key).t()) * scale;
+        // scores are not rounded where factors are
+        let factor = |t: &Tensor| t.cast(factor_type(t.dtype()));
+        let exact = |a: &Tensor, b: &Tensor| autocast(DType::F32, || wide(a).matmul(&wide(b)));
+        let mut scores = exact(&factor(self), &factor(&key).t()) * scale;
         if o.causal {
             let (l, s) = (Tensor::arange(&q[-2]).unsqueeze(1), Tensor::arange(&k[-2]).unsqueeze(0));
             scores = s.le(l).where_(&scores, f64::NEG_INFINITY);
@@ -88,9 +92,9 @@ impl Tensor {
             Some(m) => weights(&(scores + m)),
         };
         let weights = if o.dropout > 0.0 { weights.dropout(o.dropout) } else { weights };
-        let weights =
-            if value.dtype().is_small_float() { wide(&weights.cast(value.dtype())) } else { weights };
-        let y = weights.matmul(&wide(&value)).cast(float_of(self.dtype()));
+        let value = factor(&value);
+        let weights = if value.dtype().is_small_float() { weights.cast(value.dtype()) } else { weights };
+        let y = exact(&weights, &value).cast(float_of(self.dtype()));
         if o.dropout > 0.0 {
             return y;
         }

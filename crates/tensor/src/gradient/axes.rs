@@ -7,7 +7,7 @@ use crate::movement::{cut, pad_axis};
 use crate::reduce::{is_first_wins, last_records, reduce_node, zeros_like};
 use crate::shape::{dim_sub, product};
 use crate::tensor::expand_to;
-use frit_uop::{Alu, Arg, DType, ScatterMode, UOp};
+use frit_uop::{Alu, Arg, DType, Op, ScatterMode, UOp};
 use smallvec::SmallVec;
 
 /// A reduction: to all elements of a sum, to the winners of a maximum or minimum, times the others of a product.
@@ -17,7 +17,7 @@ pub(super) fn reduce(n: &UOp, g: &UOp) -> Result<UOp> {
     let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
     let back = |v: &UOp| expand_to(v, x.shape());
     match alu {
-        Alu::Add => Ok(back(g)),
+        Alu::Add => Ok(back(&as_factor(g, x))),
         Alu::Max | Alu::Min => {
             // NaN wins, and is not equal to itself
             let hit = x.eq_(&back(n)).or_(&x.ne_(x));
@@ -53,6 +53,42 @@ pub(super) fn reduce(n: &UOp, g: &UOp) -> Result<UOp> {
             Ok(mul(&back(g), &others.permute(&inverse)))
         }
         a => fail!("gradient", "there is no gradient through a reduction by {a:?}"),
+    }
+}
+
+/// The gradient of a sum of products `x`, rounded to the type of its factors where it has no more digits than they: it is a factor
+/// next.
+fn as_factor(g: &UOp, x: &UOp) -> UOp {
+    let widened = |x: &UOp| {
+        let x = unmoved(x);
+        (x.op == Op::Cast).then(|| x.input().dtype).filter(|d| d.is_small_float())
+    };
+    match (x.op, few_digits(g)) {
+        _ if widened(g).is_some() => g.clone(),
+        (Op::Mul, Some(d)) if x.src.iter().all(|f| widened(f) == Some(d)) => g.cast(d).cast(g.dtype),
+        _ => g.clone(),
+    }
+}
+
+fn unmoved(mut x: &UOp) -> &UOp {
+    while x.op.is_movement() {
+        x = x.input();
+    }
+    x
+}
+
+/// The small float that all values are of, but for a constant factor.
+fn few_digits(g: &UOp) -> Option<DType> {
+    let g = unmoved(g);
+    match g.op {
+        Op::Cast => Some(g.input().dtype).filter(|d| d.is_small_float()),
+        Op::Neg => few_digits(g.input()),
+        Op::Where => few_digits(g.if_true()).filter(|_| g.if_false().as_scalar().is_some()),
+        Op::Mul => {
+            let (a, b) = (&g.src[0], &g.src[1]);
+            if unmoved(b).as_scalar().is_some() { few_digits(a) } else { None }
+        }
+        _ => None,
     }
 }
 

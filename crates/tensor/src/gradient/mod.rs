@@ -14,6 +14,7 @@ mod loops;
 mod named;
 mod rows;
 mod rules;
+mod softmax;
 mod windows;
 
 pub(crate) use carry::movement_back;
@@ -29,6 +30,7 @@ use frit_uop::graph::{NodeMap, toposort_outside};
 use frit_uop::{Alu, Loop, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
+use softmax::Softmax;
 use windows::Windows;
 
 /// How a node is seen on the way of a gradient.
@@ -37,16 +39,20 @@ enum Kind {
     Plain,
     /// As windows over an axis.
     Windows(Windows),
+    /// As a softmax.
+    Softmax(Softmax),
 }
 
 impl Kind {
     fn of(n: &UOp) -> Kind {
-        windows::recognise(n).map_or(Kind::Plain, Kind::Windows)
+        let softmax = || softmax::recognise(n).map(Kind::Softmax);
+        windows::recognise(n).map(Kind::Windows).or_else(softmax).unwrap_or(Kind::Plain)
     }
     /// What a gradient flows to from here.
     fn inputs<'a>(&'a self, n: &'a UOp) -> SmallVec<[&'a UOp; 3]> {
         let mut found: SmallVec<[&UOp; 3]> = match (self, n.op) {
             (Kind::Windows(w), _) => smallvec![&w.x],
+            (Kind::Softmax(s), _) => smallvec![&s.x, &s.shift],
             (_, Op::Detach | Op::Bitcast) => smallvec![],
             // the values stored count too
             (_, Op::After) => {
@@ -58,10 +64,16 @@ impl Kind {
         found.retain(|s| s.dtype.is_float());
         found
     }
-    /// The gradient of each input.
-    fn gradients(&self, n: &UOp, g: &Gradient) -> Result<SmallVec<[Option<Gradient>; 3]>> {
+    /// The gradient of each input; of a softmax the product that it is for, with its own.
+    fn gradients(
+        &self,
+        n: &UOp,
+        g: &Gradient,
+        product: Option<(&softmax::Product, UOp)>,
+    ) -> Result<SmallVec<[Option<Gradient>; 3]>> {
         match self {
             Kind::Windows(w) => Ok(smallvec![Some(windows::gradient(w, g))]),
+            Kind::Softmax(s) => Ok(smallvec![Some(Gradient::of(softmax::gradient(s, n, &g.sum(), product)))]),
             Kind::Plain if n.op.is_movement() => Ok(smallvec![Some(carry::carry(n, g))]),
             Kind::Plain if matches!(n.op, Op::Contiguous | Op::Leaf) => Ok(smallvec![Some(g.clone())]),
             Kind::Plain => {
@@ -147,6 +159,11 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
             }
         }
     }
+    let softmaxes = kinds.iter().filter_map(|(n, k)| match k {
+        Kind::Softmax(s) => Some((n, s)),
+        _ => None,
+    });
+    let products = softmax::products(&order, &softmaxes.collect::<Vec<_>>());
     let mut way = Way::default();
     for (root, seed) in roots {
         way.reach(root, Some(Gradient::of(seed.clone())));
@@ -163,7 +180,10 @@ pub(crate) fn differentiate(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec
         }
         let Some(k) = kinds.get(n) else { continue };
         let found = match way.grads.get(n).cloned() {
-            Some(g) => k.gradients(n, &g)?,
+            Some(g) => {
+                let product = products.get(n).and_then(|p| Some((p, way.grads.get(&p.node)?.sum())));
+                k.gradients(n, &g, product)?
+            }
             None => SmallVec::new(),
         };
         for (i, x) in k.inputs(n).into_iter().enumerate().filter(|(_, x)| led(x)) {
