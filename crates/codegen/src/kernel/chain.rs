@@ -32,8 +32,16 @@ pub fn extent(range: &UOp) -> i64 {
 }
 
 impl Chain {
-    /// The chain that a kernel is, if it is one.
+    /// The chain that a kernel is, if it is one: several reduces over a row, of which a sum of products is one.
     pub fn of(sink: &UOp) -> Option<Chain> {
+        Chain::over(sink, |over_rows| over_rows > 1).filter(|c| !c.columns.is_empty())
+    }
+    /// The same with one reduce over a row, which may have no columns.
+    pub fn of_one(sink: &UOp) -> Option<Chain> {
+        Chain::over(sink, |over_rows| over_rows == 1)
+    }
+
+    fn over(sink: &UOp, fits: impl Fn(usize) -> bool) -> Option<Chain> {
         let [end] = &sink.src[..] else { return None };
         if end.op != Op::End || end.src[0].op != Op::Store {
             return None;
@@ -55,7 +63,7 @@ impl Chain {
         let reduces = order.iter().filter(|n| n.op == Op::Reduce);
         let (over_rows, inner): (Vec<&UOp>, Vec<&UOp>) =
             reduces.partition(|n| n.ranges.iter().all(is_result));
-        let first = over_rows.first().filter(|_| over_rows.len() > 1)?.closed_ranges()[0].extent();
+        let first = over_rows.first().filter(|_| fits(over_rows.len()))?.closed_ranges().first()?.extent();
         let is_row = |n: &&UOp| n.closed_ranges().len() == 1 && n.closed_ranges()[0].extent() == first;
         let is_sum = |n: &&UOp| n.arg == Arg::Alu(Alu::Add) && !n.body().any(|b| b.op == Op::Reduce);
         if inner.is_empty() || !over_rows.iter().all(is_row) || !inner.iter().all(is_sum) {
@@ -63,11 +71,11 @@ impl Chain {
         }
         let along = UOp::range(first, CLOSED, AxisKind::Reduce);
         let store = shared(&end.src[0], &over_rows, &along);
-        Chain { store, batch: vec![], row: None, columns: vec![], along }.with_rows(&results)
+        Some(Chain { store, batch: vec![], row: None, columns: vec![], along }.with_rows(&results))
     }
 
     /// What each range of results is for.
-    fn with_rows(mut self, results: &[UOp]) -> Option<Chain> {
+    fn with_rows(mut self, results: &[UOp]) -> Chain {
         let along = id(&self.along);
         let order = self.store.toposort();
         let products: Vec<&UOp> =
@@ -81,11 +89,8 @@ impl Chain {
         for r in results.iter().filter(|r| Some(*r) != self.row.as_ref()) {
             if in_products(r) { &mut self.batch } else { &mut self.columns }.push(r.clone());
         }
-        if self.columns.is_empty() {
-            return None;
-        }
         self.factor_out(&order);
-        Some(self)
+        self
     }
 
     /// Multiply what is the same for a whole sum after it, if it comes from a reduce over the row.

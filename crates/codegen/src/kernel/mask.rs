@@ -1,4 +1,4 @@
-//! Where a mask ends a loop: steps that it hides in all rows add nothing.
+//! Where a mask begins and ends a loop: steps that it hides in all rows add nothing.
 
 use super::access::{coefficient, substitute_open};
 use frit_uop::symbolic::simplify;
@@ -12,6 +12,25 @@ use rustc_hash::FxHashMap;
 /// Reduce(Where(row < along, -inf, x), along, Max)    row = 8 b + r, r in 0..8      ->     8 b + 8
 /// ```
 pub fn end_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>) -> Option<UOp> {
+    edge_of(reduces, along, row, Edge::End)
+}
+
+/// The step before which `along` gives none of these reduces anything in any row, if a mask says so; it may be below 0.
+///
+/// ```text
+/// Reduce(Where(along < row, 0, x), along, Add)       row = 8 b + r, r in 0..8      ->     8 b
+/// ```
+pub fn begin_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>) -> Option<UOp> {
+    edge_of(reduces, along, row, Edge::Begin)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Edge {
+    Begin,
+    End,
+}
+
+fn edge_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>, of: Edge) -> Option<UOp> {
     let moves = |n: &UOp| along.range_arg().is_some_and(|a| n.ranges.contains(&a.id));
     let nodes = reduces.first()?.body().toposort();
     nodes.iter().filter(|n| n.op == Op::Where && moves(n.condition())).find_map(|mask| {
@@ -22,7 +41,7 @@ pub fn end_of(reduces: &[UOp], along: &UOp, row: Option<&UOp>) -> Option<UOp> {
             Arg::Alu(Alu::Add) => limit(n.body(), mask) == Some(0.0),
             _ => false,
         };
-        reduces.iter().all(vanishes).then(|| end(mask.condition(), hides, along, row)).flatten()
+        reduces.iter().all(vanishes).then(|| edge(mask.condition(), hides, along, row, of)).flatten()
     })
 }
 
@@ -42,22 +61,27 @@ fn limit(n: &UOp, mask: &UOp) -> Option<f64> {
             (Some(a), Some(b)) => Some(a * b),
             (a, b) => a.or(b).filter(|v| *v == 0.0),
         },
+        // hidden as the mask is
+        Op::Where if n.condition() == mask.condition() => {
+            let is_hidden = |n: &UOp| n.as_scalar().is_some_and(|v| v.as_f64() == f64::NEG_INFINITY);
+            of(if is_hidden(mask.if_true()) { 1 } else { 2 })
+        }
         _ => None,
     }
 }
 
-/// The step from which on a comparison hides, or shows nothing.
-fn end(gate: &UOp, hides: bool, along: &UOp, row: Option<&UOp>) -> Option<UOp> {
-    let of = |g: &UOp, hides: bool| end(g, hides, along, row);
+/// The step from which on, or up to which, a comparison hides or shows nothing.
+fn edge(gate: &UOp, hides: bool, along: &UOp, row: Option<&UOp>, of: Edge) -> Option<UOp> {
+    let inner = |g: &UOp, hides: bool| edge(g, hides, along, row, of);
     match (gate.op, hides) {
-        (Op::Not, _) => of(gate.input(), !hides),
-        (Op::And, false) | (Op::Or, true) => gate.src.iter().find_map(|g| of(g, hides)),
+        (Op::Not, _) => inner(gate.input(), !hides),
+        (Op::And, false) | (Op::Or, true) => gate.src.iter().find_map(|g| inner(g, hides)),
         (Op::Lt, _) => {
             // it shows where this is 0 or more
             let (x, y) = (index(&gate.src[0])?, index(&gate.src[1])?);
             let shown = if hides { &x - &y } else { &y - &x - 1 };
             let id = along.range_arg()?.id;
-            if coefficient(&shown, id)? != -1 {
+            if coefficient(&shown, id)? != if of == Edge::End { -1 } else { 1 } {
                 return None;
             }
             let mut at: FxHashMap<u32, UOp> = [(id, UOp::index(0))].into_iter().collect();
@@ -67,9 +91,10 @@ fn end(gate: &UOp, hides: bool, along: &UOp, row: Option<&UOp>) -> Option<UOp> {
                 let step = coefficient(&shown, id)?;
                 at.insert(id, UOp::index(if step > 0 { last } else { 0 }));
             }
-            let end = simplify(&(substitute_open(&shown, &at) + 1));
+            let shown = substitute_open(&shown, &at);
+            let edge = simplify(&if of == Edge::End { shown + 1 } else { UOp::index(0) - &shown });
             let is_known = |n: &UOp| matches!(n.op, Op::Const | Op::Variable) || n.op.is_elementwise();
-            end.toposort().iter().all(is_known).then_some(end)
+            edge.toposort().iter().all(is_known).then_some(edge)
         }
         _ => None,
     }

@@ -7,4 +7,5 @@ pub mod cost;
 pub mod contraction;
 pub mod chain;
 pub mod fragment;
+pub mod row_block;
 pub mod verify;
