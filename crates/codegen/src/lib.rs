@@ -59,6 +59,7 @@ pub const PASSES: &[Pass] = {
         //  name          function                                       legal afterwards  targets
         row("tile_and_fuse", Cut(prepare::tile_and_fuse::tile_and_fuse), KERNEL,          CPUS),
         row("online_softmax", Graph(prepare::online_softmax::online_softmax), KERNEL,     GRIDS),
+        row("fuse_products", Graph(prepare::fuse_products::fuse_products), KERNEL,        GRIDS),
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
@@ -215,6 +216,7 @@ pub fn random_opts(ast: &UOp, target: &Target, seed: u64, count: usize) -> Resul
     }
     if seed % 3 == 1
         && let Some(opt) = prepare::online_softmax::random_blocks(ast, target, seed / 3)
+            .or_else(|| prepare::fuse_products::random_blocks(ast, target, seed / 3))
     {
         return Ok(vec![opt]);
     }

@@ -80,6 +80,13 @@ pub enum Opt {
         /// Keys of a round.
         keys: usize,
     },
+    /// Run a sum of what is made of products with a matrix unit that computes those again in each round. Alone.
+    FuseProducts {
+        /// Warps of a block, each with as many rows as the unit has.
+        warps: usize,
+        /// Keys of a round.
+        keys: usize,
+    },
     /// Reduces that need each other become one that carries several values. Before all others.
     Fold,
     /// Cut the kernel's sum of products into `n` slices, whose sums a second program adds up. Before all but `Fold`: those are
@@ -106,7 +113,7 @@ pub enum Opt {
 impl Opt {
     /// Whether no other goes with it.
     pub fn is_alone(&self) -> bool {
-        matches!(self, Opt::TileAndFuse { .. } | Opt::OnlineSoftmax { .. })
+        matches!(self, Opt::TileAndFuse { .. } | Opt::OnlineSoftmax { .. } | Opt::FuseProducts { .. })
     }
     /// Whether it decides what the kernel is, before its axes are planned.
     pub fn is_first(&self) -> bool {
@@ -132,6 +139,7 @@ impl std::fmt::Display for Opt {
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
             Opt::TileAndFuse { rows } => write!(f, "tile-and-fuse {rows}"),
             Opt::OnlineSoftmax { warps, keys } => write!(f, "online-softmax {warps} {keys}"),
+            Opt::FuseProducts { warps, keys } => write!(f, "fuse-products {warps} {keys}"),
             Opt::Fold => f.write_str("fold"),
             Opt::SplitReduce { n } => write!(f, "split-reduce {n}"),
             Opt::Collapse { of } => {
@@ -173,6 +181,7 @@ impl std::str::FromStr for Opt {
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
             "tile-and-fuse" => Opt::TileAndFuse { rows: number(1)? },
             "online-softmax" => Opt::OnlineSoftmax { warps: number(1)?, keys: number(2)? },
+            "fuse-products" => Opt::FuseProducts { warps: number(1)?, keys: number(2)? },
             "fold" if words.len() == 1 => Opt::Fold,
             "split-reduce" => Opt::SplitReduce { n: number(1)? },
             "collapse" => {

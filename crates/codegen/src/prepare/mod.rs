@@ -2,6 +2,7 @@
 
 pub mod tile_and_fuse;
 pub mod online_softmax;
+pub mod fuse_products;
 pub mod ranges;
 pub mod materialise;
 pub mod carry;

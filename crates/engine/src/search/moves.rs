@@ -20,10 +20,13 @@ pub fn moves(start: &Plan, opts: &[Opt], round: usize) -> Vec<Vec<Opt>> {
         let sizes = [rows / 2, rows * 3 / 4, rows * 3 / 2, rows * 2].into_iter().filter(|n| *n > 0);
         return sizes.map(|rows| vec![Opt::TileAndFuse { rows }]).collect();
     }
-    if let [Opt::OnlineSoftmax { warps, keys }] = *opts {
+    if let [Opt::OnlineSoftmax { warps, keys } | Opt::FuseProducts { warps, keys }] = *opts {
         let sizes = [(warps / 2, keys), (warps * 2, keys), (warps, keys / 2), (warps, keys * 2)];
-        let is_new = sizes.into_iter().filter(|(w, k)| *w > 0 && *k > 0);
-        return is_new.map(|(warps, keys)| vec![Opt::OnlineSoftmax { warps, keys }]).collect();
+        let of = |(warps, keys)| match opts[0] {
+            Opt::OnlineSoftmax { .. } => Opt::OnlineSoftmax { warps, keys },
+            _ => Opt::FuseProducts { warps, keys },
+        };
+        return sizes.into_iter().filter(|(w, k)| *w > 0 && *k > 0).map(|s| vec![of(s)]).collect();
     }
     let mut all = changed(opts);
     all.extend(longer(start, opts, round));

@@ -379,3 +379,32 @@ fn products_in_products_are_on_a_unit_of_a_grid_or_apart() {
         none(&|| sdpa(&q.cast(DType::F32), &k.cast(DType::F32), &v.cast(DType::F32)));
     });
 }
+
+#[test]
+fn gradients_of_attention_need_memory_linear_in_its_length() {
+    let device = "NULL:H200";
+    on(device, || {
+        let temporaries = |length: usize, f: &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
+            let input =
+                || Tensor::zeros([2, 3, length, 64]).cast(DType::BF16).contiguous().realize().unwrap();
+            let (q, k, v, g) = (input(), input(), input(), input());
+            let y = f(&q, &k, &v);
+            let mut all = y.gradient_with(&g, &[&q, &k, &v]).unwrap();
+            all.push(y);
+            let nodes: Vec<UOp> = all.iter().map(|t| t.uop().unwrap()).collect();
+            measure::schedule(&nodes).unwrap().arena_bytes
+        };
+        let linear = |f: &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
+            let [short, long] = [512, 2048].map(|n| temporaries(n, f));
+            assert!(long <= 4 * short, "{short} bytes, then {long}");
+        };
+        linear(&|q, k, v| q.scaled_dot_product_attention(k, v, None, false));
+        linear(&|q, k, v| q.scaled_dot_product_attention(k, v, None, true));
+        // as a user may write it
+        let wide = |x: &Tensor| x.cast(DType::F32);
+        linear(&|q, k, v| {
+            let weights = (wide(q).matmul(&wide(k).t()) * 0.125).softmax(-1);
+            wide(&weights.cast(DType::BF16)).matmul(&wide(v)).cast(DType::BF16)
+        });
+    });
+}

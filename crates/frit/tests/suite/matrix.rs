@@ -106,6 +106,47 @@ fn attention_on_a_unit_is_attention() {
     }
 }
 
+/// Attention and its gradients: of queries, of keys that groups of heads share, of values; plain, causal, with a bias.
+fn gradients() -> Vec<Vec<f64>> {
+    let of = |heads: usize, rows: usize, width: usize, seed| {
+        let x = whole([heads * rows, width], seed, DType::BF16).reshape([1, heads, rows, width]) * 0.25;
+        x.realize().unwrap_or_else(|e| panic!("{e}")).requires_grad(true)
+    };
+    let bias = whole([64, 128], 5, DType::BF16);
+    let mut all = vec![];
+    for (mask, causal, heads) in [(None, false, 2), (None, true, 2), (Some(&bias), false, 1)] {
+        let (q, k, v) = (of(2, 64, 16, 1), of(heads, 128, 16, 2), of(heads, 128, 24, 3));
+        let y = q.scaled_dot_product_attention(&k, &v, mask, causal);
+        let weight = whole([64, 24], 7, DType::F32);
+        (y.cast(DType::F32) * weight).sum(..).backward().unwrap_or_else(|e| panic!("{e}"));
+        all.extend([Some(y), q.grad(), k.grad(), v.grad()]);
+    }
+    let values = |t: Tensor| array(&t.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data;
+    all.into_iter().flatten().map(values).collect()
+}
+
+#[test]
+fn gradients_of_attention_on_a_unit_are_those_of_attention() {
+    let expected = on(PLAIN, gradients);
+    assert_eq!(expected.len(), 12);
+    // with other seeds than these loops are inside one another, which the stand-in takes minutes for
+    for seed in [None, Some(1), Some(4)] {
+        let got = match seed {
+            Some(seed) => with_random_opts(seed, || on(gpu(), gradients)),
+            None => on(gpu(), gradients),
+        };
+        for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
+            // factors of eight bits, rounded in another order
+            let most = expected.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            let worst = got.iter().zip(expected).fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
+            assert!(
+                got.len() == expected.len() && worst <= most / 64.0,
+                "{i}, seed {seed:?}: {worst} of {most}"
+            );
+        }
+    }
+}
+
 #[test]
 fn random_opts_change_nothing() {
     for types in TYPES {

@@ -5,6 +5,9 @@
 //! ```
 //! What lies between the products, `s` and all that is made of it, is as large as queries times keys, and each row of it is
 //! used by the results of that row alone. So it stays in the kernel of the last product, which is walked in blocks of rows.
+//!
+//! Where others read it too, as gradients do, a grid's matrix unit computes it again in the kernel of each sum that is made of it:
+//! that takes less time than memory would.
 
 use crate::cost;
 use crate::index::max_numel;
@@ -12,7 +15,7 @@ use frit_abi::matrix::{MOST_HELD, Runner};
 use frit_abi::{Alu, DType, MatrixUnit, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, Op, UOp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of chains before any node is placed.
 #[derive(Default)]
@@ -31,10 +34,47 @@ impl Chains {
         for (i, _) in products {
             let Some(inside) = inside(list, i, users, target) else { continue };
             chains.is_inside.resize(list.nodes.len(), false);
-            inside.iter().for_each(|k| chains.is_inside[*k] = true);
+            for k in inside {
+                chains.is_inside[k] = true;
+                if is_product(&list.nodes[k]) {
+                    chains.keep_factors(list, k);
+                }
+            }
             chains.ends.push(i as u32);
         }
+        if target.grid.is_some() {
+            chains.share(list, target);
+        }
         chains
+    }
+
+    /// What a product sums is never stored, whatever its factors cost.
+    fn keep_factors(&mut self, list: &Numbered, mut product: usize) {
+        while list.nodes[product].op != Op::Mul {
+            product = list.src(product)[0] as usize;
+            self.is_inside[product] = true;
+        }
+    }
+
+    /// Products that are computed again in every sum which is made of them, with all that lies between.
+    fn share(&mut self, list: &Numbered, target: &Target) {
+        let is_scores = |i: usize| is_scores(&list.nodes[i], target) && !self.is_inside(i);
+        let mut is_first: Vec<bool> = (0..list.nodes.len()).map(is_scores).collect();
+        while is_first.contains(&true) {
+            let between = Between::of(list, &mut is_first, target);
+            if between.given_up.is_empty() {
+                self.is_inside.resize(list.nodes.len(), false);
+                for i in (0..list.nodes.len()).filter(|i| between.is_inside(*i)) {
+                    self.is_inside[i] = true;
+                    if is_first[i] {
+                        self.keep_factors(list, i);
+                    }
+                }
+                self.ends.extend(between.ends);
+                break;
+            }
+            between.given_up.iter().for_each(|i| is_first[*i] = false);
+        }
     }
     /// Whether a node stays in the kernel of the product that it is for.
     pub fn is_inside(&self, i: usize) -> bool {
@@ -113,15 +153,162 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
     if !fits || !is_taken() {
         return None;
     }
-    // what is summed is never stored, whatever its factors cost
-    let products: Vec<usize> = inside.iter().copied().filter(|i| is_product(&list.nodes[*i])).collect();
-    for mut i in products {
-        while list.nodes[i].op != Op::Mul {
-            i = list.src(i)[0] as usize;
-            inside.push(i);
+    Some(inside)
+}
+
+/// What is made of some products, element by element, up to the sums that are made of that.
+struct Between {
+    /// Of a node inside, which of its dims are rows and keys of scores, in ascending order.
+    dims: Vec<Option<[usize; 2]>>,
+    ends: Vec<u32>,
+    /// Products that are wanted in memory.
+    given_up: Vec<usize>,
+}
+
+impl Between {
+    fn of(list: &Numbered, is_first: &mut [bool], target: &Target) -> Between {
+        let mut found = Between { dims: vec![None; list.nodes.len()], ends: vec![], given_up: vec![] };
+        for (i, n) in list.nodes.iter().enumerate() {
+            let is_made = list.src(i).iter().any(|s| found.dims[*s as usize].is_some());
+            is_first[i] &= !is_made;
+            if is_first[i] {
+                found.dims[i] = last_long(n);
+            } else if !is_made {
+                continue;
+            } else if let Some(dims) = found.moved(list, i) {
+                found.dims[i] = Some(dims);
+            } else if found.is_end(list, i, target) {
+                found.ends.push(i as u32);
+            } else {
+                list.src(i).iter().for_each(|s| found.give_up(list, *s as usize, is_first));
+            }
+        }
+        found
+    }
+    fn is_inside(&self, i: usize) -> bool {
+        self.dims[i].is_some()
+    }
+
+    /// Which dims of a node are rows and keys of what it is made of, if it only moves or computes element by element.
+    fn moved(&self, list: &Numbered, i: usize) -> Option<[usize; 2]> {
+        let n = &list.nodes[i];
+        let mut dims = values(list, i).filter_map(|s| self.dims[s]);
+        let first = dims.next()?;
+        if n.op.is_elementwise() {
+            return dims.all(|d| d == first).then_some(first);
+        }
+        let mut to = match (n.op, &n.arg) {
+            (Op::Permute, Arg::Axes(axes)) => first
+                .map(|d| axes.iter().position(|a| *a as usize == d))
+                .into_iter()
+                .collect::<Option<Vec<_>>>()?,
+            (Op::Reshape, _) if keeps_axes(n) => {
+                let long = |n: &UOp| {
+                    (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect::<Vec<_>>()
+                };
+                let (from, to) = (long(n.input()), long(n));
+                first
+                    .iter()
+                    .map(|d| Some(to[from.iter().position(|f| f == d)?]))
+                    .collect::<Option<Vec<_>>>()?
+            }
+            (Op::Expand | Op::Detach, _) => first.to_vec(),
+            _ => return None,
+        };
+        to.sort_unstable();
+        to.try_into().ok()
+    }
+
+    /// Whether a kernel walked in blocks of rows gives a sum of what is inside, or of its products with something else.
+    fn is_end(&self, list: &Numbered, i: usize, target: &Target) -> bool {
+        let (n, body) = (&list.nodes[i], list.src(i)[0] as usize);
+        let Arg::ReduceAxes(_, axes) = &n.arg else { return false };
+        let is_along = |d: &[usize; 2]| axes.len() == 1 && d.contains(&(axes[0] as usize));
+        if n.op != Op::ReduceAxis || n.dtype != DType::F32 || !self.dims[body].is_some_and(|d| is_along(&d)) {
+            return false;
+        }
+        if !is_product(n) {
+            return own_dims(list, body, |s| self.is_inside(s)).is_empty();
+        }
+        let mut at = body;
+        while matches!(list.nodes[at].op, Op::Permute | Op::Reshape) {
+            at = list.src(at)[0] as usize;
+        }
+        let mut inside = values(list, at).filter(|s| self.is_inside(*s));
+        let (Some(factor), None) = (inside.next(), inside.next()) else { return false };
+        let types = factor_types(n.input());
+        let takes = |u: &MatrixUnit, columns: i64| {
+            types.iter().all(|t| t.is_some_and(|t| u.operands == [t; 2]))
+                && matches!(u.runner, Runner::Warp(_))
+                && columns % u.size[1] as i64 == 0
+                && columns <= MOST_HELD as i64
+        };
+        match own_dims(list, factor, |s| self.is_inside(s))[..] {
+            [columns] => target.matrix.iter().any(|u| takes(u, columns)),
+            _ => false,
         }
     }
-    Some(inside)
+
+    /// The products that a node is made of are stored after all.
+    fn give_up(&mut self, list: &Numbered, node: usize, is_first: &[bool]) {
+        let mut stack = vec![node];
+        let mut seen = BTreeSet::new();
+        while let Some(i) = stack.pop() {
+            if !self.is_inside(i) || !seen.insert(i) {
+                continue;
+            }
+            match is_first[i] {
+                true => self.given_up.push(i),
+                false => stack.extend(values(list, i)),
+            }
+        }
+    }
+}
+
+/// The extents over which a value that is inside was repeated since it was computed.
+fn own_dims(list: &Numbered, mut at: usize, is_inside: impl Fn(usize) -> bool) -> Vec<i64> {
+    let mut own = vec![];
+    while list.nodes[at].op.is_movement() && is_inside(list.src(at)[0] as usize) {
+        let (n, x) = (&list.nodes[at], list.nodes[at].input());
+        if n.op == Op::Expand {
+            let is_new = |(a, b): &(&UOp, &UOp)| a != b;
+            own.extend(n.shape().iter().zip(x.shape()).filter(is_new).map(|(a, _)| a.as_int().unwrap_or(0)));
+        }
+        at = list.src(at)[0] as usize;
+    }
+    own
+}
+
+/// The last two dims that are not 1.
+fn last_long(n: &UOp) -> Option<[usize; 2]> {
+    let long: Vec<usize> = (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect();
+    long.last_chunk().copied()
+}
+
+/// Scores have as many elements as this times those of each factor: below it memory would do as well.
+const GROWS: i64 = 4;
+
+/// Whether a unit of the grid gives scores in whole parts: a product of small floats over few steps.
+fn is_scores(n: &UOp, target: &Target) -> bool {
+    let is_fixed = n.shape().iter().all(|d| d.as_int().is_some());
+    let (Some((_, width)), Some(dims)) = (axis(n).filter(|_| is_product(n) && is_fixed), last_long(n)) else {
+        return false;
+    };
+    let [rows, keys] = dims.map(|d| n.shape()[d].as_int().unwrap_or(0));
+    let types = factor_types(n.input());
+    let takes = |u: &MatrixUnit| {
+        let [m, _, k] = u.size.map(|s| s as i64);
+        let is_whole = |n: i64| n % m == 0 && n % k == 0;
+        types.len() == 2
+            && types.iter().all(|t| t.is_some_and(|t| u.operands == [t; 2]))
+            && matches!(u.runner, Runner::Warp(_))
+            && is_whole(rows)
+            && is_whole(keys)
+            && width % k == 0
+            && width <= MOST_HELD as i64
+            && rows.min(keys) >= GROWS * width
+    };
+    n.dtype == DType::F32 && target.matrix.iter().any(takes)
 }
 
 /// Whether a grid has a matrix unit for both products, with rows, keys and results in whole parts of it.
