@@ -104,5 +104,24 @@ pub fn benches() -> Vec<Bench> {
             Ok(line.with("gflops", gflops))
         }));
     }
+    for ([batch, heads, length, width], is_causal) in
+        [([16, 12, 1024, 64], true), ([64, 16, 512, 64], false), ([4, 32, 4096, 128], true)]
+    {
+        let causal = if is_causal { "_causal" } else { "" };
+        let name = format!("sdpa_backward_b{batch}h{heads}s{length}d{width}{causal}");
+        v.push(Bench::new(name, move || {
+            let x = || random(&[batch, heads, length, width], BF16);
+            let line = captured((x()?, x()?, x()?, x()?), move |(q, k, v, g)| {
+                let y = q.scaled_dot_product_attention(&k, &v, None, is_causal);
+                let mut all = y.gradient_with(&g, &[&q, &k, &v])?;
+                all.push(y);
+                Ok(all)
+            })?;
+            // two products forward and five back
+            let all = if is_causal { 7.0 } else { 14.0 } * (batch * heads * width) as f64;
+            let gflops = all * (length as f64).powi(2) / line.ms / 1e6;
+            Ok(line.with("gflops", gflops))
+        }));
+    }
     v
 }
