@@ -180,6 +180,20 @@ impl<'a> RowBlock<'a> {
         };
         (0..self.keys / k).map(part).collect()
     }
+    /// The sum of products of a round.
+    pub fn summed(&self, parts: Vec<UOp>) -> UOp {
+        let onto = |sum: UOp, p: UOp| p.with_src(p.src[..2].iter().cloned().chain([sum]).collect());
+        parts.into_iter().reduce(onto).unwrap_or_else(|| self.zeros())
+    }
+    /// What all rounds come to, of the sum of products of each or of one value.
+    pub fn over_rounds(&self, parts: Vec<UOp>, alu: Alu) -> UOp {
+        let src = parts.iter().chain([&self.round]).cloned().collect::<SmallVec<[UOp; 4]>>();
+        match (&parts[..], self.round.op) {
+            (_, Op::Range) => UOp::new(Op::Reduce, DType::F32, src, Arg::Alu(alu)),
+            ([one], _) => one.clone(),
+            _ => self.summed(parts),
+        }
+    }
     /// A store, of what register `r` has of results in a tile of columns.
     pub fn store(&self, store: &UOp, column: Option<(&UOp, i64)>, r: usize) -> UOp {
         let [of_m, of_n, _] = &self.fragments.parts;

@@ -156,15 +156,10 @@ impl Products {
         let values = block.values(&self.value, &scores);
         let stored =
             |result: UOp| self.chain.store.substitute(&[(self.result.clone(), result)].into_iter().collect());
-        let round = (block.round.op == Op::Range).then(|| block.round.clone());
-        let over_rounds = |mut parts: Vec<UOp>| {
-            parts.extend(round.clone());
-            UOp::new(Op::Reduce, DType::F32, parts, Arg::Alu(self.alu))
-        };
         let stores: Vec<UOp> = match other {
             Some((column, copy)) => (0..extent(column) / self.unit.size[1] as i64)
                 .flat_map(|d| {
-                    let sum = over_rounds(block.products(&values, &copy, d));
+                    let sum = block.over_rounds(block.products(&values, &copy, d), self.alu);
                     let store = |r: usize| block.store(&stored(sum.lane(r as u32)), Some((column, d)), r);
                     (0..self.unit.held(2)).map(store).collect::<Vec<_>>()
                 })
@@ -174,7 +169,7 @@ impl Products {
                 .iter()
                 .filter_map(|of_row| {
                     let all = values.iter().flat_map(|t| of_row.iter().map(|r| t[*r].clone()));
-                    let row = over_rounds(vec![combined(self.alu, all)?]);
+                    let row = block.over_rounds(vec![combined(self.alu, all)?], self.alu);
                     let store = block.store(&stored(block.exchanged(row, self.alu)), None, of_row[0]);
                     Some(gated(store, Some(block.is_first_of_row())))
                 })

@@ -198,13 +198,7 @@ impl Attention {
             .collect();
         // the second product of this round
         let tiles = extent(&self.column) / self.unit.size[1] as i64;
-        let results: Vec<UOp> = (0..tiles)
-            .map(|d| {
-                let parts = block.products(&weights, &v, d).into_iter();
-                let summed = |sum: UOp, p: UOp| p.with_src(p.src[..2].iter().cloned().chain([sum]).collect());
-                parts.reduce(summed).unwrap_or_else(|| number(0.0))
-            })
-            .collect();
+        let results: Vec<UOp> = (0..tiles).map(|d| block.summed(block.products(&weights, &v, d))).collect();
         // all rounds
         let carried: Vec<Vec<UOp>> = rows
             .iter()

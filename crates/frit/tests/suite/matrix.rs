@@ -130,7 +130,7 @@ fn gradients_of_attention_on_a_unit_are_those_of_attention() {
     let expected = on(PLAIN, gradients);
     assert_eq!(expected.len(), 12);
     // with other seeds than these loops are inside one another, which the stand-in takes minutes for
-    for seed in [None, Some(1), Some(4)] {
+    for seed in [None, Some(1)] {
         let got = match seed {
             Some(seed) => with_random_opts(seed, || on(gpu(), gradients)),
             None => on(gpu(), gradients),
