@@ -111,6 +111,7 @@ pub fn stored(path: &PathBuf, port: &Port) -> Result<Value> {
     let value = match port.kind {
         Kind::Sequence => proto::parse(&blob).and_then(|s| source.sequence(&s)),
         Kind::Optional => proto::parse(&blob).and_then(|o| source.optional(&o)),
+        Kind::Map => proto::parse(&blob).and_then(|m| source.map(&m)),
         _ => proto::parse(&blob).and_then(|t| source.value(&t)),
     };
     value.map_err(named)
@@ -128,6 +129,9 @@ pub fn compare(got: &Value, want: &Value, tolerance: Tolerance) -> Result<()> {
         (Value::Optional(None), Value::Optional(None)) => Ok(()),
         (Value::Sequence(a), Value::Sequence(b)) if a.len() == b.len() => {
             a.iter().zip(b).try_for_each(|(a, b)| compare(a, b, tolerance))
+        }
+        (Value::Map(a), Value::Map(b)) if a.keys().eq(b.keys()) => {
+            a.values().zip(b.values()).try_for_each(|(a, b)| compare(a, b, tolerance))
         }
         (Value::Strings(a), Value::Strings(b)) if a == b => Ok(()),
         (Value::Tensor(a, e), Value::Tensor(b, f)) => {

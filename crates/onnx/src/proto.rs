@@ -166,7 +166,18 @@ message! {
         2 elem_type: i64,
         3 tensor_values: Vec<TensorData<'a>>,
         5 sequence_values: Vec<SequenceData<'a>>,
+        6 map_values: Vec<MapData<'a>>,
         7 optional_values: Vec<OptionalData<'a>>,
+    }
+}
+message! {
+    /// A stored map: its keys in the field of their type, as many values.
+    MapData<'a> {
+        1 name: &'a str,
+        2 key_type: i64,
+        3 keys: Packed<'a, i64>,
+        4 string_keys: Vec<&'a [u8]>,
+        5 values: SequenceData<'a>,
     }
 }
 message! {

@@ -33,7 +33,9 @@ pub enum Kind {
     Sequence,
     /// A value or none.
     Optional,
-    /// Values by key, or something else.
+    /// Values by key.
+    Map,
+    /// Something else, or nothing is said of it.
     Other,
 }
 
@@ -312,6 +314,7 @@ fn port(v: &ValueInfo) -> std::result::Result<Port, String> {
         Some(t) if t.tensor.is_some() => Kind::Tensor,
         Some(t) if t.sequence.is_some() => Kind::Sequence,
         Some(t) if t.optional.is_some() => Kind::Optional,
+        Some(t) if t.map.is_some() => Kind::Map,
         _ => Kind::Other,
     };
     Ok(Port { name: v.name.to_string(), kind, element, dims, has_default: false })

@@ -1,8 +1,8 @@
 //! Stored tensors: raw bytes, typed fields or another file, where they lie.
 
 use crate::element::Element;
-use crate::proto::{OptionalData, SequenceData, SparseTensor, TensorData};
-use crate::value::{Strings, Value};
+use crate::proto::{MapData, OptionalData, SequenceData, SparseTensor, TensorData};
+use crate::value::{Key, Strings, Value};
 use frit_tensor::{Blob, DType, Scalar, Tensor};
 use rustc_hash::FxHashMap;
 use std::path::{Component, Path, PathBuf};
@@ -130,7 +130,20 @@ impl Source {
         let tensors = s.tensor_values.iter().map(|t| self.value(t)).collect::<Read<Vec<_>>>()?;
         let sequences = s.sequence_values.iter().map(|s| self.sequence(s)).collect::<Read<Vec<_>>>()?;
         let optionals = s.optional_values.iter().map(|o| self.optional(o)).collect::<Read<Vec<_>>>()?;
-        Ok(Value::Sequence([tensors, sequences, optionals].concat()))
+        let maps = s.map_values.iter().map(|m| self.map(m)).collect::<Read<Vec<_>>>()?;
+        Ok(Value::Sequence([tensors, sequences, optionals, maps].concat()))
+    }
+    /// A stored map.
+    pub fn map(&mut self, m: &MapData) -> Read<Value> {
+        let text = |b: &&[u8]| std::str::from_utf8(b).map(|t| Key::Text(t.into())).map_err(|e| e.to_string());
+        let ints = m.keys.values()?.into_iter().map(|k| Ok(Key::Int(k)));
+        let keys = ints.chain(m.string_keys.iter().map(text)).collect::<Read<Vec<_>>>()?;
+        match self.sequence(&m.values)? {
+            Value::Sequence(all) if all.len() == keys.len() => {
+                Ok(Value::Map(keys.into_iter().zip(all).collect()))
+            }
+            _ => Err(format!("values: not as many as there are keys, {}", keys.len())),
+        }
     }
     /// A stored optional.
     pub fn optional(&mut self, o: &OptionalData) -> Read<Value> {

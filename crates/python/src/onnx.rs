@@ -76,6 +76,17 @@ fn from_python(v: &Bound<'_, PyAny>) -> PyResult<Value> {
             let inner = if inner.is_none() { None } else { Some(Box::new(from_python(&inner)?)) };
             Ok(Value::Optional(inner))
         }
+        "map" => {
+            let entry = |(key, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+                let key = match key.extract::<i64>() {
+                    Ok(i) => Key::Int(i),
+                    Err(_) => Key::Text(key.extract()?),
+                };
+                Ok((key, from_python(&v)?))
+            };
+            let all = v.get_item(1)?.cast_into::<PyDict>()?.iter().map(entry);
+            Ok(Value::Map(all.collect::<PyResult<_>>()?))
+        }
         other => Err(PyTypeError::new_err(format!("no value of a model is a {other:?}"))),
     }
 }

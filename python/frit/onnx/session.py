@@ -61,7 +61,8 @@ class Session:
         return [Port(*p) for p in self._session.outputs()]
 
     def run(self, names, feeds):
-        """Outputs by name (None: all of them) for values by name: numpy arrays, lists for sequences, None for nothing."""
+        """Outputs by name (None: all of them) for values by name: numpy arrays, lists for sequences, dicts
+        for maps, None for nothing."""
         made = self._session.run({name: _value(v) for name, v in feeds.items()})
         if names is None:
             return [_array(v) for v in made]
@@ -83,6 +84,8 @@ def _value(v):
         return ("optional", None)
     if isinstance(v, (list, tuple)):
         return ("sequence", [_value(x) for x in v])
+    if isinstance(v, dict):
+        return ("map", {key: _value(x) for key, x in v.items()})
     if isinstance(v, Tensor):
         return ("tensor", v, "")
     import numpy

@@ -8,13 +8,15 @@ use frit_tensor::{DType, Dim, Result, Tensor};
 pub(super) const OPS: &[Op] =
     &[op("Attention", 1, attention), op("EmbedLayerNormalization", 1, embed_layer_normalization)];
 
-/// Which keys of (B, H, T, S) a mask lets be seen: how many there are in each row of a batch, which ones, or which ones by
-/// which queries.
+/// Which keys of (B, H, T, S) a mask lets be seen: how many there are in each row of a batch (alone, with the first of them,
+/// or with places of rows that are packed), which ones, or which ones by which queries.
 pub(super) fn seen_keys(mask: &Tensor, batch: &Dim, keys: &Dim) -> Result<Tensor> {
+    let place = Tensor::arange(keys).int();
+    let row = |from: &Dim| mask.narrow(0, from, batch).int().reshape((-1, 1, 1, 1));
+    let has = |n: &Dim| mask.shape()[0].is_equal(n);
     match mask.rank() {
-        1 if mask.shape()[0].is_equal(batch)? => {
-            Ok(Tensor::arange(keys).int().lt(mask.int().reshape((-1, 1, 1, 1))))
-        }
+        1 if has(batch)? || has(&(batch * 3 + 2))? => Ok(place.lt(row(&0.into()))),
+        1 if has(&(batch * 2))? => Ok(place.lt(row(&0.into())).logical_and(place.ge(row(batch)))),
         2 => Ok(mask.ne(0).unsqueeze(1).unsqueeze(1)),
         3 => Ok(mask.ne(0).unsqueeze(1)),
         _ => fail(format!("a mask of shape {} is not supported", mask.shape())),

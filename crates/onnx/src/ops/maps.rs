@@ -4,7 +4,7 @@ use super::{Op, op};
 use crate::call::{Call, Outs, bounded, fail, give};
 use crate::value::{Key, Strings, Value};
 use frit_tensor::{Result, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const OPS: &[Op] = &[
     op("CastMap", 1, cast_map),
@@ -68,12 +68,14 @@ fn cast_map(c: &Call) -> Result<Outs> {
         entries.push((key, number));
     }
     let mut row: Vec<f64> = entries.iter().map(|(_, v)| *v).collect();
+    let mut known = BTreeSet::new();
     if sparse {
         row = vec![0.0; bounded(&[length])?];
         for (key, v) in entries {
             let &Key::Int(i) = key else { return fail("a sparse map has integers as keys") };
-            if let Some(place) = usize::try_from(i).ok().and_then(|i| row.get_mut(i)) {
-                *place = v;
+            if let Some(i) = usize::try_from(i).ok().filter(|i| *i < row.len()) {
+                row[i] = v;
+                known.insert(i);
             }
         }
     }
@@ -82,7 +84,12 @@ fn cast_map(c: &Call) -> Result<Outs> {
     give(match to {
         "TO_FLOAT" => Value::from(t.float()),
         "TO_INT64" => t.long().into(),
-        "TO_STRING" => Strings::new(vec![1, n], row.iter().map(f64::to_string).collect()).into(),
+        "TO_STRING" => {
+            // what has no value is written as onnxruntime writes it, the one who made this operator
+            let missing = |i: usize| sparse && !known.contains(&i);
+            let text = |(i, v): (usize, &f64)| if missing(i) { "0.f".into() } else { format!("{v:.6}") };
+            Strings::new(vec![1, n], row.iter().enumerate().map(text).collect()).into()
+        }
         other => return fail(format!("attribute \"cast_to\" is {other:?}")),
     })
 }

@@ -22,7 +22,6 @@ pub(super) const OPS: &[Op] = &[
     op("FusedConv", 1, fused_conv),
     op("FusedMatMul", 1, fused_matmul),
     op("Gelu", 1, |c| c.map(Tensor::gelu)),
-    op("GroupQueryAttention", 1, group_query_attention),
     op("MatMulIntegerToFloat", 1, |c| {
         let sums = quant::product((&c.tensor(0)?, c.optional(4)?), (&c.tensor(1)?, c.optional(5)?));
         let y = sums.float() * c.tensor(2)? * c.tensor(3)?;
@@ -157,7 +156,7 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
         _ => return fail(format!("queries of shape {} without keys and values", q.shape())),
     };
     let bias = c.optional(3)?;
-    let hidden = bias.as_ref().map_or(Ok(0), |b| b.dims().map(|d| d.first().copied().unwrap_or(0) / 3))?;
+    let hidden = if q.rank() == 3 { size_at(&q, 2)? } else { 0 };
     let part = |x: Tensor, begin: usize| -> Result<Tensor> {
         if x.rank() == 4 {
             return Ok(x);
@@ -166,142 +165,74 @@ fn multi_head_attention(c: &Call) -> Result<Outs> {
         Ok(heads(&bias.as_ref().map_or(x.clone(), |b| &x + b.narrow(0, begin, size)), n))
     };
     let (q, k, v) = (part(q, 0)?, part(k, hidden)?, part(v, 2 * hidden)?);
-    let join = |past: Option<Tensor>, x: Tensor| past.map_or(x.clone(), |p| Tensor::cat(&[p, x], 2));
-    let (k, v) = (join(c.optional(6)?, k), join(c.optional(7)?, v));
+    let (past, from) = ([c.optional(6)?, c.optional(7)?], c.optional(9)?);
+    let [old_k, old_v] = past;
+    let (present, k, v) = match c.value(8) {
+        Some(_) => {
+            let before = c.int_input(8)?;
+            let all = (buffered(old_k, &k, before)?, buffered(old_v, &v, before)?);
+            // of the buffer no more than this is of now; what came before may be of other beams
+            let used = |all: &Tensor, x: &Tensor| {
+                let past = all.narrow(2, 0, before);
+                Tensor::cat(&[from.as_ref().map_or(past.clone(), |from| beams(&past, from)), x.clone()], 2)
+            };
+            let (keys, values) = (used(&all.0, &k), used(&all.1, &v));
+            (all, keys, values)
+        }
+        None => {
+            let join = |past: Option<Tensor>, x: Tensor| past.map_or(x.clone(), |p| Tensor::cat(&[p, x], 2));
+            let all = (join(old_k, k), join(old_v, v));
+            (all.clone(), all.0, all.1)
+        }
+    };
     let mut mask = c.optional(5)?;
     if let Some(on) = c.optional(4)? {
         let hidden = seen_keys(&on, &q.shape()[0], &k.shape()[2])?.where_(0.0, never);
         mask = Some(mask.map_or(hidden.clone(), |m| m + hidden));
     }
-    let y = attend(&q, &k, &v, scale, mask, causal)?;
-    give(vec![packed(&y), k, v])
+    // the first query sees the first key alone where there is no past
+    let is_square = causal && !c.wants(3) && q.shape()[2] == k.shape()[2];
+    if causal && !is_square {
+        let (new, all) = (q.shape()[2].clone(), k.shape()[2].clone());
+        let at = Tensor::arange(&new).unsqueeze(1) + (&all - &new).tensor();
+        let later = Tensor::arange(&all).le(at).where_(0.0, f64::from(f32::MIN));
+        mask = Some(mask.map_or(later.clone(), |m| m + later));
+    }
+    let y = attend(&q, &k, &v, scale, mask.clone(), is_square)?;
+    let mut outs = vec![packed(&y), present.0, present.1];
+    if c.wants(3) {
+        let size = q.dims()?.last().copied().unwrap_or(1) as f64;
+        let scores = q.matmul(&k.t()) * scale.unwrap_or(1.0 / size.sqrt());
+        outs.push(mask.map_or(scores.clone(), |m| scores + m));
+    }
+    give(outs)
 }
 
-fn group_query_attention(c: &Call) -> Result<Outs> {
-    if c.flag("qk_output")? || c.wants(3) {
-        return fail("the output of scores is not supported");
+/// (B, H, S, D) of a buffer with what is new behind the first `before`.
+fn buffered(past: Option<Tensor>, x: &Tensor, before: i64) -> Result<Tensor> {
+    let Some(past) = past else { return fail("a length of the past without one") };
+    let (size, n) = (size_at(&past, 2)? as i64, size_at(x, 2)? as i64);
+    let rest = size - before - n;
+    if before < 0 || rest < 0 {
+        return fail(format!("{n} keys behind {before} in a buffer of {size}"));
     }
-    let (n, kv) = (c.count("num_heads", 1)? as i64, c.count("kv_num_heads", 1)? as i64);
-    let (scale, rotary) = (c.float("scale")?.filter(|s| *s != 0.0), c.flag("do_rotary")?);
-    let interleaved = c.flag("rotary_interleaved")?;
-    let (window, cap) = (c.int_or("local_window_size", -1)?, c.float_or("softcap", 0.0)?);
-    let (q, k, v) = match (c.tensor(0)?, c.optional(1)?, c.optional(2)?) {
-        (q, Some(k), Some(v)) => (heads(&q, n), heads(&k, kv), heads(&v, kv)),
-        (all, None, None) => {
-            let all = heads(&all, n + 2 * kv);
-            (all.narrow(1, 0, n), all.narrow(1, n, kv), all.narrow(1, n + kv, kv))
-        }
-        _ => return fail("keys without values, or values without keys"),
-    };
-    let length = size_at(&q, 2)? as i64;
-    let total = c.dims(6)?.pop().map_or_else(|| fail("no total length"), Ok)?;
-    let past = c.optional(3)?.map_or(Ok(0), |p| size_at(&p, 2).map(|n| n as i64))?;
-    // (B, 1): how many keys came before, of which each sample has as many as it has keys less those of now
-    let last = c.tensor(5)?.long().reshape((-1, 1));
-    let is_first = total.is_equal(length)?;
-    let before = if is_first { last.zeros_like() } else { &last - (length - 1) };
-    let at = &before + Tensor::arange(length).long(); // (B, T)
-    let turn = |x: &Tensor| -> Result<Tensor> {
-        let places = c.optional(9)?;
-        if !rotary {
-            // angles that turn nothing
-            c.ignore_inputs(&[7, 8]);
-            return Ok(x.clone());
-        }
-        let at = places.map_or(at.clone(), |p| p.long());
-        let s = at.shape();
-        let angles = |t: Tensor| t.index_select(0, &at.reshape([-1])).reshape((&s[0], 1, &s[1], -1));
-        apply_rotary(x, &angles(c.tensor(7)?), &angles(c.tensor(8)?), interleaved, 0)
-    };
-    let (q, k) = (turn(&q)?, turn(&k)?);
-    let one = q.shape()[0].is_equal(1)? && total.is_equal(past + length)?;
-    let join = |i: usize, x: &Tensor| -> Result<Tensor> {
-        match c.optional(i)? {
-            // all that there was, then what there is
-            Some(p) if one => Ok(Tensor::cat(&[p, x.clone()], 2)),
-            p => Ok(appended(p.as_ref(), x, &before, &total.at_least(past))),
-        }
-    };
-    let (k, v) = (join(3, &k)?, join(4, &v)?);
-    let keys = Tensor::arange(&k.shape()[2]).long();
-    let at = at.unsqueeze(1).unsqueeze(-1);
-    // no query sees keys that pad a sample, not even one that pads it too
-    let mut seen = keys.le(at.minimum(last.unsqueeze(-1).unsqueeze(-1))); // (B, 1, T, S)
-    if window >= 0 {
-        seen = seen.logical_and(keys.gt(&at - window));
-    }
-    let sink = match (c.optional(11)?, c.flag("smooth_softmax")?) {
-        (Some(sink), _) => Some(sink.float().reshape((1, -1, 1, 1))),
-        (None, true) => Some(Tensor::zeros([1, n as usize, 1, 1])),
-        (None, false) => None,
-    };
-    let bias = c.optional(10)?;
-    let y = if cap > 0.0 || sink.is_some() || bias.is_some() {
-        scored(&q, &k, &v, Scores { scale, cap, bias, sink }, &seen)?
-    } else {
-        attend(&q, &k, &v, scale, Some(seen), false)?
-    };
-    give(vec![packed(&y), k, v])
+    Ok(Tensor::cat(&[past.narrow(2, 0, before), x.clone(), past.narrow(2, before + n, rest)], 2))
 }
-
-/// (B, H, S, D) of what was and what is, each sample's where its own past ends; zeros behind.
-fn appended(past: Option<&Tensor>, x: &Tensor, before: &Tensor, size: &Dim) -> Tensor {
-    let (s, place) = (x.shape(), Tensor::arange(size).long());
-    let at = &place - before; // (B, S), among what is
-    let line = |t: Tensor| t.unsqueeze(1).unsqueeze(-1);
-    let pick = |x: &Tensor, at: &Tensor, n: &Dim| {
-        let at = at.clamp_min(0).minimum((n - 1).tensor().long());
-        x.gather(2, &line(at).expand((&s[0], &s[1], size, &s[3])))
-    };
-    let is_now = at.ge(0).logical_and(at.lt(s[2].tensor().long()));
-    let zeros = Tensor::full_dtype((), 0, x.dtype());
-    let now = line(is_now).where_(pick(x, &at, &s[2]), zeros);
-    match past {
-        Some(p) if p.shape()[2] != 0 => {
-            let places = &place + before.zeros_like();
-            line(at.lt(0)).where_(pick(p, &places, &p.shape()[2]), now)
-        }
-        _ => now,
-    }
-}
-
-/// What becomes of scores before and in the softmax.
-struct Scores {
-    scale: Option<f64>,
-    /// They stay below it, where it is not zero.
-    cap: f64,
-    bias: Option<Tensor>,
-    /// The score of nothing, which takes its share, for each head.
-    sink: Option<Tensor>,
-}
-
-/// Attention with scores that are changed.
-fn scored(q: &Tensor, k: &Tensor, v: &Tensor, how: Scores, seen: &Tensor) -> Result<Tensor> {
-    let size = q.dims()?.last().copied().unwrap_or(1) as f64;
-    let [k, v] = [k, v].map(|t| super::attention::shared(t, &q.shape()[1]));
-    let mut scores = q.float().matmul(&k.float().t()) * how.scale.unwrap_or(1.0 / size.sqrt());
-    if how.cap > 0.0 {
-        scores = (scores / how.cap).tanh() * how.cap;
-    }
-    if let Some(bias) = how.bias {
-        scores = scores + bias.float();
-    }
-    let scores = seen.where_(scores, f64::NEG_INFINITY);
-    let weights = match how.sink {
-        Some(sink) => {
-            let s = scores.shape();
-            let all = Tensor::cat(&[scores.clone(), sink.expand((&s[0], &s[1], &s[2], 1))], -1);
-            all.softmax(-1).narrow(-1, 0, &s[3])
-        }
-        None => scores.softmax(-1),
-    };
-    Ok(weights.matmul(&v.float()).cast(q.dtype()))
+/// Rows of a buffer (B * beams, H, S, D), each place from the beam of its batch that (B, beams, most) says.
+fn beams(x: &Tensor, from: &Tensor) -> Tensor {
+    let (s, f) = (x.shape(), from.shape());
+    let first = Tensor::arange(&f[0]).int().reshape((-1, 1, 1)) * f[1].tensor().int();
+    let row = (from.int() + first).narrow(2, 0, &s[2]).reshape((&s[0], 1, &s[2], 1));
+    x.gather(0, &row.expand(s))
 }
 
 /// Rows of weights in blocks of few bits, each block with a scale and maybe a zero point. With accuracy level 4 vectors may be
 /// rounded to bytes block by block: then products are summed in int32.
 fn matmul_bits(c: &Call) -> Result<Outs> {
     let level = c.int_or("accuracy_level", 0)?;
+    if c.flag("weight_prepacked")? {
+        return fail("its weights are stored as kernels of one kind of GPU want them");
+    }
     let (k, n) = (c.int_or("K", 0)?, c.int_or("N", 0)?);
     let (bits, block) = (c.int_or("bits", 4)?, c.int_or("block_size", 32)?);
     let is_size = |v: i64| (1..1 << 31).contains(&v);

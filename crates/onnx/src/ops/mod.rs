@@ -10,6 +10,7 @@ mod conv;
 mod create;
 mod elementwise;
 mod encoder;
+mod group_query;
 mod index;
 mod linear;
 mod loss;
@@ -88,6 +89,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (TRAINING, training::OPS),
     (MICROSOFT, microsoft::OPS),
     (MICROSOFT, encoder::OPS),
+    (MICROSOFT, group_query::OPS),
     (MICROSOFT, recurrent::MICROSOFT),
 ];
 
