@@ -1,6 +1,7 @@
 //! A call of an operator: its inputs and attributes through a checker that knows which were read.
 
 use crate::element::Element;
+use crate::ops::Op;
 use crate::parts::Runner;
 use crate::plan::{Attribute, Plan, Step};
 use crate::value::{Strings, Value};
@@ -148,6 +149,15 @@ impl<'a> Call<'a> {
         let (read, taken) =
             (vec![Cell::new(false); step.attributes.len()], vec![Cell::new(false); inputs.len()]);
         Call { step, inputs, slots, mode, read, taken }
+    }
+    /// What an operator gives, if it may be called with these inputs.
+    pub fn answer(&self, op: &Op) -> Result<Vec<Option<Value>>> {
+        if let Some(types) = self.step.types {
+            types.check(&self.inputs).or_else(fail)?;
+        }
+        let outs = (op.run)(self)?.0;
+        self.finish()?;
+        Ok(outs)
     }
     /// The version of the operator's domain.
     pub fn version(&self) -> i64 {
@@ -312,7 +322,7 @@ impl<'a> Call<'a> {
         Some(&self.step.attributes[i].1)
     }
     /// Inputs and attributes that no one asked for are an error: they would mean something.
-    pub fn finish(&self) -> Result<()> {
+    fn finish(&self) -> Result<()> {
         let unread = self.inputs.iter().zip(&self.taken).position(|(v, taken)| v.is_some() && !taken.get());
         if let Some(i) = unread {
             return fail(format!("at opset {} it has no input {i}", self.version()));

@@ -87,6 +87,10 @@ impl Element {
         let row = usize::try_from(n).ok().and_then(|n| TABLE.get(n.checked_sub(1)?));
         row.map(|r| r.0).ok_or_else(|| format!("{n} is not an element type"))
     }
+    /// The type with this name in ONNX.
+    pub fn named(name: &str) -> Option<Element> {
+        TABLE.iter().find(|r| r.1 == name).map(|r| r.0)
+    }
     /// Its number in a file.
     pub fn number(self) -> i64 {
         self as i64 + 1

@@ -7,7 +7,7 @@
 //!
 //! - [`wire`] reads and writes protobuf, [`proto`] has the messages of ONNX as tables of their fields;
 //! - [`element`] has the element types, [`value`] what flows between nodes, `weights` what is stored;
-//! - `plan` resolves names, functions and operators, [`session`] runs what it made, in recorded `parts`;
+//! - `types` says what operators may be given, `plan` resolves names, functions and operators, [`session`] runs what it made, in recorded `parts`;
 //! - `ops` has a table of operators for each family, with domain and the version each row holds from;
 //! - [`check`] compares a model with stored outputs;
 //! - [`mod@export`] writes programs of tensors as models.
@@ -22,6 +22,7 @@ pub mod proto;
 pub mod element;
 pub mod value;
 mod weights;
+mod types;
 mod plan;
 mod call;
 mod ops;

@@ -278,15 +278,16 @@ impl Runner {
                 };
                 let inputs = inputs.map(numbered).collect::<Result<_>>()?;
                 let call = Call::new(step, inputs, slots, Mode::Host(self));
-                let outs = (op.run)(&call)?.0;
-                call.finish()?;
-                outs
+                call.answer(op)?
             }
         };
         let given: Vec<Value> = outs.iter().flatten().cloned().collect();
         given.iter().try_for_each(Value::check)?;
         realize(&given, false)?;
         for (i, (slot, value)) in step.outputs.iter().zip(outs).enumerate() {
+            if let Some(v) = &value {
+                step.check_declared(i, v)?;
+            }
             if let Some(slot) = slot {
                 let name = |axis: usize| Some(format!("o{}_{at}_{i}_{axis}", plan.id));
                 let is_known = value.as_ref().is_some_and(Given::is_known);

@@ -7,8 +7,10 @@
 //!
 //! Afterwards every slot that a step reads is written before it, by a step, an input or a constant.
 
+use crate::element::Element;
 use crate::ops::{self, Op};
-use crate::proto::{self, Function, Graph, Model, Node, OperatorSet};
+use crate::proto::{self, Function, Graph, Model, Node, OperatorSet, ValueInfo};
+use crate::types::Types;
 use crate::value::Value;
 use crate::weights::Source;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -43,8 +45,45 @@ pub(crate) struct Step {
     pub inputs: Vec<Option<Slot>>,
     pub outputs: Vec<Option<Slot>>,
     pub attributes: Vec<(String, Attribute)>,
+    /// The types that its inputs may have, where something is known of them.
+    pub types: Option<&'static Types>,
+    /// The types that the model declares of its outputs, where it declares any.
+    pub declared: Vec<Option<Declared>>,
     /// Slots that no later step reads.
     pub last: Vec<Slot>,
+}
+
+/// What a model says of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Declared {
+    Tensor(Element),
+    Sequence,
+}
+
+impl Declared {
+    fn of(v: &ValueInfo) -> Option<Declared> {
+        let kind = v.kind.as_ref()?;
+        match &kind.tensor {
+            Some(t) => Element::from_number(t.elem_type).ok().map(Declared::Tensor),
+            None => kind.sequence.as_ref().map(|_| Declared::Sequence),
+        }
+    }
+    /// What is wrong with a value.
+    pub fn check(self, v: &Value) -> Read<()> {
+        match (self, v) {
+            (Declared::Tensor(_), Value::Optional(_))
+            | (Declared::Sequence, Value::Sequence(_) | Value::Optional(_)) => Ok(()),
+            (Declared::Tensor(e), v) if v.element().is_ok_and(|of| of == e) => Ok(()),
+            (declared, v) => {
+                let is = v.element().map_or(v.kind(), Element::name);
+                let declared = match declared {
+                    Declared::Tensor(e) => e.name(),
+                    Declared::Sequence => "a sequence",
+                };
+                Err(format!("is {is}, the model declares {declared}"))
+            }
+        }
+    }
 }
 
 /// Operators that give something else each time.
@@ -114,13 +153,15 @@ fn opsets(imports: &[OperatorSet]) -> Opsets {
 
 /// Names of a graph; those of the graph around it are seen too, unless it is a function's.
 #[derive(Default)]
-struct Scope {
+struct Scope<'m> {
     names: FxHashMap<String, Slot>,
     plan: Plan,
+    /// What the graph declares of its values.
+    declared: FxHashMap<&'m str, Declared>,
     is_closed: bool,
 }
 
-impl Scope {
+impl Scope<'_> {
     fn fresh(&mut self, name: &str, is_fixed: bool) -> Slot {
         let slot = self.plan.slots;
         self.plan.slots += 1;
@@ -154,7 +195,7 @@ impl Scope {
 }
 
 /// The slot of a name in the last scope, through those around it where it is theirs.
-fn find(scopes: &mut [Scope], name: &str) -> Option<Slot> {
+fn find(scopes: &mut [Scope<'_>], name: &str) -> Option<Slot> {
     let (scope, around) = scopes.split_last_mut()?;
     if let Some(slot) = scope.names.get(name) {
         return Some(*slot);
@@ -176,7 +217,7 @@ pub(crate) struct Planner<'m> {
     source: Source,
     functions: FxHashMap<(&'m str, &'m str, &'m str), &'m Function<'m>>,
     /// The graph that is being planned, after those around it.
-    scopes: Vec<Scope>,
+    scopes: Vec<Scope<'m>>,
     /// Operators that are not there, with the nodes that want them.
     missing: BTreeMap<String, Vec<String>>,
     steps: usize,
@@ -220,6 +261,8 @@ impl<'m> Planner<'m> {
     }
     fn graph(&mut self, graph: &Graph<'m>, within: Within) -> Read<Plan> {
         let mut scope = Scope::default();
+        let values = graph.value_info.iter().chain(&graph.output);
+        scope.declared = values.filter_map(|v| Some((v.name, Declared::of(v)?))).collect();
         let stored: FxHashSet<&str> = match self.scopes.is_empty() && self.keeps_defaults {
             true => graph.initializer.iter().map(|t| t.name).collect(),
             false => FxHashSet::default(),
@@ -247,7 +290,13 @@ impl<'m> Planner<'m> {
         }
         self.nodes(scope, &f.node, &f.output, Within { opsets: &opsets, given: &all })
     }
-    fn nodes(&mut self, scope: Scope, nodes: &[Node<'m>], outputs: &[&str], within: Within) -> Read<Plan> {
+    fn nodes(
+        &mut self,
+        scope: Scope<'m>,
+        nodes: &[Node<'m>],
+        outputs: &[&str],
+        within: Within,
+    ) -> Read<Plan> {
         if self.scopes.len() >= MAX_NESTING {
             return Err(format!("graphs and functions are nested more than {MAX_NESTING} deep"));
         }
@@ -267,7 +316,7 @@ impl<'m> Planner<'m> {
         mark_last(&mut plan);
         Ok(plan)
     }
-    fn scope(&mut self) -> &mut Scope {
+    fn scope(&mut self) -> &mut Scope<'m> {
         self.scopes.last_mut().expect("nodes are read inside a scope")
     }
     fn find(&mut self, name: &str) -> Option<Slot> {
@@ -296,7 +345,23 @@ impl<'m> Planner<'m> {
         let define = |name: &&str| (!name.is_empty()).then(|| self.scope().define(name, false)).transpose();
         let outputs = node.output.iter().map(define).collect::<Read<Vec<_>>>()?;
         let Some((run, version)) = run else { return Ok(None) };
-        let step = Step { name: node.name.into(), run, version, inputs, outputs, attributes, last: vec![] };
+        let types = match &run {
+            Run::Operator(op) => Types::of(ops::domain(node.domain), op.name, version),
+            Run::Function(..) => None,
+        };
+        let declared: Vec<_> = node.output.iter().map(|o| self.scope().declared.get(o).copied()).collect();
+        let declared = if declared.iter().any(Option::is_some) { declared } else { vec![] };
+        let step = Step {
+            name: node.name.into(),
+            run,
+            version,
+            inputs,
+            outputs,
+            attributes,
+            types,
+            declared,
+            last: vec![],
+        };
         let fixed = &mut self.scope().plan.fixed;
         if step.is_constant() && step.inputs.iter().flatten().all(|slot| fixed[*slot]) {
             step.writes().for_each(|slot| fixed[slot] = true);
@@ -402,6 +467,7 @@ fn multiply_integers(plan: &mut Plan) {
             let axes = [("a_axis".into(), a_axis.clone()), ("b_axis".into(), b_axis.clone())];
             step.attributes.extend(axes);
             step.run = Run::Operator(product);
+            step.types = None;
         }
     }
 }

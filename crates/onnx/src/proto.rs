@@ -30,6 +30,7 @@ message! {
         5 initializer: Vec<TensorData<'a>>,
         11 input: Vec<ValueInfo<'a>>,
         12 output: Vec<ValueInfo<'a>>,
+        13 value_info: Vec<ValueInfo<'a>>,
         15 sparse_initializer: Vec<SparseTensor<'a>>,
     }
 }

@@ -407,22 +407,29 @@ impl Step {
             }
             Run::Operator(op) => {
                 let call = Call::new(self, inputs, slots, *mode);
-                let outs = (op.run)(&call)?.0;
-                call.finish()?;
-                outs
+                call.answer(op)?
             }
         };
         let mut outs = outs.into_iter();
-        for slot in &self.outputs {
+        for (i, slot) in self.outputs.iter().enumerate() {
             let value = outs.next().flatten();
             if let Some(v) = &value {
                 v.check()?;
+                self.check_declared(i, v)?;
             }
             if let Some(slot) = slot {
                 slots[*slot] = value;
             }
         }
         Ok(())
+    }
+    /// An error where an output is of another type than the model declares. Shapes may differ: exporters write those of the
+    /// example they had, and what is computed is what counts.
+    pub fn check_declared(&self, i: usize, v: &Value) -> Result<()> {
+        match self.declared.get(i).copied().flatten() {
+            Some(declared) => declared.check(v).or_else(|e| fail(format!("output {i} {e}"))),
+            None => Ok(()),
+        }
     }
     /// What errors in it are said to be in.
     pub fn label(&self) -> String {

@@ -224,7 +224,8 @@ fn split(c: &Call, sizes: Option<Vec<i64>>) -> Result<Outs> {
 }
 
 fn old_tile(c: &Call) -> Result<Outs> {
-    let (count, axis) = (c.int_input(1)?, c.int_input(2)?);
+    // of the type that the first input has
+    let (count, axis) = (c.float_input(1)? as i64, c.float_input(2)? as i64);
     c.moved(|x| {
         let mut counts = vec![1; x.rank()];
         counts[axis_of(axis, x.rank())?] = count;

@@ -146,7 +146,7 @@ fn categories_are_mapped_both_ways() {
     let to = m().node_with("y = ai.onnx.ml.CategoryMapper(x)", table()).load().unwrap();
     assert_eq!(to.run([("x", texts)]).unwrap()[0].ints().unwrap(), [6, -1, 5]);
     let back = m().node_with("y = ai.onnx.ml.CategoryMapper(x)", table()).load().unwrap();
-    let outs = back.run([("x", Tensor::new([6i64, 7, 5]).into())]).unwrap();
+    let outs = back.run([("x", Tensor::new([6i64, 7, 5]).long().into())]).unwrap();
     let Value::Strings(got) = &outs[0] else { panic!("{outs:?}") };
     assert_eq!(*got.texts, ["y", "_Unused", "x"].map(String::from));
 }

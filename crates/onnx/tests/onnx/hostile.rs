@@ -4,7 +4,7 @@ use crate::build::{Attr, Model, node, port};
 use frit_onnx::Element::Float;
 use frit_onnx::proto;
 use frit_onnx::wire::Writer;
-use frit_onnx::{Port, Session, Size, Value};
+use frit_onnx::{Element, Port, Session, Size, Strings, Value};
 use frit_tensor::{Blob, Tensor};
 
 #[test]
@@ -274,4 +274,46 @@ fn a_million_nodes_are_parsed_in_a_moment() {
     // half a second of a processor with optimisations; other tests run beside it
     assert!(time.as_secs() < if cfg!(debug_assertions) { 20 } else { 5 }, "{time:?}");
     eprintln!("a million nodes in {time:?}");
+}
+
+#[test]
+fn inputs_of_a_type_that_an_operator_does_not_have_are_errors_that_name_the_node() {
+    let bools = Tensor::new([true, false]);
+    let one =
+        |line: &str| Model::new(13).any_input("x").node(line).output("y").error(&[("x", bools.clone())]);
+    let said = one("y = Add(x, x)");
+    assert!(said.contains("input 0 is bool, not float, int32, "), "{said}");
+    assert!(said.contains("in Add \"the Add\""), "{said}");
+    assert!(one("y = Softmax(x)").contains("input 0 is bool"));
+    let m = Model::new(13).any_input("x").any_input("z").node("y = Concat(x, z)").output("y");
+    let said = m.error(&[("x", bools.clone()), ("z", Tensor::zeros([2]))]);
+    assert!(
+        said.contains("inputs of types bool and float, which must be one in Concat \"the Concat\""),
+        "{said}"
+    );
+    let texts = Value::Strings(Strings::new(vec![1], vec!["a".into()]));
+    let m = Model::new(13).any_input("x").node("y = Relu(x)").output("y").load().unwrap();
+    let said = m.run([("x", texts)]).unwrap_err().to_string();
+    assert!(said.contains("input 0 is string, not "), "{said}");
+}
+
+#[test]
+fn values_of_another_type_than_the_model_declares_are_errors() {
+    let typed = |element, field| {
+        let m = Model::new(13).any_input("x").node("z = Shape(x)").node("y = Identity(z)");
+        m.declared(field, "z", element).output("y")
+    };
+    let feeds = [("x", Tensor::zeros([2, 3]))];
+    const VALUE_INFO: u32 = 13;
+    assert_eq!(typed(Element::Int64, VALUE_INFO).floats(&feeds).unwrap(), [2.0, 3.0]);
+    for field in [VALUE_INFO, 12] {
+        let said = typed(Element::Float, field).error(&feeds);
+        assert!(
+            said.contains("output 0 is int64, the model declares float in Shape \"the Shape\""),
+            "{said}"
+        );
+    }
+    // what an exporter had as an example is no promise
+    let m = Model::new(13).any_input("x").node("y = Relu(x)").declared(12, "y", Element::Float);
+    assert_eq!(m.floats(&feeds).unwrap(), [0.0; 6]);
 }

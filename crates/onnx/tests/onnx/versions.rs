@@ -339,8 +339,8 @@ fn changed() -> Vec<Case> {
         ),
         case(11, "y = Squeeze(x)", vec![("axes", Attr::Ints(&[0]))], row(), &[2], &[-3.0, 5.0]),
         with_ints(vec![("axes", &[0])], case(13, "y = Squeeze(x, axes)", vec![], row(), &[2], &[-3.0, 5.0])),
-        with_ints(
-            vec![("count", &[2]), ("axis", &[0])],
+        with_floats(
+            vec![("count", &[2.0]), ("axis", &[0.0])],
             case(1, "y = Tile(x, count, axis)", vec![], row(), &[2, 2], &[-3.0, 5.0, -3.0, 5.0]),
         ),
         with_ints(
