@@ -216,6 +216,14 @@ def doubled(graph):
             wide = numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float64), t.name)
             t.CopyFrom(wide)
 
+    narrow = []
+    for node in graph.node:
+        # an input that is never of doubles is made a float again
+        schema = onnx.defs.get_schema(node.op_type) if not node.domain and onnx.defs.has(node.op_type) else None
+        for i, v in enumerate(schema.inputs if schema else []):
+            if v.type_str == "tensor(float)" and i < len(node.input) and node.input[i]:
+                narrow.append(onnx.helper.make_node("Cast", [node.input[i]], [f"{node.output[0]} {i}"], to=TensorProto.FLOAT))
+                node.input[i] = f"{node.output[0]} {i}"
     for t in graph.initializer:
         tensor(t)
     for v in [*graph.input, *graph.output, *graph.value_info]:
@@ -232,6 +240,11 @@ def doubled(graph):
         if node.op_type == "ConstantOfShape" and not node.attribute:
             zero = numpy_helper.from_array(np.zeros(1))
             node.attribute.append(onnx.helper.make_attribute("value", zero))
+    # each before the node that wants it
+    first = {o: node for node in graph.node for o in node.input}
+    nodes = [n for node in graph.node for n in (*(c for c in narrow if first.get(c.output[0]) is node), node)]
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def nudged(graph):

@@ -74,7 +74,8 @@ def test_sizes_may_be_numbers_from_the_beginning():
 
 
 def test_data_that_decides_a_size():
-    m = model([helper.make_node("NonZero", ["x"], ["y"])], [floats("x", "n")], [floats("y", 1, "k")])
+    places = helper.make_tensor_value_info("y", TensorProto.INT64, [1, "k"])
+    m = model([helper.make_node("NonZero", ["x"], ["y"])], [floats("x", "n")], [places])
     session = Session(m)
     for x in ([1, 0, 2], [0, 0, 3], [1, 1, 1], [0, 0, 0]):
         (y,) = session.run(None, {"x": np.array(x, dtype=np.float32)})
@@ -109,3 +110,47 @@ def test_maps_are_dicts():
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     (rows,) = Session(helper.make_model(graph, opset_imports=imports)).run(None, {"x": np.eye(2, dtype=np.float32)})
     assert rows == [{3: 1.0, 5: 0.0}, {3: 0.0, 5: 1.0}]
+
+
+def test_maps_go_in():
+    number = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    port = helper.make_value_info("x", helper.make_map_type_proto(TensorProto.STRING, number))
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["c", "b", "a"])
+    graph = helper.make_graph([node], "g", [port], [floats("y", 1, 3)])
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    session = Session(helper.make_model(graph, opset_imports=versions, ir_version=8))
+    [y] = session.run(None, {"x": {"a": np.float32(1.5), "c": np.float32(2)}})
+    assert y.tolist() == [[2.0, 0.0, 1.5]]
+
+
+def test_a_session_runs_in_several_threads():
+    # without the interpreter's lock, each run with numbers and a size of its own
+    import concurrent.futures
+
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("ReduceSum", ["z"], ["y"], keepdims=0)]
+    session = Session(model(nodes, [floats("x", "n", 8), floats("w", 8, 8)], [floats("y")]))
+    weights = np.eye(8, dtype=np.float32) * 2
+
+    def run(k):
+        x = np.full((1 + k % 7, 8), k, np.float32)
+        return float(session.run(None, {"x": x, "w": weights})[0])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(200))) == [2.0 * k * 8 * (1 + k % 7) for k in range(200)]
+
+
+def test_a_loop_without_end_can_be_interrupted():
+    import os
+    import signal
+    import threading
+
+    flag = lambda name: helper.make_tensor_value_info(name, TensorProto.BOOL, [])  # noqa: E731
+    nodes = [helper.make_node("Identity", ["go"], ["again"]), helper.make_node("Neg", ["v"], ["w"])]
+    inputs = [helper.make_tensor_value_info("i", TensorProto.INT64, []), flag("go"), floats("v", 2)]
+    body = helper.make_graph(nodes, "body", inputs, [flag("again"), floats("w", 2)])
+    session = Session(model([helper.make_node("Loop", ["", "", "x"], ["y"], body=body)], [floats("x", 2)], [floats("y", 2)]))
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run(None, {"x": np.zeros(2, np.float32)})
+    timer.join()

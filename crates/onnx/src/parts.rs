@@ -16,7 +16,7 @@ use crate::packed::{Given, Packed};
 use crate::plan::{Plan, Run, Slot};
 use crate::sizes::{Sizes, computed, with_dims};
 use crate::value::Value;
-use frit_tensor::{Dim, Error, Jit, Result, Tensor, named_scope, rehearse};
+use frit_tensor::{Dim, Error, Jit, Kind, Result, Tensor, check_interrupt, named_scope, rehearse};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,8 @@ enum Halt {
     NoQuestion(Place),
     /// A step fails in a part, and may run by itself.
     Step(usize, Error),
+    /// The program asked work to end, which nothing here may try again.
+    Interrupted(Error),
 }
 
 /// Recordings that a part remembers.
@@ -169,6 +171,8 @@ impl Runner {
         inputs: Vec<Option<Value>>,
         captured: Vec<Option<Value>>,
     ) -> Result<Vec<Value>> {
+        // a loop may never end by itself
+        check_interrupt()?;
         let mut given = vec![];
         for (i, v) in inputs.into_iter().enumerate() {
             let name = |axis: usize| Some(format!("g{}_{i}_{axis}", plan.id));
@@ -206,6 +210,7 @@ impl Runner {
                         lock(&state.stops).remove(&place);
                         continue;
                     }
+                    Err(Halt::Interrupted(e)) => return Err(e),
                     Err(Halt::Step(step, e)) if failed == Some(step) => return Err(e),
                     Err(Halt::Step(step, _)) => {
                         failed = Some(step);
@@ -484,7 +489,11 @@ impl Recording {
         let shapes: Vec<Dim> = packed.tensors.iter().flat_map(|t| t.shape().as_slice().to_vec()).collect();
         let called = self.jit.call_with(packed.tensors, &now);
         let mut passed = lock(&self.passed);
-        let Ok(mut tensors) = called else { return Err(passed.halt.take()) };
+        let mut tensors = match called {
+            Ok(tensors) => tensors,
+            Err(e) if e.kind() == Kind::Interrupted => return Err(Some(Halt::Interrupted(e))),
+            Err(_) => return Err(passed.halt.take()),
+        };
         let Some((given, sizes, question)) = passed.made.clone() else { return Err(None) };
         let question = match question {
             Some(q) => Some(q.about(tensors.pop().ok_or(None)?)),

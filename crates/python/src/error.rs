@@ -23,7 +23,11 @@ fn is_interrupted() -> bool {
     if known.is_some_and(|(main, _)| *main != std::thread::current().id()) {
         return false;
     }
-    Python::attach(|py| py.check_signals().map_err(|e| INTERRUPT.set(Some(e))).is_err())
+    // what one asked and no one raised yet is still wanted
+    let waiting = INTERRUPT.take();
+    let is_waiting = waiting.is_some();
+    INTERRUPT.set(waiting);
+    is_waiting || Python::attach(|py| py.check_signals().map_err(|e| INTERRUPT.set(Some(e))).is_err())
 }
 
 /// The line of the Python program that is running: the nearest one outside this package.

@@ -95,6 +95,8 @@ pub use movement::Shifts;
 pub use operand::Operand;
 pub use pad::PadMode;
 pub use random::manual_seed;
-pub use realize::{Blob, Device, Lent, LentThere, Progress, Recording, Scope, UserSpan, named_scope, span};
+pub use realize::{
+    Blob, Device, Lent, LentThere, Progress, Recording, Scope, UserSpan, check_interrupt, named_scope, span,
+};
 pub use shape::{Axes, Dim, Dims, Shape, Variable, keepdim};
 pub use tensor::{Tensor, WeakTensor};

@@ -28,6 +28,11 @@ fn engine<T>(op: &'static str, r: std::result::Result<T, frit_engine::Error>) ->
     })
 }
 
+/// An error where the program asked long work to end: for loops on the host, whose steps are short.
+pub fn check_interrupt() -> Result<()> {
+    engine("realize", frit_engine::interrupt::check().map_err(frit_engine::Error::from))
+}
+
 /// Memory on the default device with these bytes.
 pub(crate) fn from_bytes(dtype: DType, len: usize, bytes: &[u8]) -> Result<UOp> {
     let device = default_device()?;

@@ -19,6 +19,7 @@ pub(super) const OPS: &[Op] = &[
 /// A sum of cosines over one period.
 fn window(c: &Call, factors: &[f64]) -> Result<Outs> {
     let n = c.int_input(0)?;
+    bounded(&[n.max(0) as usize])?;
     let period = if c.int_or("periodic", 1)? != 0 { n } else { n - 1 };
     let d = c.element_named("output_datatype")?.map_or(DType::F32, Element::dtype);
     let at = Tensor::arange(n).double() * (2.0 * PI / period as f64);

@@ -1,6 +1,6 @@
 //! Files that lie, and large ones.
 
-use crate::build::{Attr, Model, node, port};
+use crate::build::{Attr, Model, node, port, stored};
 use frit_onnx::Element::Float;
 use frit_onnx::proto;
 use frit_onnx::wire::Writer;
@@ -267,13 +267,19 @@ fn a_million_nodes_are_parsed_in_a_moment() {
         graph = graph.message(1, node(&format!("v{} = Relu(v{i})", i + 1), vec![]));
     }
     let bytes = Writer::new().message(7, graph).into_bytes();
-    let start = std::time::Instant::now();
-    let model: proto::Model = proto::parse(&bytes).unwrap();
-    let time = start.elapsed();
-    assert_eq!(model.graph.unwrap().node.len(), n);
-    // half a second of a processor with optimisations; other tests run beside it
-    assert!(time.as_secs() < if cfg!(debug_assertions) { 20 } else { 5 }, "{time:?}");
+    // the quickest of a few: other tests run beside it
+    let parse = || {
+        let start = std::time::Instant::now();
+        let model: proto::Model = proto::parse(&bytes).unwrap();
+        let time = start.elapsed();
+        assert_eq!(model.graph.unwrap().node.len(), n);
+        time
+    };
+    let time = (0..3).map(|_| parse()).min().unwrap();
     eprintln!("a million nodes in {time:?}");
+    // without all optimisations it takes longer, which no user meets
+    let most = if cfg!(debug_assertions) { 2.0 } else { 1.0 };
+    assert!(time.as_secs_f64() < most, "{time:?}");
 }
 
 #[test]
@@ -316,4 +322,14 @@ fn values_of_another_type_than_the_model_declares_are_errors() {
     // what an exporter had as an example is no promise
     let m = Model::new(13).any_input("x").node("y = Relu(x)").declared(12, "y", Element::Float);
     assert_eq!(m.floats(&feeds).unwrap(), [0.0; 6]);
+}
+
+#[test]
+fn a_window_of_any_length_is_not_made() {
+    for op in ["BlackmanWindow", "HammingWindow", "HannWindow"] {
+        let bytes = (1i64 << 31).to_le_bytes();
+        let m = Model::new(17).initializer(stored("n", Element::Int64, &[], &bytes));
+        let said = m.node(&format!("y = {op}(n)")).output("y").error(&[]);
+        assert!(said.contains("[2147483648] elements are more than 67108864"), "{said}");
+    }
 }

@@ -10,4 +10,5 @@ mod loops;
 mod memory;
 mod quantised;
 mod sizes;
+mod threads;
 mod versions;
