@@ -27,12 +27,12 @@ mod values;
 
 pub use forms::FORMS;
 
-use crate::walk::{Lines, Source, Walk, identifier, params};
+use crate::walk::{Lines, Source, Walk, identifier, params, register};
 use crate::{Error, Watch};
 use control::Lives;
 use frit_abi::target::Isa;
 use frit_abi::{Code, DType, Kernel, Param, Target};
-use frit_uop::{Arg, Linear, Space, Step, UOp};
+use frit_uop::{Arg, Linear, Op, Space, Step, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 use types::{Class, Operand, Val};
@@ -213,13 +213,19 @@ impl<'a> Writer<'a> {
         to
     }
 
-    /// Registers of 32 bits that a lane's variables take.
+    /// Registers of 32 bits that a lane's variables take, and what it loads before all loops for use in them.
     fn variables(&self) -> i64 {
         let words = |d: &UOp| match d.arg {
             Arg::Define { space: Space::Reg, len, .. } => len * d.dtype.size().div_ceil(4),
             _ => 0,
         };
-        self.linear.defines.iter().map(words).sum::<usize>() as i64
+        let variables: usize = self.linear.defines.iter().map(words).sum();
+        let steps = &self.linear.steps;
+        let begin = steps.iter().position(|s| matches!(s, Step::Open(_))).unwrap_or(0);
+        let loaded = |s: &&Step| matches!(s, Step::Do(n) if n.op == Op::Load && register(n).is_none());
+        let bytes = |s: &Step| s.node().dtype.size() * s.node().lanes();
+        let loaded: usize = steps[..begin].iter().filter(loaded).map(|s| bytes(s).div_ceil(4)).sum();
+        (variables + loaded) as i64
     }
 
     /// Lanes of a block, if they are known.
