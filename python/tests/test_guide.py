@@ -5,11 +5,15 @@ import pathlib
 
 import pytest
 
-PAGES = sorted((pathlib.Path(__file__).parents[2] / "docs" / "guide").glob("*.md"))
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-def test_the_programs_of_a_page_print_what_it_shows(page):
+def test_the_programs_of_a_page_print_what_it_shows(page, monkeypatch):
+    # pages name files of the repository
+    monkeypatch.chdir(ROOT)
+    assert "+SKIP" not in page.read_text()
     # a fence ends a program as a blank line does
     text = page.read_text().replace("```", "\n")
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL

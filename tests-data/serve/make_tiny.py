@@ -1,6 +1,7 @@
 """A tiny random llama, and a tiny random bert, with the tokeniser of the tests, as folders: python make_tiny.py FOLDER [encoder]
 
-For servers under load and for Python's tests: what it says means nothing. Needs nothing but Python.
+For servers under load and for Python's tests: what it says means nothing. Needs nothing but Python. The guide's, which are in the
+repository, are smaller still: python make_tiny.py --guide tests-data/tiny
 """
 
 import json
@@ -49,15 +50,16 @@ def bert():
         yield f"{name}.bias", (WIDTH,)
 
 
-CONFIGS = {
-    "llama": dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=TOKENS, hidden_size=WIDTH,
-                  intermediate_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV,
-                  max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu",
-                  tie_word_embeddings=True),
-    "bert": dict(architectures=["BertModel"], model_type="bert", vocab_size=TOKENS, hidden_size=WIDTH, intermediate_size=HIDDEN,
-                 num_hidden_layers=LAYERS, num_attention_heads=HEADS, max_position_embeddings=64, layer_norm_eps=1e-12,
-                 hidden_act="gelu", type_vocab_size=2),
-}
+def config(kind):
+    return {
+        "llama": dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=TOKENS, hidden_size=WIDTH,
+                      intermediate_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV,
+                      max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu",
+                      tie_word_embeddings=True),
+        "bert": dict(architectures=["BertModel"], model_type="bert", vocab_size=TOKENS, hidden_size=WIDTH, intermediate_size=HIDDEN,
+                     num_hidden_layers=LAYERS, num_attention_heads=HEADS, max_position_embeddings=64, layer_norm_eps=1e-12,
+                     hidden_act="gelu", type_vocab_size=2),
+    }[kind]
 
 
 def make(folder, kind="llama"):
@@ -74,11 +76,16 @@ def make(folder, kind="llama"):
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[kind]))
+    (folder / "config.json").write_text(json.dumps(config(kind)))
     shutil.copy(pathlib.Path(__file__).parent.parent / "tokenize" / "bytes.json", folder / "tokenizer.json")
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE, "eos_token": "<|end|>"}))
     return folder
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--guide":
+        WIDTH, HIDDEN, LAYERS, CONTEXT = 16, 16, 1, 256
+        for kind in ["llama", "bert"]:
+            make(pathlib.Path(sys.argv[2]) / kind, kind)
+        sys.exit()
     make(sys.argv[1], "bert" if "encoder" in sys.argv[2:] else "llama")

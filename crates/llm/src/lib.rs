@@ -30,6 +30,11 @@ pub mod stops;
 mod generate;
 pub mod tune;
 
+/// The programs in the guide run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/models.md")]
+struct Guide;
+
 pub use config::Config;
 pub use decoder::Decoder;
 pub use encoder::{Embedder, Encoder};
