@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Callable
 
-from frit import Tensor, TinyJit, nn
+from frit import Progress, Tensor, TinyJit, nn
 from frit.nn.datasets import mnist
 
 
@@ -49,10 +49,12 @@ def main() -> None:
         return (model(x / 255).argmax(axis=1) == y).sum()
 
     start = time.perf_counter()
-    for i in range(options.steps):
-        loss = train_step()
-        if i % 10 == 9 or i == options.steps - 1:
-            print(f"step {i + 1:3}, loss {loss.item():.3f}, {time.perf_counter() - start:.1f} s")
+    with Progress("training", options.steps) as progress:
+        for i in range(options.steps):
+            loss = train_step().item()
+            progress.step(loss=loss)
+            if i % 10 == 9 or i == options.steps - 1:
+                progress.say(f"step {i + 1:3}, loss {loss:.3f}, {time.perf_counter() - start:.1f} s")
     count = sum(right(x_test[i : i + 1000], y_test[i : i + 1000]).item() for i in range(0, 10000, 1000))
     print(f"{count / 100:.2f}% of 10,000 test images are recognised")
 

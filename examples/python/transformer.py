@@ -2,7 +2,7 @@
 
 import argparse
 
-from frit import Context, Tensor, TinyJit, nn
+from frit import Context, Progress, Tensor, TinyJit, nn
 
 DIGITS, LENGTH, WIDTH, HEADS, DEPTH = 10, 6, 64, 4, 2
 
@@ -62,11 +62,13 @@ def main() -> None:
         return loss
 
     with Context(TRAINING=1):
-        for i in range(steps):
-            loss = step()
-            rate.step()
-            if i % 20 == 19 or i == steps - 1:
-                print(f"step {i + 1:3}, loss {loss.item():.3f}")
+        with Progress("training", steps) as progress:
+            for i in range(steps):
+                loss = step().item()
+                rate.step()
+                progress.step(loss=loss)
+                if i % 20 == 19 or i == steps - 1:
+                    progress.say(f"step {i + 1:3}, loss {loss:.3f}")
     x, y = samples(500)
     right = (model(x).argmax(axis=-1) == y)[:, LENGTH - 1 :].all(axis=1).float().mean().item()
     print(f"{right * 100:.1f}% of new sequences are sorted without a mistake")

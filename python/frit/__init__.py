@@ -13,7 +13,7 @@ from frit.function import function
 from frit import tensor as _tensor  # methods of Tensor that are written in Python
 from frit.helpers import Context, GlobalCounters, getenv
 from frit.tensor import autocast
-from frit.viz import Viz, span
+from frit.viz import Progress, Viz, span
 from frit import llm, nn, onnx
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Device",
     "GlobalCounters",
     "JitError",
+    "Progress",
     "SymbolicInt",
     "Tensor",
     "TinyJit",

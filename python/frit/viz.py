@@ -1,6 +1,6 @@
-"""Seeing inside: recordings for ``frit viz``, and names for what a program does."""
+"""Seeing inside: recordings for ``frit viz``, names for what a program does, and how far it is."""
 
-from frit._frit import begin_recording, close_span, end_recording, open_span
+from frit._frit import ProgressLine, begin_recording, close_span, end_recording, open_span
 
 
 class Viz:
@@ -39,3 +39,31 @@ class span:
 
     def __exit__(self, *raised):
         close_span()
+
+
+class Progress:
+    """A line on the terminal for work of so many steps, with what is watched, such as the loss, over time.
+
+    ``with frit.Progress("training", 70) as progress: ...; progress.step(loss=loss.item())``. Nothing is shown where no one looks
+    at a terminal, with ``FRIT_PROGRESS=off``, or before the work has taken a moment.
+    """
+
+    def __init__(self, what, total=0):
+        self._line = ProgressLine(what, total)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        self._line.end()
+
+    def step(self, **values):
+        """One more step is done; a value that is given is shown with those before it."""
+        for name, value in values.items():
+            self._line.value(name, float(value))
+        self._line.step()
+
+    def say(self, *parts):
+        """Print, above the line."""
+        self._line.hide()
+        print(*parts)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import sys
@@ -142,3 +143,38 @@ def test_lines_of_a_program_are_explained(tmp_path):
     # a line without any says which have some
     said = explain(at["PATH"])
     assert "no operation was computed for this line; there are some for lines " in said and str(at["@"]) in said
+
+
+PROGRAM = """
+import time, frit
+with frit.Progress("training", 8) as progress:
+    for i in range(8):
+        time.sleep(0.1)
+        progress.step(loss=8.0 - i)
+    progress.say("done")
+"""
+
+
+def terminal(**env):
+    """What a program writes to a terminal, and what it prints."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "FRIT_PROGRESS": "on", **env}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+    os.close(theirs)
+    drawn = b""
+    try:
+        while part := os.read(ours, 4096):
+            drawn += part
+    except OSError:
+        pass  # a terminal whose other end is closed
+    os.close(ours)
+    return drawn.decode(), run.stdout
+
+
+def test_progress_is_drawn_where_someone_looks_and_nowhere_else():
+    drawn, printed = terminal()
+    assert "training  [" in drawn and "/8  " in drawn and " s left  loss " in drawn and "\u2587" in drawn
+    assert drawn.endswith("\r\x1b[K\x1b[?7l\x1b[?7h") and printed == "done\n"
+    assert terminal(FRIT_PROGRESS="off") == ("", "done\n")
+    quiet = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert (quiet.stdout, quiet.stderr) == ("done\n", "")

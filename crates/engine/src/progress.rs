@@ -61,7 +61,7 @@ pub struct Progress {
 #[derive(Default)]
 struct State {
     drawn: Option<Instant>,
-    name: &'static str,
+    name: String,
     values: VecDeque<f64>,
 }
 
@@ -80,21 +80,27 @@ impl Progress {
         let wait = if state.drawn.is_none() { FIRST } else { EVERY };
         if self.is_shown && state.drawn.unwrap_or(self.begun).elapsed() >= wait {
             state.drawn = Some(Instant::now());
-            let line = line(&self.what, done, self.total, self.begun.elapsed(), state.name, &state.values);
+            let line = line(&self.what, done, self.total, self.begun.elapsed(), &state.name, &state.values);
             draw(&line);
+        }
+    }
+    /// Take the line away until the next step, so that something else can be printed.
+    pub fn hide(&self) {
+        if self.state.lock().is_ok_and(|s| s.drawn.is_some()) {
+            clear();
         }
     }
     /// Print a line, above the one that is drawn.
     pub fn say(&self, text: &str) {
-        if self.state.lock().is_ok_and(|s| s.drawn.is_some()) {
-            clear();
-        }
+        self.hide();
         println!("{text}");
     }
     /// The last value of something that is watched, such as the loss: shown with those before it.
-    pub fn value(&self, name: &'static str, value: f64) {
+    pub fn value(&self, name: &str, value: f64) {
         if let Ok(mut state) = self.state.lock() {
-            state.name = name;
+            if state.name != name {
+                state.name = name.into();
+            }
             state.values.push_back(value);
             if state.values.len() > VALUES {
                 state.values.pop_front();

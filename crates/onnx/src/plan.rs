@@ -13,6 +13,7 @@ use crate::proto::{self, Function, Graph, Model, Node, OperatorSet, ValueInfo};
 use crate::types::Types;
 use crate::value::Value;
 use crate::weights::Source;
+use frit_tensor::Progress;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -224,6 +225,8 @@ pub(crate) struct Planner<'m> {
     plans: usize,
     /// Inputs of the model that have a value are never given another.
     keeps_defaults: bool,
+    /// Weights and nodes of the whole graph.
+    progress: Progress,
 }
 
 /// What the nodes of a graph or function are read with: versions of domains, attributes of the call.
@@ -240,8 +243,10 @@ impl<'m> Planner<'m> {
         let key = |f: &'m Function<'m>| ((ops::domain(f.domain), f.name, f.overload), f);
         let functions = model.functions.iter().map(key).collect();
         let (scopes, missing) = (vec![], BTreeMap::new());
-        let mut p = Planner { source, functions, scopes, missing, steps: 0, plans: 0, keeps_defaults };
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
+        let progress = Progress::new("loading", graph.initializer.len() + graph.node.len());
+        let mut p =
+            Planner { source, functions, scopes, missing, steps: 0, plans: 0, keeps_defaults, progress };
         let opsets = opsets(&model.opset_import);
         let plan =
             p.graph(graph, Within { opsets: &opsets, given: &[] }).map_err(|e| format!("graph: {e}"))?;
@@ -271,6 +276,9 @@ impl<'m> Planner<'m> {
         for (i, t) in graph.initializer.iter().enumerate() {
             let value = self.source.value(t).map_err(|e| format!("initializer[{i}]: {e}"))?;
             scope.constant(t.name, value)?;
+            if self.scopes.is_empty() {
+                self.progress.step();
+            }
         }
         for (i, s) in graph.sparse_initializer.iter().enumerate() {
             let value = self.source.sparse(s).map_err(|e| format!("sparse_initializer[{i}]: {e}"))?;
@@ -304,6 +312,9 @@ impl<'m> Planner<'m> {
         for (i, node) in nodes.iter().enumerate() {
             let step = self.step(node, within).map_err(|e| format!("{}: {e}", label(node, i)))?;
             self.scope().plan.steps.extend(step);
+            if self.scopes.len() == 1 {
+                self.progress.step();
+            }
         }
         for name in outputs {
             let slot = self.find(name).ok_or_else(|| format!("no node computes the output {name:?}"))?;

@@ -54,7 +54,44 @@ fn close_span() {
     drop(SPANS.with_borrow_mut(Vec::pop));
 }
 
+/// Work of so many steps, as a line on the terminal while someone looks at one.
+#[pyclass(frozen, name = "ProgressLine")]
+struct ProgressLine(Mutex<Option<frit::Progress>>);
+
+impl ProgressLine {
+    fn with(&self, f: impl FnOnce(&frit::Progress)) {
+        if let Some(progress) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            f(progress);
+        }
+    }
+}
+
+#[pymethods]
+impl ProgressLine {
+    #[new]
+    fn new(what: &str, total: usize) -> ProgressLine {
+        ProgressLine(Mutex::new(Some(frit::Progress::new(what, total))))
+    }
+    /// One more step is done.
+    fn step(&self) {
+        self.with(frit::Progress::step);
+    }
+    /// The last value of something that is watched.
+    fn value(&self, name: &str, value: f64) {
+        self.with(|p| p.value(name, value));
+    }
+    /// Take the line away until the next step.
+    fn hide(&self) {
+        self.with(frit::Progress::hide);
+    }
+    /// Take it away.
+    fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<ProgressLine>()?;
     m.add_function(wrap_pyfunction!(begin_recording, m)?)?;
     m.add_function(wrap_pyfunction!(end_recording, m)?)?;
     m.add_function(wrap_pyfunction!(open_span, m)?)?;
