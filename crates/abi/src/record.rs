@@ -166,34 +166,59 @@ const ORIGINS: u8 = 4;
 /// Nobody has looked yet whether anything is asked for.
 const UNASKED: u8 = 128;
 
+#[cfg(debug_assertions)]
+thread_local! {
+    static CHECKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Someone looks whether anything is recorded: debug builds count how often, since that is all that a recording costs while
+/// there is none.
+#[inline]
+pub fn count_check() {
+    #[cfg(debug_assertions)]
+    CHECKS.with(|c| c.set(c.get() + 1));
+}
+
+/// How often this thread looked whether anything is recorded.
+#[cfg(debug_assertions)]
+pub fn checks() -> u64 {
+    CHECKS.with(std::cell::Cell::get)
+}
+
+#[inline]
+fn level() -> u8 {
+    count_check();
+    LEVEL.load(Relaxed)
+}
+
 /// Whether what the compiler does is recorded.
 #[inline]
 pub fn compiles() -> bool {
-    LEVEL.load(Relaxed) & COMPILES != 0
+    level() & COMPILES != 0
 }
 
 /// Whether what runs is recorded.
 #[inline]
 pub fn runs() -> bool {
-    LEVEL.load(Relaxed) & RUNS != 0
+    level() & RUNS != 0
 }
 
 /// Whether nothing is recorded, and somebody has looked.
 #[inline]
 pub fn is_quiet() -> bool {
-    LEVEL.load(Relaxed) == 0
+    level() == 0
 }
 
 /// Whether nobody has said yet what is recorded: whoever can find out does, once.
 #[inline]
 pub fn is_unasked() -> bool {
-    LEVEL.load(Relaxed) & UNASKED != 0
+    level() & UNASKED != 0
 }
 
 /// Whether someone wants to know which part of the program a kernel belongs to.
 #[inline]
 pub fn origins() -> bool {
-    LEVEL.load(Relaxed) & (COMPILES | RUNS | ORIGINS) != 0
+    level() & (COMPILES | RUNS | ORIGINS) != 0
 }
 
 /// From now on it is kept which part of the program a kernel belongs to, recorded or not.

@@ -4,8 +4,9 @@ use frit::{Device, Jit, Recording, Tensor};
 use frit_viz::model::Kernel;
 use frit_viz::{Model, explain::explain};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 fn frit(words: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frit"));
@@ -352,4 +353,56 @@ fn peaks_that_were_measured_are_in_later_recordings() {
     assert!(frit(&bench, &env).status.success());
     assert_eq!(peaks(&later), measured);
     std::fs::remove_dir_all(&cache).ok();
+}
+
+/// Compile a training step of ResNet-50: milliseconds, and megabytes of memory at most.
+fn compile_resnet(env: &[(&str, &str)]) -> (f64, f64) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frit"));
+    command.args(["bench", "--milliseconds=1", "compile_resnet50_train"]).envs(env.iter().copied());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut most = 0.0f64;
+    while child.try_wait().expect("a child").is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let peak =
+            text.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+        most = most.max(peak.unwrap_or(0.0) / 1024.0);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let out = child.wait_with_output().expect("its output");
+    assert!(out.status.success());
+    let text = text(&out.stdout);
+    let value = text.split("\"wall_ms\": ").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+    (value.unwrap_or_else(|| panic!("no time in {text}")), most)
+}
+
+/// The bounds of decision 022: recorded, compiling takes at most three times as long and 64 MB more, and the page of the
+/// step has at most 50 MB. Clocks and other programs disturb each other, so the best of several turns counts, and no more turns
+/// are taken than are needed.
+#[test]
+fn a_recording_of_a_resnet50_step_costs_no_more_than_it_may() {
+    const TURNS: usize = 6;
+    let path = file("resnet.viz");
+    let (mut off, mut on) = ((f64::INFINITY, f64::INFINITY), (f64::INFINITY, f64::INFINITY));
+    let least = |a: (f64, f64), b: (f64, f64)| (a.0.min(b.0), a.1.min(b.1));
+    let is_bounded = |off: (f64, f64), on: (f64, f64)| on.0 <= 3.0 * off.0 && on.1 <= off.1 + 64.0;
+    for turn in 0..TURNS {
+        off = least(off, compile_resnet(&[]));
+        on = least(on, compile_resnet(&[("FRIT_VIZ", &path.to_string_lossy())]));
+        if turn > 0 && is_bounded(off, on) {
+            break;
+        }
+    }
+    println!("{:.0} ms and {:.0} MB, recorded {:.0} ms and {:.0} MB", off.0, off.1, on.0, on.1);
+    assert!(is_bounded(off, on), "{off:?} became {on:?}");
+    let html = file("resnet.html");
+    let exported = frit(&["viz", "export", &path.to_string_lossy(), &html.to_string_lossy()], &[]);
+    assert!(exported.status.success(), "{}", text(&exported.stderr));
+    let size = std::fs::metadata(&html).expect("a page").len();
+    assert!(size < 50_000_000, "{size} bytes");
+    let m = Model::of(&std::fs::read(&path).expect("a file")).expect("a recording");
+    println!("{size} bytes of page, {} kernels, {} applications", m.kernels.len(), m.rule_count());
+    assert!(m.rule_count() > 100_000 && m.kernels.len() > 180, "{} {}", m.rule_count(), m.kernels.len());
+    std::fs::remove_file(&path).ok();
+    std::fs::remove_file(&html).ok();
 }

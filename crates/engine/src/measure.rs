@@ -7,7 +7,7 @@ use crate::memory::bindings::{Bindings, eval_index};
 use crate::plan::normalise::normalise;
 use crate::run::realize::stored;
 use crate::search::moves::work;
-use crate::{Error, config};
+use crate::{Error, config, record};
 use frit_abi::Target;
 use frit_runtime::parallel::in_parallel;
 use frit_schedule::Schedule;
@@ -79,12 +79,15 @@ pub fn compile_times(outputs: &[UOp]) -> Result<CompileTimes, Error> {
     Ok(times)
 }
 
-/// The same with all threads: time from graph to code.
+/// The same with all threads: time from graph to code. It is what is recorded, where that is asked for.
 pub fn compile_wall(outputs: &[UOp]) -> Result<Duration, Error> {
     let device = device_of(outputs, None)?;
     let dev = frit_runtime::device(&device)?;
+    record::ask();
     let start = Instant::now();
-    let schedule = schedule(outputs)?;
+    let normal = normalise(&stored(outputs, &[], &device)?.0)?;
+    let schedule = record::schedule(&normal.sink, &*dev, false, &mut |_, _, _| {});
+    let schedule = schedule.map_err(|e| Error::Schedule(e.to_string()))?;
     let asts: FxHashSet<UOp> = schedule.kernels.iter().map(|k| k.ast.clone()).collect();
     let asts: Vec<UOp> = asts.into_iter().collect();
     let done = in_parallel(&asts, |ast| compile(ast, dev.target(), &Choice::Heuristic).map(drop));

@@ -98,6 +98,7 @@ pub fn recorded<T>(f: impl FnOnce() -> T) -> T {
 /// Whether what is replaced meanwhile on this thread is part of the recording: for passes that would have to look for it.
 #[inline]
 pub fn is_recorded() -> bool {
+    frit_abi::record::count_check();
     TRACING.get() & RECORDED != 0
 }
 
@@ -171,6 +172,7 @@ pub struct Rewriter<'m, C: 'static> {
 impl<'m, C> Rewriter<'m, C> {
     /// With no answers yet.
     pub fn new(matcher: &'m Matcher<C>) -> Self {
+        frit_abi::record::count_check();
         let (answers, stack, values) = (NodeMap::default(), vec![], vec![]);
         Rewriter { matcher, answers, stack, values, tracing: TRACING.get(), marks: false }
     }
@@ -231,6 +233,7 @@ impl<'m, C> Rewriter<'m, C> {
     #[inline]
     fn fire(&mut self, n: &UOp, ctx: &mut C, generation: u32) -> Result<Option<UOp>, Application> {
         let Some((after, rule)) = self.matcher.apply_named(n, ctx) else { return Ok(None) };
+        frit_abi::record::count_check();
         if self.tracing != 0 || generation >= MAX_GENERATIONS {
             self.tell(Application { rule, before: n.clone(), after: after.clone() }, generation)?;
         }

@@ -20,6 +20,7 @@
 //! cuda         what only a device with a driver does
 //! faults       caches and files when things go wrong
 //! memory       loops that would fail if anything were kept
+//! recording    what recordings cost while there is none
 //! rules        every table of rules has its test
 //! tour         docs/tour.md shows what happens
 //! tidy         the repository keeps its own promises
@@ -44,6 +45,7 @@ mod numerics;
 mod ops;
 mod precision;
 mod programs;
+mod recording;
 mod rules;
 mod support;
 mod symbolic;
