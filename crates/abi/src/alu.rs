@@ -57,6 +57,8 @@ macro_rules! elementwise {
             Threefry  2  64 Int    "random bits of a counter and a key";
             Where     3   1 Any    "the second where the first holds, else the third";
             MulAcc    3   1 Any    "x * y + z, rounded once";
+            Exp2Near  1   4 Float  "2 to the x, to about 22 bits";
+            RecipNear 1   2 Float  "1 / x to about 23 bits, for x far from the ends of its range";
             Dot4      3   2 Int    "the bytes of x times those of y taken with their signs, summed, plus z: four of them in 32 bits";
         }
     };

@@ -6,10 +6,10 @@ use std::f64::consts as c;
 /// A function of one number; of what is none, the number.
 pub fn unary(op: Alu, x: f64) -> f64 {
     match op {
-        Alu::Recip => 1.0 / x,
+        Alu::Recip | Alu::RecipNear => 1.0 / x,
         Alu::Sqrt => x.sqrt(),
         Alu::Rsqrt => 1.0 / x.sqrt(),
-        Alu::Exp2 => x.exp2(),
+        Alu::Exp2 | Alu::Exp2Near => x.exp2(),
         Alu::Log2 => x.log2(),
         Alu::Exp => x.exp(),
         Alu::Log => x.ln(),

@@ -321,7 +321,7 @@ impl Target {
             arithmetic: DTypeSet::of(&plain),
             converts: DTypeSet::of(converts),
             packed: DTypeSet::of(&halves),
-            float_ops: BASIC_FLOAT.or(AluSet::of(&[Alu::Recip])),
+            float_ops: BASIC_FLOAT.or(AluSet::of(&[Alu::Recip, Alu::RecipNear, Alu::Exp2Near])),
             small_float_ops: BASIC_HALF,
             isa,
             ..Target::interp_gpu()

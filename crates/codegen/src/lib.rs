@@ -73,6 +73,7 @@ pub const PASSES: &[Pass] = {
         row("split",       Graph(apply::split::split),                   KERNEL,           ALL),
         row("stage",       Graph(apply::stage::stage),                   KERNEL,           ALL),
         row("matrix",      Graph(apply::matrix::matrix),                 KERNEL,           ALL),
+        row("approximate", Graph(decompose::approximate::approximate),   KERNEL,           GRIDS),
         row("dims",        Graph(expand::dims::dims),                    KERNEL,           ALL),
         row("bufferise",   Graph(expand::bufferise::bufferise),          EXPANDED,         ALL),
         row("expand",      Graph(expand::expand::expand),                EXPANDED,         ALL),

@@ -19,6 +19,7 @@
 //! They lean on `MulAcc` for exact products; where a target has none it is made from float64, or from halves of the
 //! factors, which is slower but as exact.
 
+pub mod approximate;
 mod basic;
 mod divide;
 mod erf;

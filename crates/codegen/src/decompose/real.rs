@@ -76,16 +76,9 @@ impl Real {
         let low = fma(x, &z_low, &cube_low);
         (fma(&cube, &p, &(low * &p)), z)
     }
-    /// `1 / x` to a unit in the last place, for x far from the ends of its range. In float32 by Newton's steps from a guess by its
-    /// bits: GPUs divide in a routine that is called, which keeps neighbouring results from being computed side by side.
+    /// `1 / x` to a unit in the last place, for x far from the ends of its range.
     pub fn reciprocal(self, x: &UOp) -> UOp {
-        if self.dtype != DType::F32 {
-            return self.c(1.0).bin(Alu::Fdiv, x);
-        }
-        // within an eighth, squared by each step
-        let guess = self.float(&(self.i(0x7ef3_11c7) - self.bits(x)));
-        let minus_x = x.un(Alu::Neg);
-        (0..3).fold(guess, |y, _| fma(&y, &fma(&minus_x, &y, &self.c(1.0)), &y))
+        x.un(Alu::RecipNear)
     }
     /// `c[0] + c[1] x + c[2] x^2 …`.
     pub fn poly(self, x: &UOp, c: &[f64]) -> UOp {

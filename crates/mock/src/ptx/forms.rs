@@ -148,6 +148,11 @@ const COMPARISONS: &[Form] = forms! {
     "setp.nan.f64" bool(a: f64, b: f64) = a.is_nan() | b.is_nan();
 };
 
+/// Zero in place of what is subnormal.
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
+}
+
 const INTEGERS: &[Form] = forms! {
     "add.s32"    u32(a: u32, b: u32) = a.wrapping_add(b);
     "sub.s32"    u32(a: u32, b: u32) = a.wrapping_sub(b);
@@ -184,6 +189,8 @@ const FLOATS: &[Form] = forms! {
     "div.rn.f32"  f32(a: f32, b: f32) = one_nan(a / b);
     "fma.rn.f32"  f32(a: f32, b: f32, c: f32) = one_nan(a.mul_add(b, c));
     "rcp.rn.f32"  f32(a: f32) = one_nan(1.0 / a);
+    "ex2.approx.f32" f32(a: f32) = one_nan(f64::from(a).exp2() as f32);
+    "rcp.approx.ftz.f32" f32(a: f32) = one_nan(flushed(1.0 / flushed(a)));
     "sqrt.rn.f32" f32(a: f32) = one_nan(a.sqrt());
     "neg.f32"     f32(a: f32) = one_nan(-a);
     "abs.f32"     f32(a: f32) = one_nan(a.abs());

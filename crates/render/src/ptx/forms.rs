@@ -65,6 +65,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ("add.rn.f32 sub.rn.f32 mul.rn.f32 div.rn.f32 add.rn.f64 sub.rn.f64 mul.rn.f64 div.rn.f64", "d = a op b"),
     ("fma.rn.f32 fma.rn.f64 fma.rn.f16 fma.rn.bf16 fma.rn.f16x2 fma.rn.bf16x2",                "d = a * b + c, rounded once"),
     ("rcp.rn.f32 rcp.rn.f64 sqrt.rn.f32 sqrt.rn.f64",        "d = 1 / a, the square root"),
+    ("ex2.approx.f32 rcp.approx.ftz.f32",                    "d = 2 to the a, within 2 units in the last place; 1 / a, within 1, zero for what is subnormal"),
     ("neg.f32 neg.f64 neg.f16 neg.bf16 neg.f16x2 neg.bf16x2", "d = a with the other sign"),
     ("abs.f32",                                              "d = a without its sign"),
     ("max.NaN.f32 max.NaN.f16 max.NaN.bf16 max.NaN.f16x2 max.NaN.bf16x2", "the greater, NaN where one is; +0 is more than -0"),

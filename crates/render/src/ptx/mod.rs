@@ -9,8 +9,8 @@
 //! instruction that may come out is a row of [`FORMS`].
 //!
 //! **Registers** have a size and no type, so a bitcast costs nothing. There are as many as wanted: the driver allocates.
-//! **Floats** are IEEE: `.rn` on every operation (without it the driver fuses products into sums), no flushing, none of the
-//! approximations, whose errors (2 units in the last place for `ex2`) are beyond the bounds of docs/numerics.md.
+//! **Floats** are IEEE: `.rn` on every operation (without it the driver fuses products into sums), no flushing; of the
+//! approximations those that the ops `Exp2Near` and `RecipNear` ask for.
 //! **Halves** are computed with in hardware, two in a register where a value has lanes. bfloat16 has only a fused
 //! multiply-add below `sm_90`, so sums and products are one everywhere: `a * 1 + b`, `a * b - 0`.
 //! **Gates** are predicates: a gated load begins with the alternative, a gated store is skipped.

@@ -329,6 +329,8 @@ impl Writer<'_> {
             Alu::Fdiv => format!("div.rn.{t}"),
             Alu::Recip => format!("rcp.rn.{t}"),
             Alu::Sqrt => format!("sqrt.rn.{t}"),
+            Alu::Exp2Near if d == DType::F32 => "ex2.approx.f32".into(),
+            Alu::RecipNear if d == DType::F32 => "rcp.approx.ftz.f32".into(),
             Alu::MulAcc => format!("fma.rn.{t}"),
             Alu::Trunc => format!("cvt.rzi.{t}.{t}"),
             Alu::Floor => format!("cvt.rmi.{t}.{t}"),

@@ -229,9 +229,9 @@ macro_rules! floats {
             use Function::{One, Three, Two};
             Some(match op {
                 Alu::Neg => One(|x| put(-get(x))),
-                Alu::Recip => One(|x| round(1.0 / wide(x))),
+                Alu::Recip | Alu::RecipNear => One(|x| round(1.0 / wide(x))),
                 Alu::Sqrt => One(|x| round(wide(x).sqrt())),
-                Alu::Exp2 => One(|x| round(wide(x).exp2())),
+                Alu::Exp2 | Alu::Exp2Near => One(|x| round(wide(x).exp2())),
                 Alu::Log2 => One(|x| round(wide(x).log2())),
                 Alu::Exp => One(|x| round(wide(x).exp())),
                 Alu::Log => One(|x| round(wide(x).ln())),
