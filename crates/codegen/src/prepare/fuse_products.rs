@@ -21,6 +21,10 @@ use frit_uop::fold::combined;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, DType, Op, UOp};
 
+/// Warps of a block that were the best for all of gpt2's, bert's and longer heads, and registers that they hold then.
+const FEW_WARPS: i64 = 4;
+const FEW_REGISTERS: i64 = 90;
+
 /// The pass.
 pub fn fuse_products(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let chosen = match ctx.opts {
@@ -121,9 +125,22 @@ impl Products {
         Some(Products { chain, unit, row, inner, result, alu, value, other })
     }
 
-    /// The largest blocks that fit.
+    /// As many keys as leave registers for several blocks on a multiprocessor, or few; few warps, which wait for each other less.
     fn blocks(&self) -> Option<[i64; 2]> {
-        KEYS.iter().flat_map(|k| WARPS.map(|w| [w, *k])).find(|b| self.fits(*b))
+        let few = |[warps, _]: &[i64; 2]| (warps - FEW_WARPS).abs();
+        let all: Vec<[i64; 2]> =
+            KEYS.iter().flat_map(|k| WARPS.map(|w| [w, *k])).filter(|b| self.fits(*b)).collect();
+        let is_light = |[_, keys]: &[i64; 2]| self.held(*keys) <= FEW_REGISTERS;
+        let light = all.iter().filter(|b| is_light(b)).min_by_key(|b| (few(b), -b[1]));
+        light.or_else(|| all.iter().min_by_key(|b| (few(b), b[1]))).copied()
+    }
+    /// Registers of a lane for what it has of scores, weights, results and rows.
+    fn held(&self, keys: i64) -> i64 {
+        let m = self.unit.size[0] as i64;
+        let columns = self.other.as_ref().map_or(0, |(c, _)| extent(c));
+        let rows: i64 = self.inner.iter().map(|i| extent(&i.over)).sum();
+        let count = self.inner.len() as i64;
+        (m * keys * count + m * keys / 2 + m * columns + m * rows / 2) / lanes(&self.unit) as i64
     }
     /// Whether rows and keys come in whole blocks, and registers hold them.
     fn fits(&self, [warps, keys]: [i64; 2]) -> bool {
@@ -131,16 +148,13 @@ impl Products {
         let divides = |r: &UOp, by: i64| by > 0 && extent(r) % by == 0;
         let columns = self.other.as_ref().map_or(0, |(c, _)| extent(c));
         let widths = || self.inner.iter().map(|i| extent(&i.over));
-        let count = self.inner.len() as i64;
-        let held = (m * keys * count + m * keys / 2 + m * columns + widths().sum::<i64>() * m / 2)
-            / lanes(&self.unit) as i64;
         divides(&self.row, m * warps)
             && divides(&self.chain.along, keys)
             && keys % k == 0
             && self.inner.iter().all(|i| divides(&i.over, k))
             && columns % n == 0
             && widths().max().unwrap_or(0).max(columns) <= MOST_HELD as i64
-            && held <= REGISTERS
+            && self.held(keys) <= REGISTERS
     }
 
     fn kernel(&self, blocks: [i64; 2]) -> UOp {
