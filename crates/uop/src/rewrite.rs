@@ -80,14 +80,22 @@ pub fn trace<T>(f: impl FnOnce() -> T) -> (T, Vec<Application>) {
     (result, TRACE.with(|t| std::mem::replace(&mut *t.borrow_mut(), outer)))
 }
 
+/// What was traced and recorded before, when it is dropped.
+struct Restore(u8);
+impl Drop for Restore {
+    fn drop(&mut self) {
+        TRACING.set(self.0);
+    }
+}
+
+/// Run `f`, which tries something that is not kept: nothing of it is part of the recording.
+pub fn unrecorded<T>(f: impl FnOnce() -> T) -> T {
+    let _restore = Restore(TRACING.replace(TRACING.get() & !RECORDED));
+    f()
+}
+
 /// Run `f`; the rules that fire meanwhile on this thread are part of the recording, if what the compiler does is recorded.
 pub fn recorded<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore(u8);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            TRACING.set(self.0);
-        }
-    }
     if !frit_abi::record::compiles() {
         return f();
     }

@@ -18,6 +18,7 @@ use crate::pass::{Ctx, Opts};
 use crate::plan::Plan;
 use crate::plan::opt::Opt;
 use frit_abi::Target;
+use frit_uop::rewrite::unrecorded;
 use frit_uop::symbolic::simplify;
 use frit_uop::{AxisKind, UOp};
 use rustc_hash::FxHashMap;
@@ -29,7 +30,7 @@ const LONG: [i64; 3] = [128, 128, 512];
 /// The pass.
 pub fn collapse(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let of = match ctx.opts {
-        Opts::Heuristic => worth(sink, ctx.target),
+        Opts::Heuristic => unrecorded(|| worth(sink, ctx.target)),
         Opts::List([opt @ Opt::Collapse { of }, rest @ ..]) => {
             ctx.opts = Opts::List(rest);
             let loops =

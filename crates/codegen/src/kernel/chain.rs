@@ -2,6 +2,7 @@
 
 use super::access::substitute_open;
 use super::ranges::closed;
+use frit_uop::rewrite::unrecorded;
 use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
 
@@ -106,7 +107,8 @@ impl Chain {
             let sum = body.reduce(Alu::Add, [self.along.clone()]);
             new.extend(product(outside).map(|f| (n.clone(), &sum * &f)));
         }
-        self.store = self.store.substitute(&new);
+        // whether the chain is walked as one is not known yet
+        self.store = unrecorded(|| self.store.substitute(&new));
     }
 
     /// Whether it differs from column to column.
