@@ -12,7 +12,7 @@ from frit.dtype import dtypes
 __all__ = ["Context", "ContextVar", "GlobalCounters", "Timing", "colored", "fetch", "getenv", "prod", "tqdm", "trange"]
 
 # Flags that change while a program runs, by the names people write, and the engine's.
-_ENGINE = {name: f"FRIT_{name}" for name in ("DEBUG", "BEAM", "BEAM_SECONDS", "BEAM_CHECK", "SPEC")}
+_ENGINE = {name: f"FRIT_{name}" for name in ("DEBUG", "BEAM", "BEAM_SECONDS", "BEAM_CHECK", "SPEC", "VIZ_CANDIDATES")}
 # The types of numbers that no one gave a type, and their places in default_dtypes().
 _DEFAULTS = {"DEFAULT_FLOAT": 0, "DEFAULT_INT": 1}
 # Flags that are read when a device is opened.
@@ -137,7 +137,8 @@ class Context:
     """``with Context(DEBUG=2, BEAM=4):`` sets flags, and puts them back; also a decorator.
 
     Every flag of the environment has its name here, with or without ``FRIT_``: DEBUG, BEAM, BEAM_SECONDS, BEAM_CHECK, SPEC,
-    DEVICE, DEFAULT_FLOAT, DEFAULT_INT; and TRAINING is ``Tensor.training``. Flags are those of the process, whichever thread sets them.
+    VIZ_CANDIDATES, DEVICE, DEFAULT_FLOAT, DEFAULT_INT; and TRAINING is ``Tensor.training``. Flags are those of the process,
+    whichever thread sets them.
     """
 
     def __init__(self, **flags):

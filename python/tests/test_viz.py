@@ -178,3 +178,16 @@ def test_progress_is_drawn_where_someone_looks_and_nowhere_else():
     assert terminal(FRIT_PROGRESS="off") == ("", "done\n")
     quiet = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert (quiet.stdout, quiet.stderr) == ("done\n", "")
+
+
+def test_candidates_of_a_search_are_recorded_where_asked_for(tmp_path):
+    program = """
+import frit
+for flag in range(2):
+    with frit.Viz(f"{flag}.viz"), frit.Context(BEAM=1, BEAM_SECONDS=1, VIZ_CANDIDATES=flag):
+        (frit.Tensor.rand(37, 41 + flag).realize() * 3 + 1).sum(axis=0).realize()
+"""
+    env = {**os.environ, "FRIT_CACHE": "off"}
+    subprocess.run([sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, check=True)
+    winners, everyone = (tmp_path / "0.viz").stat().st_size, (tmp_path / "1.viz").stat().st_size
+    assert everyone > 2 * winners

@@ -60,9 +60,9 @@ export function code(app, part, base, path, isCandidate = false) {
   const listing = listings.findLast((t) => t.startsWith(`kernel ${program.name}\n`)) ?? "";
   const all = { listing: split(listing), source: split(program.text), code: split(program.code) };
   const links = new Links(all, program.steps, program.offsets);
-  // a compiler of C says nothing of the lines it compiled
-  const unlinked = all.code.length && !program.offsets.length ? " · not linked: the compiler says nothing of lines" : "";
-  const abouts = ["the list of steps after the last pass", `what ${program.pass} left`, `as the machine runs it${unlinked}`];
+  // a compiler of C does not say which of its instructions are for which line
+  const isLinked = !all.code.length || program.offsets.length;
+  const abouts = ["the list of steps after the last pass", `what ${program.pass} left`, isLinked ? "as the machine runs it" : "not linked to lines: the compiler names none"];
   const columns = ["listing", "source", "machine code"].map((name, c) => ({ name, about: abouts[c], lines: Object.values(all)[c], c })).filter(({ lines }) => lines.length);
   const row = el("div", { class: "row fill" });
   const blocks = [];
@@ -86,7 +86,7 @@ export function code(app, part, base, path, isCandidate = false) {
       if (at && at[0] === c && at[1] === i) e.classList.add("at");
       e.addEventListener("click", () => select(c, i));
     });
-    row.append(el("div", { class: "column fill", style: i ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", {}, name), el("span", { class: "soft" }, `${lines.length} lines · ${about}`)), blocks[c].scroll));
+    row.append(el("div", { class: "column fill", style: i ? { "border-left": "1px solid var(--line)" } : {} }, el("div", { class: "head" }, el("h2", { style: { "flex-shrink": "0" } }, name), el("span", { class: "soft", title: about }, `${lines.length} lines · ${about}`)), blocks[c].scroll));
   });
   if (!all.code.length) row.append(el("div", { class: "column fill", style: { "border-left": "1px solid var(--line)" } }, el("div", { class: "head" }, el("h2", {}, "machine code")), empty("No machine code to show", missing(program, isCandidate))));
   app.keys = (key) => {

@@ -10,7 +10,7 @@ export function roofline(app, path) {
   const device = devices.includes(path[0]) ? path[0] : devices[0];
   const points = index.kernels.map((k, i) => ({ k, i })).filter(({ k }) => k.device === device && k.took && k.flops && k.bytes);
   const top = peaks(index, device);
-  const surface = new Surface("roofline", "size: time on the device · click opens the kernel");
+  const surface = new Surface("roofline", "size: time on the device · above the slope: from caches · click opens the kernel");
   const most = Math.max(...points.map(({ k }) => k.took));
   const xs = points.map(({ k }) => k.flops / k.bytes);
   const ys = points.map(({ k }) => k.flops / k.took);

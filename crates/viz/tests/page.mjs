@@ -219,7 +219,7 @@ await shot("roofline");
 if (process.env.PICTURE) {
   const found = await page.evaluate(async () => {
     for (const [i, k] of frit.pack.index.kernels.entries()) {
-      const j = k.passes.findIndex((p) => p[0] === "vectorise" && p[2] >= 8 && p[2] < 40);
+      const j = k.passes.findIndex((p) => ["vectorise", "gates", "reduce"].includes(p[0]) && p[2] >= 4 && p[2] < 80);
       if (j < 0) continue;
       const { nodes, passes, texts } = await frit.pack.json(k.part);
       const below = (n, seen = new Set()) => {
@@ -231,9 +231,10 @@ if (process.env.PICTURE) {
       // one that changes a few nodes over some that stay
       const rules = passes[j].rules;
       for (let r = 0; r < rules.length; r += 6) {
+        if (texts[rules[r]] === passes[j].name) continue;
         const [before, after] = [below(rules[r + 3]), below(rules[r + 4])];
         const gone = [...before].filter((n) => !after.has(n) && texts[nodes[n][0]] !== "Const").length;
-        if (after.size > 5 && gone >= 2 && gone <= 4) return [i, j, r / 5];
+        if (after.size > 5 && gone >= 2 && gone <= 4) return [i, j, r / 6];
       }
     }
     return null;

@@ -15,6 +15,16 @@ assert.ok(searches.length > 0);
 for (const s of searches) for (const [i, [round, , , parent]] of s.candidates.entries()) if (round) assert.ok(parent > 0 && parent <= i && s.candidates[parent - 1][0] < round, `${s.name}: ${i} hangs on ${parent}`);
 assert.ok((await page.locator(".tree .step.best").count()) > 0, "the way to the winner is marked");
 if (shots) await page.screenshot({ path: `${shots}/search.png` });
+// a recording that was asked for all candidates has the passes of each, apart from the kernels that ran
+const [candidates, all] = await page.evaluate(() => [frit.pack.index.kernels.filter((k) => k.candidate).length, frit.pack.index.kernels.length]);
+if (candidates) {
+  await page.locator(".tree .opts a").first().click();
+  await page.waitForFunction(() => /#\/kernels\/\d+/.test(location.hash) && document.querySelector(".side.right"));
+  assert.match(await page.locator("#view").innerText(), /candidate \d+ of a search/);
+  await page.goto(`${address}#/kernels`);
+  await page.waitForSelector("table.grid tbody tr");
+  assert.equal(await page.locator("table.grid tbody tr").count(), all - candidates);
+}
 assert.deepEqual(faults, []);
 await browser.close();
 console.log("the search is shown");
