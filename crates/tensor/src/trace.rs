@@ -10,6 +10,7 @@
 
 use crate::conv::WindowDims;
 use crate::error::{Result, call, fail};
+use crate::random;
 use crate::tensor::Tensor;
 use frit_uop::loops::Open;
 use frit_uop::{Op, UOp};
@@ -128,6 +129,8 @@ pub struct Trace {
     pub outputs: Vec<UOp>,
     /// The operations that have a name, in the order they were asked for.
     pub steps: Vec<Step>,
+    /// Memory with the places in the stream of random numbers where the program drew some: each call of it would draw others.
+    pub draws: Vec<UOp>,
 }
 
 /// A trace under way: what stands for values in it, and its steps.
@@ -161,14 +164,16 @@ pub fn trace(arguments: &[&Tensor], f: impl FnOnce(&[Tensor]) -> Vec<Tensor>) ->
     let inside: Vec<Tensor> = inputs.iter().map(|n| Tensor::of(Ok(n.clone()))).collect();
     let placeholders = inputs.iter().cloned().collect();
     let _closed = Closed(TRACING.replace(Some(Tracing { placeholders, steps: vec![] })));
-    let outputs = f(&inside).iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?;
+    let (outputs, draws) = random::watch(|| f(&inside));
+    let outputs = outputs.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?;
     let _c = call("trace");
     for (i, (t, given)) in inside.iter().zip(&inputs).enumerate() {
         if t.uop()? != *given {
             return fail!("trace", "argument {i} is assigned to: give the value back");
         }
     }
-    Ok(Trace { inputs, outputs, steps: TRACING.take().unwrap_or_default().steps })
+    let draws = draws.into_iter().map(|(place, _)| place).collect();
+    Ok(Trace { inputs, outputs, steps: TRACING.take().unwrap_or_default().steps, draws })
 }
 
 fn placeholders(like: &[UOp]) -> Vec<UOp> {

@@ -82,6 +82,7 @@ pub(super) struct Lowering<'a> {
     /// What does not depend on inputs: the elements of the largest memory behind it.
     constant: FxHashMap<UOp, i64>,
     seen: FxHashSet<UOp>,
+    draws: &'a [UOp],
     pub loops: FxHashMap<UOp, Written>,
 }
 
@@ -90,14 +91,14 @@ impl<'a> Lowering<'a> {
         let steps = program.steps.iter().map(|s| (&s.result, s)).collect();
         let (graph, names, sizes) = (Graph::default(), FxHashMap::default(), FxHashMap::default());
         let (constant, seen) = (FxHashMap::default(), FxHashSet::default());
-        let loops = FxHashMap::default();
-        Lowering { opset, graph, steps, names, sizes, constant, seen, loops }
+        let (loops, draws) = (FxHashMap::default(), &program.draws[..]);
+        Lowering { opset, graph, steps, names, sizes, constant, seen, draws, loops }
     }
     /// For a graph inside this one, which sees what is named here.
     pub fn inside(&self) -> Lowering<'a> {
         let (names, constant, seen, loops) = Default::default();
         let (graph, steps, sizes) = (self.graph.inside(), self.steps.clone(), self.sizes.clone());
-        Lowering { opset: self.opset, graph, steps, names, sizes, constant, seen, loops }
+        Lowering { opset: self.opset, graph, steps, names, sizes, constant, seen, draws: self.draws, loops }
     }
     /// The name of a value that is written.
     pub fn name(&self, n: &UOp) -> Done<String> {
@@ -172,6 +173,11 @@ impl<'a> Lowering<'a> {
     }
     fn lower(&mut self, n: &UOp) -> Done<String> {
         if self.is_stored(n) {
+            // one draw for ever is not what the program computes; what was drawn before it is a constant to it, too
+            if !self.draws.is_empty() && n.any(|s| self.draws.contains(s)) {
+                return Err("random numbers are drawn in the program, and a model would store one draw of them: draw them outside, \
+                            or make them an input".into());
+            }
             let bytes = Tensor::from_uop(n.clone()).to_bytes().map_err(|e| e.to_string())?;
             let dims = numbers(n.shape()).unwrap_or_default();
             return Ok(self.graph.store(element(n.dtype)?, &dims, bytes));

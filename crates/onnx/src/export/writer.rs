@@ -66,6 +66,8 @@ pub(super) struct Graph {
     taken: FxHashSet<String>,
     /// Results of nodes that have the name of an output instead of their own.
     renamed: FxHashMap<String, String>,
+    /// Values that graphs inside this one read by their names, which they keep.
+    captured: FxHashSet<String>,
     counts: FxHashMap<&'static str, usize>,
     bytes: usize,
 }
@@ -143,11 +145,12 @@ impl Graph {
         let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.store(Element::Int64, &[values.len() as i64], bytes)
     }
-    /// Gives a value the name of an output; one that has such a name, or is no result of a node, is copied.
+    /// Gives a value the name of an output; one that has such a name, is no result of a node, or is read in a graph inside is
+    /// copied.
     pub fn output(&mut self, value: &str, name: &str) {
         let made = self.nodes.iter().any(|n| n.outputs.iter().any(|o| o == value));
         let renamed = self.renamed.get(value);
-        if !made || renamed.is_some() {
+        if !made || renamed.is_some() || self.captured.contains(value) {
             let node = Node {
                 op: "Identity",
                 inputs: vec![renamed.cloned().unwrap_or_else(|| value.into())],
@@ -170,6 +173,8 @@ impl Graph {
         self.taken.extend(inner.taken.iter().cloned());
         self.counts.extend(inner.counts.iter().map(|(stem, n)| (*stem, *n)));
         self.bytes += inner.bytes;
+        self.captured.extend(inner.nodes.iter().flat_map(|n| n.inputs.iter().cloned()));
+        self.captured.extend(inner.captured.iter().cloned());
         inner.message(inputs, outputs)
     }
     fn message(self, inputs: Vec<Writer>, outputs: Vec<Writer>) -> Writer {

@@ -266,3 +266,29 @@ fn what_has_no_form_is_an_error() {
     let e = export(&[&x], &names, |x| vec![x[0].sin()]).unwrap_err().to_string();
     assert!(e.contains("two values are called \"y\""), "{e}");
 }
+
+#[test]
+fn an_output_that_a_loop_reads_keeps_the_name_it_has_there() {
+    operators(&[random(&[40, 3])], &|x| {
+        let twice = &x[0] * 2.0;
+        let step = |i: &Dim, c: &[Tensor]| (vec![&c[0] + twice.select(0, i)], vec![]);
+        let (last, _) = Tensor::scan(40, &[&Tensor::zeros([3])], step);
+        vec![twice.clone(), last[0].clone()]
+    });
+}
+
+#[test]
+fn what_is_drawn_before_is_stored_and_what_is_drawn_in_the_program_is_an_error() {
+    let (x, w) = (random(&[3]), Tensor::randn([3]));
+    operators(std::slice::from_ref(&x), &|x| vec![&x[0] + &w]);
+    let drawn = |f: &Program| export(&[&x], &Options::default(), f).unwrap_err().to_string();
+    for said in [
+        drawn(&|x| vec![&x[0] + Tensor::randn([3])]),
+        drawn(&|x| {
+            let step = |_: &Dim, c: &[Tensor]| (vec![&c[0] + Tensor::rand([3])], vec![]);
+            vec![Tensor::scan(40, &[&x[0]], step).0[0].clone()]
+        }),
+    ] {
+        assert!(said.contains("random numbers are drawn in the program"), "{said}");
+    }
+}
