@@ -2,6 +2,7 @@
 
 use frit::nn::npy;
 use frit::onnx::export::{Options, export};
+use frit::onnx::wire::Writer;
 use frit::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,6 +77,11 @@ fn bad_arguments_say_what_is_wrong() {
         (&["run", &model, "--top"], "--top wants a value"),
         (&["compare", &model, "--want", "x=y.npy"], "no node gives a value \"x\""),
         (&["run", "nowhere.onnx"], "nowhere.onnx"),
+        (&["run", &model, "stray"], "stray is no option"),
+        (&["check"], "no folder with a model.onnx is there"),
+        (&["check", "nowhere", "--rtol"], "--rtol wants a value"),
+        (&["check", "nowhere", "--rtol", "little"], "little is not a number"),
+        (&["run", &model, "--bench=3"], "there is no option --bench"),
     ];
     for (words, wanted) in cases {
         let (ok, text) = frit(words, &dir.0);
@@ -160,4 +166,32 @@ fn tuning_searches_and_measures() {
     let (ok, text) = frit(&["tune", &path, "--width", "1", "--device", "CPU"], &dir.0);
     assert!(ok && text.contains("searched for") && text.contains("ms a run"), "{text}");
     assert!(dir.0.join("tuned").is_dir(), "{text}");
+}
+
+#[test]
+fn options_take_their_values_either_way() {
+    let dir = Folder::new("either");
+    let sets = dir.0.join("case/test_data_set_0");
+    std::fs::create_dir_all(&sets).unwrap();
+    let model = export(&[&Tensor::ones([1])], &Options::default(), |x| vec![&x[0] + 1.0]).unwrap();
+    std::fs::write(dir.0.join("case/model.onnx"), model).unwrap();
+    let stored = |file: &str, v: f32| {
+        let tensor = Writer::new().ints(1, &[1]).int(2, 1).bytes(9, v.to_le_bytes());
+        std::fs::write(sets.join(file), tensor.into_bytes()).unwrap();
+    };
+    stored("input_0.pb", 1.0);
+    // half a unit off
+    stored("output_0.pb", 2.5);
+    let case = dir.file("case");
+    for (most, agrees) in [("0.6", true), ("0.1", false)] {
+        let joined = format!("--atol={most}");
+        for words in [vec!["check", &case, "--atol", most], vec!["check", "--rtol=0", &joined, &case]] {
+            let (ok, text) = frit(&words, &dir.0);
+            assert_eq!(ok, agrees, "{words:?}: {text}");
+            assert!(text.contains(if agrees { "all 1 agree" } else { "1 of 1 differ" }), "{words:?}: {text}");
+        }
+    }
+    let model = classifier(&dir);
+    let (ok, text) = frit(&["run", &model, "--top=1", "--input=image=random"], &dir.0);
+    assert!(ok && text.contains('%'), "{text}");
 }

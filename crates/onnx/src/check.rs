@@ -32,12 +32,16 @@ impl Default for Tolerance {
 pub fn folder(dir: impl AsRef<Path>, tolerance: Tolerance) -> Result<usize> {
     let _c = frit_tensor::call("onnx");
     let dir = dir.as_ref();
-    let session = Session::load(dir.join("model.onnx"))?;
+    data_sets(&Session::load(dir.join("model.onnx"))?, dir, tolerance)
+}
+
+/// The same for a model that is loaded.
+pub fn data_sets(session: &Session, dir: &Path, tolerance: Tolerance) -> Result<usize> {
     let mut n = 0;
     while let set = dir.join(format!("test_data_set_{n}"))
         && set.is_dir()
     {
-        data_set(&session, &set, tolerance).map_err(|e| e.within(&format!("test_data_set_{n}")))?;
+        data_set(session, &set, tolerance).map_err(|e| e.within(&format!("test_data_set_{n}")))?;
         n += 1;
     }
     Ok(n)

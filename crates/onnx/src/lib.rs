@@ -36,5 +36,6 @@ pub mod export;
 
 pub use element::Element;
 pub use ops::operators;
+pub use parts::Image;
 pub use session::{Kind, Port, Session, Size, Summary, Uses};
 pub use value::{Key, Strings, Value};

@@ -55,9 +55,23 @@ enum Halt {
 /// Recordings that a part remembers.
 const RECORDINGS: usize = 32;
 
+/// A picture: rows from the top, of red, green and blue.
+pub struct Image {
+    /// Rows.
+    pub height: usize,
+    /// Pixels of a row.
+    pub width: usize,
+    /// Three bytes a pixel.
+    pub rgb: Vec<u8>,
+}
+
+/// What makes a picture of the bytes of a file.
+pub(crate) type Decoder = Arc<dyn Fn(&[u8]) -> Result<Image> + Send + Sync>;
+
 /// What is recorded of a session.
 #[derive(Default)]
 pub(crate) struct Runner {
+    pub images: Option<Decoder>,
     sizes: Mutex<Sizes>,
     /// By the number of the plan.
     states: Mutex<FxHashMap<usize, Arc<State>>>,

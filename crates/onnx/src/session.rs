@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Mode, fail};
 use crate::element::Element;
-use crate::parts::Runner;
+use crate::parts::{Decoder, Image, Runner};
 use crate::plan::{Plan, Planner, Run, Slot, Step};
 use crate::proto::{self, Model, Type, ValueInfo};
 use crate::value::Value;
@@ -70,6 +70,7 @@ pub struct Session {
     overriding: OnceLock<std::result::Result<Planned, String>>,
     blob: Blob,
     folder: Option<PathBuf>,
+    images: Option<Decoder>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
 }
@@ -118,13 +119,15 @@ impl Session {
         }
         let outputs = graph.output.iter().map(port).collect::<std::result::Result<_, _>>()?;
         let (blob, folder) = (blob.clone(), folder.map(Path::to_path_buf));
-        Ok(Session { usual, overriding: OnceLock::new(), blob, folder, inputs, outputs })
+        Ok(Session { usual, overriding: OnceLock::new(), blob, folder, images: None, inputs, outputs })
     }
     /// The plan for runs that are given other values for inputs that have one.
     fn overriding(&self) -> Result<&Planned> {
         let read = || {
             let source = Source::new(&self.blob, self.folder.as_deref());
-            Planned::new(&proto::parse(&self.blob)?, source, false)
+            let mut planned = Planned::new(&proto::parse(&self.blob)?, source, false)?;
+            planned.runner.images = self.images.clone();
+            Ok(planned)
         };
         self.overriding.get_or_init(read).as_ref().map_err(|e| Error::new("onnx", e.clone()))
     }
@@ -158,6 +161,13 @@ impl Session {
             }
         }
         Ok(self)
+    }
+    /// The model with a function that makes pictures of the bytes of files: what `ImageDecoder` does, as no format is read here.
+    pub fn with_images(mut self, decode: impl Fn(&[u8]) -> Result<Image> + Send + Sync + 'static) -> Session {
+        self.images = Some(Arc::new(decode));
+        self.usual.runner.images = self.images.clone();
+        self.overriding = OnceLock::new();
+        self
     }
     /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {

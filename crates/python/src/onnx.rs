@@ -10,12 +10,12 @@ use crate::error::{compute, raised};
 use crate::function::with_body;
 use crate::tensor::{PyTensor, out};
 use frit::onnx::export::{Options, export};
-use frit::onnx::{Element, Key, Port, Session, Size, Strings, Value};
+use frit::onnx::{Element, Image, Key, Port, Session, Size, Strings, Value};
 use frit::{Blob, Tensor};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -102,11 +102,24 @@ fn port<'py>(py: Python<'py>, p: &Port) -> PyResult<Bound<'py, PyAny>> {
     (&p.name, p.element.map(Element::name), dims, p.has_default).into_bound_py_any(py)
 }
 
+/// The picture that a Python function makes of the bytes of a file.
+fn decoded(decode: &Py<PyAny>, bytes: &[u8]) -> frit::Result<Image> {
+    let picture = Python::attach(|py| decode.call1(py, (PyBytes::new(py, bytes),))?.extract(py));
+    let (height, width, rgb) = picture.map_err(|e: PyErr| frit::Error::elsewhere("onnx", e.to_string()))?;
+    Ok(Image { height, width, rgb })
+}
+
 #[pymethods]
 impl PySession {
-    /// A model in a file, or in bytes, with numbers for some of the sizes that have names.
+    /// A model in a file, or in bytes, with numbers for some of the sizes that have names, and a function that gives height,
+    /// width and bytes of a picture.
     #[new]
-    fn new(py: Python<'_>, model: &Bound<'_, PyAny>, sizes: BTreeMap<String, usize>) -> PyResult<PySession> {
+    fn new(
+        py: Python<'_>,
+        model: &Bound<'_, PyAny>,
+        sizes: BTreeMap<String, usize>,
+        images: Option<Py<PyAny>>,
+    ) -> PyResult<PySession> {
         let bytes = model.extract::<Vec<u8>>();
         let path: PathBuf = if bytes.is_ok() { PathBuf::new() } else { model.extract()? };
         let read = || {
@@ -114,7 +127,11 @@ impl PySession {
                 Ok(bytes) => Session::from_blob(&Blob::new(bytes)),
                 Err(_) => Session::load(&path),
             };
-            model?.with_sizes(sizes)
+            let model = model?.with_sizes(sizes)?;
+            Ok(match images {
+                Some(decode) => model.with_images(move |bytes| decoded(&decode, bytes)),
+                None => model,
+            })
         };
         py.detach(|| within(None, read))?.map(PySession).map_err(raised)
     }

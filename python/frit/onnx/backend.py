@@ -11,6 +11,15 @@ from frit.onnx.session import Session
 __all__ = ["FritBackend", "FritRep", "prepare", "run_model", "run_node", "supports_device"]
 
 
+def _decoded(data):
+    """A picture, by Pillow where it is installed."""
+    import io
+
+    from PIL import Image
+
+    return Image.open(io.BytesIO(data)).convert("RGB")
+
+
 class FritRep(BackendRep):
     """A model that is ready to run."""
 
@@ -32,7 +41,7 @@ class FritBackend(Backend):
 
     @classmethod
     def prepare(cls, model, device="CPU", **kwargs):
-        return FritRep(Session(model))
+        return FritRep(Session(model, images=_decoded))
 
     @classmethod
     def supports_device(cls, device):

@@ -42,13 +42,15 @@ class Port:
 class Session:
     """A model, from a file, from its bytes, or from an ``onnx.ModelProto``. Its weights stay in the file.
 
-    Sizes with names may change from run to run; those in ``bind`` are these numbers in every run.
+    Sizes with names may change from run to run; those in ``bind`` are these numbers in every run. ``images`` is for models
+    that decode pictures: a function from the bytes of a file to an array of height, width and three colours, as
+    ``lambda data: PIL.Image.open(io.BytesIO(data)).convert("RGB")`` is.
     """
 
-    def __init__(self, model, bind=None):
+    def __init__(self, model, bind=None, images=None):
         if hasattr(model, "SerializeToString"):
             model = model.SerializeToString()
-        self._session = OnnxSession(model, dict(bind or {}))
+        self._session = OnnxSession(model, dict(bind or {}), images and (lambda data: _picture(images(data))))
 
     @property
     def inputs(self):
@@ -76,6 +78,16 @@ class Session:
         """All outputs by name, tensors as they are."""
         made = self._session.run({name: _value(v) for name, v in feeds.items()})
         return {p.name: v[1] if v[0] == "tensor" else _array(v) for p, v in zip(self.outputs, made)}
+
+
+def _picture(image):
+    """Height, width and bytes of what decodes to a picture."""
+    import numpy
+
+    array = numpy.ascontiguousarray(image, dtype=numpy.uint8)
+    if array.ndim != 3 or array.shape[2] != 3:
+        raise ValueError(f"a picture has a shape of height, width and 3, not {array.shape}")
+    return array.shape[0], array.shape[1], array.tobytes()
 
 
 def _value(v):

@@ -2,7 +2,7 @@
 
 use super::HELP;
 use frit::nn::npy;
-use frit::onnx::{Element, Port, Session, Size, Value};
+use frit::onnx::{Element, Image, Port, Session, Size, Value};
 use frit::*;
 use image::imageops::FilterType;
 
@@ -23,6 +23,8 @@ pub struct Options<'a> {
     pub rtol: Option<f64>,
     pub atol: Option<f64>,
     pub bench: bool,
+    /// Words that are no options.
+    pub rest: Vec<&'a str>,
 }
 
 impl Options<'_> {
@@ -31,11 +33,26 @@ impl Options<'_> {
     }
 }
 
+/// Options of a command that takes nothing else.
 pub fn options<'a>(words: &[&'a str]) -> std::result::Result<Options<'a>, String> {
+    let o = options_and_rest(words)?;
+    match o.rest.first() {
+        Some(word) => Err(format!("{word} is no option\n\n{HELP}")),
+        None => Ok(o),
+    }
+}
+
+/// Options as `--name value` or `--name=value`, and other words between them.
+pub fn options_and_rest<'a>(words: &[&'a str]) -> std::result::Result<Options<'a>, String> {
     let mut o = Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut next = || words.next().copied().ok_or_else(|| format!("{word} wants a value"));
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+            _ => (*word, None),
+        };
+        let mut next =
+            || value.or_else(|| words.next().copied()).ok_or_else(|| format!("{name} wants a value"));
         let pair = |text: &'a str| text.split_once('=').ok_or_else(|| format!("{text} is not NAME=VALUE"));
         fn number<T: std::str::FromStr>(text: &str) -> std::result::Result<T, String> {
             text.parse().map_err(|_| format!("{text} is not a number that fits"))
@@ -44,7 +61,7 @@ pub fn options<'a>(words: &[&'a str]) -> std::result::Result<Options<'a>, String
             let all = text.split(',').map(number::<f32>).collect::<std::result::Result<Vec<_>, _>>()?;
             <[f32; 3]>::try_from(all).map_err(|_| format!("{text} is not three numbers R,G,B"))
         };
-        match *word {
+        match name {
             "--input" => {
                 let text = next()?;
                 o.inputs.push(text.split_once('=').unwrap_or(("", text)));
@@ -63,7 +80,8 @@ pub fn options<'a>(words: &[&'a str]) -> std::result::Result<Options<'a>, String
             "--width" => o.width = Some(number(next()?)?),
             "--rtol" => o.rtol = Some(number(next()?)?),
             "--atol" => o.atol = Some(number(next()?)?),
-            "--bench" => o.bench = true,
+            "--bench" if value.is_none() => o.bench = true,
+            other if !other.starts_with("--") => o.rest.push(word),
             other => return Err(format!("there is no option {other}\n\n{HELP}")),
         }
     }
@@ -100,7 +118,13 @@ fn is_picture(file: &str) -> bool {
 
 /// A model, with the sizes that were said.
 pub fn load(path: &str, o: &Options) -> Result<Session> {
-    Session::load(path)?.with_sizes(o.sizes.iter().copied())
+    let model = Session::load(path)?.with_images(|bytes| {
+        let decoded =
+            image::load_from_memory(bytes).map_err(|e| Error::elsewhere("onnx", e.to_string()))?.to_rgb8();
+        let (width, height) = (decoded.width() as usize, decoded.height() as usize);
+        Ok(Image { height, width, rgb: decoded.into_raw() })
+    });
+    model.with_sizes(o.sizes.iter().copied())
 }
 
 fn feed(port: &Port, file: &str, o: &Options) -> Result<Value> {

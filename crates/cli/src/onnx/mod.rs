@@ -6,8 +6,8 @@ mod inspect;
 mod labels;
 
 use crate::progress::Progress;
-use feed::{Options, feeds, load, options};
-use frit::onnx::check::{Tolerance, folder};
+use feed::{Options, feeds, load, options, options_and_rest};
+use frit::onnx::check::{Tolerance, data_sets};
 use frit::onnx::{Session, Value};
 use frit::*;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ usage:
   frit onnx compare MODEL [INPUTS] [--device NAME] [--with NAME | --want NAME=FILE.npy...] [--rtol R] [--atol A]
                                    every node on two devices (--with INTERP unless said otherwise), or values of the model
                                    against stored ones; says which is the first to differ, and fails
-  frit onnx check DIR... [--rtol=R] [--atol=A]
+  frit onnx check DIR... [--rtol R] [--atol A]
                                    every folder with a model.onnx and test_data_set_* below these; fails where one differs
   frit onnx tune MODEL [INPUTS] [--device NAME] [--width N]
                                    search for the best way to run each kernel, N states at a time (4); what is found is kept
@@ -57,7 +57,7 @@ pub fn run(words: &[&str]) -> Done {
             on_device(o.device, || evaluate(model, &o))
         }
         ["compare", model, words @ ..] => compare::run(model, &options(words)?),
-        ["check", dirs @ ..] if !dirs.is_empty() => check(dirs),
+        ["check", words @ ..] => check(&options_and_rest(words)?),
         ["tune", model, words @ ..] => {
             let o = options(words)?;
             on_device(o.device, || tune(model, &o))
@@ -123,19 +123,17 @@ fn tune(path: &str, o: &Options) -> Result<()> {
     bench(&model, &feeds).map(drop)
 }
 
-fn check(words: &[&str]) -> Done {
-    let mut tolerance = Tolerance::default();
+fn check(o: &Options) -> Done {
+    let usual = Tolerance::default();
+    let tolerance = Tolerance { rtol: o.rtol.unwrap_or(usual.rtol), atol: o.atol.unwrap_or(usual.atol) };
     let mut dirs = vec![];
-    for word in words {
-        let number = |v: &str| v.parse::<f64>().map_err(|_| format!("{v} is not a number"));
-        match word.split_once('=') {
-            Some(("--rtol", v)) => tolerance.rtol = number(v)?,
-            Some(("--atol", v)) => tolerance.atol = number(v)?,
-            _ => find(Path::new(word), &mut dirs),
-        }
-    }
+    o.rest.iter().for_each(|dir| find(Path::new(dir), &mut dirs));
     dirs.sort();
-    let bad = dirs.iter().filter(|dir| match folder(dir, tolerance) {
+    let agrees = |dir: &PathBuf| {
+        let model = load(&dir.join("model.onnx").display().to_string(), o)?;
+        data_sets(&model, dir, tolerance)
+    };
+    let bad = dirs.iter().filter(|dir| match agrees(dir) {
         Ok(_) => false,
         Err(e) => {
             println!("{}: {e}", dir.display());

@@ -11,6 +11,7 @@ mod create;
 mod elementwise;
 mod encoder;
 mod group_query;
+mod image;
 mod index;
 mod linear;
 mod loss;
@@ -80,6 +81,7 @@ const FAMILIES: &[(&str, &[Op])] = &[
     (ONNX, control::OPS),
     (ONNX, sequence::OPS),
     (ONNX, text::OPS),
+    (ONNX, image::OPS),
     (ONNX, microsoft::IN_ONNX),
     (ML, ml::OPS),
     (ML, maps::OPS),

@@ -3,8 +3,8 @@
 use crate::build::{Attr, Model, attribute, node, port, stored};
 use frit_onnx::Element::{Bool, Float, Int64};
 use frit_onnx::wire::Writer;
-use frit_onnx::{Key, Strings, Value};
-use frit_tensor::{Result, Tensor};
+use frit_onnx::{Image, Key, Strings, Value};
+use frit_tensor::{Error, Result, Tensor};
 
 #[test]
 fn a_function_takes_attributes_and_its_defaults() -> Result<()> {
@@ -211,4 +211,35 @@ fn texts_are_sorted_put_and_joined() -> Result<()> {
         assert_eq!(said(&outs[0]), (dims, "b c b a b c b a".to_string()));
     }
     Ok(())
+}
+
+#[test]
+fn pictures_are_decoded_by_a_function_that_is_given() {
+    let model = |format: &'static str| {
+        let m = Model::new(20)
+            .any_input("x")
+            .node_with("y = ImageDecoder(x)", vec![("pixel_format", Attr::Text(format))]);
+        m.output("y").load().unwrap()
+    };
+    // two pixels whose bytes are the file's, but for the first
+    let decode = |bytes: &[u8]| match bytes {
+        [2, rgb @ ..] => Ok(Image { height: 1, width: 2, rgb: rgb.to_vec() }),
+        _ => Err(Error::elsewhere("onnx", "no format of ours")),
+    };
+    let file = Value::from(Tensor::from_slice(&[2u8, 255, 0, 0, 10, 20, 30]));
+    let run = |format, file: &Value| model(format).with_images(decode).run([("x", file.clone())]);
+    for (format, dims, wanted) in [
+        ("RGB", [1, 2, 3], vec![255, 0, 0, 10, 20, 30]),
+        ("BGR", [1, 2, 3], vec![0, 0, 255, 30, 20, 10]),
+        ("Grayscale", [1, 2, 1], vec![76, 18]),
+    ] {
+        let y = run(format, &file).unwrap()[0].clone();
+        assert_eq!((y.dims().unwrap(), y.ints().unwrap()), (dims.to_vec(), wanted), "{format}");
+    }
+    let said = run("RGB", &Tensor::from_slice(&[7u8]).into()).unwrap_err().to_string();
+    assert!(said.contains("no format of ours in ImageDecoder"), "{said}");
+    let said = run("RGB", &Tensor::from_slice(&[2u8, 7]).into()).unwrap_err().to_string();
+    assert!(said.contains("a picture of 1 by 2 pixels in 1 bytes"), "{said}");
+    let said = model("RGB").run([("x", file)]).unwrap_err().to_string();
+    assert!(said.contains("the session has no function that decodes pictures"), "{said}");
 }
