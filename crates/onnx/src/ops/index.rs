@@ -4,7 +4,7 @@ use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
-use frit_tensor::{DType, Dim, Result, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor, Unique};
 
 pub(super) const OPS: &[Op] = &[
     op("Compress", 9, compress),
@@ -182,6 +182,19 @@ fn top_k(c: &Call, k: i64) -> Result<Outs> {
     give((values, at.long()))
 }
 
+/// The distinct elements of a tensor, sorted: how many there are is asked for, so that it may be a variable.
+fn distinct(c: &Call, x: &Tensor) -> Result<Unique> {
+    let (sorted, places) = x.reshape([-1]).sort(0, false);
+    let at = Tensor::arange(&sorted.shape()[0]).long();
+    let is_new = sorted.ne(sorted.take(&(&at - 1).clamp_min(0))).logical_or(at.eq(0));
+    let n = c.size_of(&is_new.long().sum(..))?;
+    let run = is_new.int().cumsum(0) - 1;
+    let values = Tensor::full_dtype([n.clone()], 0, x.dtype()).scatter(0, &run, &sorted);
+    let counts = Tensor::full_dtype([n], 0, DType::I32).scatter_add(0, &run, run.ones_like());
+    let inverse = places.zeros_like().scatter(0, &places, &run);
+    Ok(Unique { values, inverse, counts })
+}
+
 fn unique(c: &Call) -> Result<Outs> {
     let (axis, sorted) = (c.int("axis")?, c.int_or("sorted", 1)? != 0);
     let (x, texts) = match c.input(0)? {
@@ -203,10 +216,11 @@ fn unique(c: &Call) -> Result<Outs> {
     };
     let u = match axis {
         Some(a) => x.unique_along(a as isize)?,
-        None => x.unique_all()?,
+        None if texts.is_some() || x.shape().numel() == 0 => x.unique_all()?,
+        None => distinct(c, &x)?,
     };
     let at = axis.unwrap_or(0) as isize;
-    let n = size_at(&u.counts, 0)?;
+    let n = u.counts.shape()[0].clone();
     let inverse = u.inverse.reshape([-1]).long();
     // where each stands first
     let places = Tensor::arange(inverse.shape()[0].clone()).long();

@@ -140,6 +140,38 @@ fn what_has_a_size_of_data_compiles_nothing_later() -> Result<()> {
 }
 
 #[test]
+fn as_many_distinct_elements_as_there_are_compile_nothing_later() -> Result<()> {
+    for sorted in [1, 0] {
+        let session = Model::new(13)
+            .input("x", Float, &["6"])
+            .node_with("u, first, inverse, counts = Unique(x)", vec![("sorted", Attr::Int(sorted))])
+            .node("y = Add(u, u)")
+            .output("y")
+            .output("first")
+            .output("inverse")
+            .output("counts")
+            .load()?;
+        let mut runs = vec![];
+        // one is a number of its own: what has it broadcasts
+        for k in [3usize, 4, 2, 5, 6, 2, 3, 4] {
+            let x: Vec<f32> = (0..6).map(|i| (i % k) as f32).collect();
+            runs.push((vec![("x", Tensor::from_slice(&x))], (0..k).map(|i| 2.0 * i as f32).collect()));
+        }
+        let compiled = compiled(&session, &runs)?;
+        assert_eq!(compiled[2..], [0; 6], "sorted {sorted}: {compiled:?}");
+        let outs = session.run([("x", Value::from(Tensor::new([5.0, 2.0, 5.0, 9.0, 2.0, 5.0])))])?;
+        let wanted: [&[i64]; 3] = match sorted {
+            1 => [&[1, 0, 3], &[1, 0, 1, 2, 0, 1], &[2, 3, 1]],
+            _ => [&[0, 1, 3], &[0, 1, 0, 2, 1, 0], &[3, 2, 1]],
+        };
+        for (got, want) in outs[1..].iter().zip(wanted) {
+            assert_eq!(got.ints()?, want);
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_range_to_what_is_computed_compiles_nothing_later() -> Result<()> {
     // as long as the greatest number, which only the data tell
     let number = |name: &str, v: i64| stored(name, Int64, &[], &v.to_le_bytes());
