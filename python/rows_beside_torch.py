@@ -93,6 +93,23 @@ def attention(heads: int, width: int, causal: bool) -> Callable[[], Callable[[],
     return setup
 
 
+def attention_backward(dims: tuple[int, int, int, int], causal: bool) -> Callable[[], Callable[[], object]]:
+    """Attention and the gradients of all it is made of."""
+
+    def setup() -> Callable[[], object]:
+        q, k, v, g = (randn(*dims, dtype=torch.bfloat16) for _ in range(4))
+        for x in (q, k, v):
+            x.requires_grad_()
+
+        def run() -> object:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return y, torch.autograd.grad(y, (q, k, v), g)
+
+        return run
+
+    return setup
+
+
 def mnist() -> Callable[[], object]:
     """A training step of the network of `frit bench mnist_train_bs512`, with an optimiser that a graph can hold."""
     nn = torch.nn
@@ -152,6 +169,10 @@ ROWS: dict[str, Callable[[], Callable[[], object]]] = {
         f"sdpa_b4h{heads}s4096d{width}{'_causal' if causal else ''}": attention(heads, width, causal)
         for heads, width in ((32, 128), (64, 64))
         for causal in (False, True)
+    },
+    **{
+        f"sdpa_backward_b{b}h{h}s{n}d{d}{'_causal' if causal else ''}": attention_backward((b, h, n, d), causal)
+        for (b, h, n, d), causal in (((2, 4, 512, 64), True), ((16, 12, 1024, 64), True), ((64, 16, 512, 64), False), ((4, 32, 4096, 128), True))
     },
     "mnist_train_bs512": mnist,
 }

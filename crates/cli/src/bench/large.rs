@@ -104,9 +104,12 @@ pub fn benches() -> Vec<Bench> {
             Ok(line.with("gflops", gflops))
         }));
     }
-    for ([batch, heads, length, width], is_causal) in
-        [([16, 12, 1024, 64], true), ([64, 16, 512, 64], false), ([4, 32, 4096, 128], true)]
-    {
+    for ([batch, heads, length, width], is_causal) in [
+        ([2, 4, 512, 64], true),
+        ([16, 12, 1024, 64], true),
+        ([64, 16, 512, 64], false),
+        ([4, 32, 4096, 128], true),
+    ] {
         let causal = if is_causal { "_causal" } else { "" };
         let name = format!("sdpa_backward_b{batch}h{heads}s{length}d{width}{causal}");
         v.push(Bench::new(name, move || {
