@@ -96,6 +96,7 @@ impl<'a> Chooser<'_, 'a> {
                     (Some(0), _) if !a.moves_with(id) => 1.0 / w,
                     (Some(1), _) => 1.0 / w,
                     _ if self.can_be_staged(a, id) => costs.staged_load.get() / w,
+                    (Some(-1), Op::Load) => costs.deinterleaved_load.get() / w,
                     (Some(step @ 2..=4), Op::Load) => costs.deinterleaved_load.get() * step as f64 / w,
                     (_, op) if self.can_transpose_in_registers(&a.node, &a.idx, id, w) => match op {
                         Op::Load => costs.transposed_load.get() / w,

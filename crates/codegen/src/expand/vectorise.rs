@@ -13,7 +13,7 @@
 //!
 //! Where several accesses are side by side and their lanes are not, all of them together are rows that are contiguous:
 //! those are moved, and transposed in registers (`transpose`). Loads of stride 2 to 4 become contiguous
-//! loads, under masks where they have gates, and a deinterleave.
+//! loads, under masks where they have gates, and a deinterleave; those of stride -1 are reversed.
 
 use super::shuffle;
 use super::transpose::{self, TransposedAccesses};
@@ -217,6 +217,19 @@ impl Vectoriser {
         let wide = |v: UOp| if v.lanes() > 1 { v } else { UOp::stack((0..w).map(|_| v.clone())) };
         if let (Some(1), Some(rest), false) = (step, &rest, checked) {
             return Ok(build(buf.at_lanes(rest, w), value.map(wide), gate));
+        }
+        if let (Some(-1), Some(rest), false, None) = (step, &rest, checked, &value) {
+            // the last lane's element is the first
+            let last = i64::from(w) - 1;
+            let gate = match (n.gate(), &gate) {
+                (Some(g), Some(lanes)) if lanes.lanes() > 1 => {
+                    let backwards = UOp::stack((0..=last).rev().map(UOp::index));
+                    Some(self.vector(&substitute_open(g, &[(id, backwards)].into_iter().collect()))?)
+                }
+                _ => gate.clone(),
+            };
+            let forwards = build(buf.at_lanes(&rest.fold_add(&UOp::index(-last)), w), None, gate);
+            return Ok(forwards.shuffle(&forwards, &(0..w as u8).rev().collect::<Vec<_>>()));
         }
         if let (Some(step @ 2..=4), Some(rest), false, None) = (step, &rest, checked, &value)
             && !self.written.contains(buf.behind_after())
