@@ -23,6 +23,13 @@ const BUFFERS: u8 = 2;
 /// The variable that stands for the number of a block where bounds of loops are looked for.
 const BLOCK: &str = "#block";
 
+/// Warps and keys that a seed chooses of those that fit.
+pub fn random_blocks(seed: u64, fits: impl Fn(&[i64; 2]) -> bool) -> Option<[usize; 2]> {
+    let all = WARPS.iter().flat_map(|w| KEYS.map(|k| [*w, k]));
+    let fit: Vec<[i64; 2]> = all.filter(fits).collect();
+    fit.get(seed as usize % fit.len().max(1)).map(|b| b.map(|n| n as usize))
+}
+
 /// Keys of a round in local memory.
 pub struct Copy {
     stage: UOp,

@@ -12,7 +12,7 @@
 use crate::error::Error;
 use crate::kernel::access::gated;
 use crate::kernel::chain::{Chain, extent, id};
-use crate::kernel::row_block::{KEYS, REGISTERS, RowBlock, WARPS, is_chained, lanes, narrowed};
+use crate::kernel::row_block::{self, KEYS, REGISTERS, RowBlock, WARPS, is_chained, lanes, narrowed};
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
 use frit_abi::matrix::MOST_HELD;
@@ -21,7 +21,7 @@ use frit_uop::fold::combined;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, DType, Op, UOp};
 
-/// Warps of a block that were the best for all of gpt2's, bert's and longer heads, and registers that they hold then.
+/// Warps of a block, and registers that they hold then, which a search found to be the best for heads of 64 and most of 128.
 const FEW_WARPS: i64 = 4;
 const FEW_REGISTERS: i64 = 90;
 
@@ -49,10 +49,8 @@ pub fn fuse_products(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
 /// The blocks that a seed chooses, if it is such a sum at all.
 pub fn random_blocks(sink: &UOp, target: &Target, seed: u64) -> Option<Opt> {
     let products = Products::of(sink, target)?;
-    let all = WARPS.iter().flat_map(|w| KEYS.map(|k| [*w, k]));
-    let fit: Vec<[i64; 2]> = all.filter(|b| products.fits(*b)).collect();
-    let [warps, keys] = *fit.get(seed as usize % fit.len().max(1))?;
-    Some(Opt::FuseProducts { warps: warps as usize, keys: keys as usize })
+    let [warps, keys] = row_block::random_blocks(seed, |b| products.fits(*b))?;
+    Some(Opt::FuseProducts { warps, keys })
 }
 
 /// A product inside: the sum, what it is over, the factor of rows and that of keys.

@@ -13,7 +13,7 @@
 
 use crate::error::Error;
 use crate::kernel::chain::{Chain, extent, factors, id, product};
-use crate::kernel::row_block::{KEYS, REGISTERS, RowBlock, WARPS, is_chained, lanes, narrowed};
+use crate::kernel::row_block::{self, KEYS, REGISTERS, RowBlock, WARPS, is_chained, lanes, narrowed};
 use crate::pass::{Ctx, Opts};
 use crate::plan::opt::Opt;
 use frit_abi::matrix::MOST_HELD;
@@ -47,10 +47,8 @@ pub fn online_softmax(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
 /// The blocks that a seed chooses, if it is attention at all.
 pub fn random_blocks(sink: &UOp, target: &Target, seed: u64) -> Option<Opt> {
     let attention = Attention::of(sink, target)?;
-    let all = WARPS.iter().flat_map(|w| KEYS.map(|k| [*w, k]));
-    let fit: Vec<[i64; 2]> = all.filter(|b| attention.fits(*b)).collect();
-    let [warps, keys] = *fit.get(seed as usize % fit.len().max(1))?;
-    Some(Opt::OnlineSoftmax { warps: warps as usize, keys: keys as usize })
+    let [warps, keys] = row_block::random_blocks(seed, |b| attention.fits(*b))?;
+    Some(Opt::OnlineSoftmax { warps, keys })
 }
 
 /// A chain of two products with the softmax of the first between them.

@@ -238,10 +238,7 @@ impl Between {
         let (Some(factor), None) = (inside.next(), inside.next()) else { return false };
         let types = factor_types(n.input());
         let takes = |u: &MatrixUnit, columns: i64| {
-            types.iter().all(|t| t.is_some_and(|t| u.operands == [t; 2]))
-                && matches!(u.runner, Runner::Warp(_))
-                && columns % u.size[1] as i64 == 0
-                && columns <= MOST_HELD as i64
+            multiplies(u, &types) && columns % u.size[1] as i64 == 0 && columns <= MOST_HELD as i64
         };
         match own_dims(list, factor, |s| self.is_inside(s))[..] {
             [columns] => target.matrix.iter().any(|u| takes(u, columns)),
@@ -299,9 +296,7 @@ fn is_scores(n: &UOp, target: &Target) -> bool {
     let takes = |u: &MatrixUnit| {
         let [m, _, k] = u.size.map(|s| s as i64);
         let is_whole = |n: i64| n % m == 0 && n % k == 0;
-        types.len() == 2
-            && types.iter().all(|t| t.is_some_and(|t| u.operands == [t; 2]))
-            && matches!(u.runner, Runner::Warp(_))
+        multiplies(u, &types)
             && is_whole(rows)
             && is_whole(keys)
             && width % k == 0
@@ -321,13 +316,10 @@ fn is_on_a_unit(list: &Numbered, end: usize, inside: &[usize], target: &Target) 
         |n: &UOp| -> Vec<i64> { n.shape().iter().filter_map(|d| d.as_int()).filter(|d| *d != 1).collect() };
     let (of_first, of_last) = (long(first), long(last));
     let (Some([rows, of_row]), Some(columns)) = (of_first.last_chunk(), of_last.last()) else { return false };
-    let types: Option<Vec<DType>> = [first, last].into_iter().flat_map(|n| factor_types(n.input())).collect();
-    let Some(types) = types else { return false };
+    let types: Vec<Option<DType>> = [first, last].into_iter().flat_map(|n| factor_types(n.input())).collect();
     let takes = |u: &MatrixUnit| {
         let [m, n, k] = u.size.map(|s| s as i64);
-        types.len() == 4
-            && types.iter().all(|t| u.operands == [*t; 2])
-            && matches!(u.runner, Runner::Warp(_))
+        multiplies(u, &types)
             && of_row == &keys
             && rows % m == 0
             && keys % k == 0
@@ -336,6 +328,12 @@ fn is_on_a_unit(list: &Numbered, end: usize, inside: &[usize], target: &Target) 
             && width.max(*columns) <= MOST_HELD as i64
     };
     target.matrix.iter().any(takes)
+}
+
+/// Whether a unit that warps run multiplies factors of these types.
+fn multiplies(unit: &MatrixUnit, types: &[Option<DType>]) -> bool {
+    let is_taken = |t: &Option<DType>| t.is_some_and(|t| unit.operands == [t; 2]);
+    !types.is_empty() && types.iter().all(is_taken) && matches!(unit.runner, Runner::Warp(_))
 }
 
 /// Of what types the factors of a product are, before they were widened.
