@@ -190,3 +190,22 @@ fn http_is_the_command_lines_alone() {
     }
     assert!(has(&tree("frit-cli"), "axum"), "frit serve is built of it");
 }
+
+/// Decoders of pictures and sounds are what programs have, not libraries: `nn` and `onnx` take functions.
+#[test]
+fn pictures_and_sounds_are_decoded_by_the_command_line_and_examples() {
+    for room in crates() {
+        let manifest = read(format!("crates/{room}/Cargo.toml"));
+        let section = |name: &str| {
+            let behind = manifest.split(&format!("[{name}]\n")).nth(1).unwrap_or_default();
+            behind.split("\n[").next().unwrap_or_default().to_string()
+        };
+        for decoder in ["image", "hound"] {
+            let needs =
+                |section: &str| section.lines().any(|l| l.split(['=', '.', ' ']).next() == Some(decoder));
+            assert!(!needs(&section("dependencies")) || room == "cli", "{room} is built with {decoder}");
+            assert!(!needs(&section("dev-dependencies")) || room == "frit", "{room} tests with {decoder}");
+        }
+    }
+    assert!(read("crates/frit/Cargo.toml").contains("\nhound ="), "an example reads sounds");
+}

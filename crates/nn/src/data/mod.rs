@@ -2,7 +2,7 @@
 //!
 //! 1. [`find`]: where the shipped data is;
 //! 2. [`idx`]: the file format of MNIST and its relatives;
-//! 3. [`Mnist`], [`Cifar10`]: images and labels as tensors; `ImageFolder` with the cargo feature `image`;
+//! 3. [`Mnist`], [`Cifar10`], [`ImageFolder`]: images and labels as tensors;
 //! 4. [`Dataset`], [`Samples`]: data sets of one's own;
 //! 5. [`Batches`]: which samples are used together, shuffled by a seed;
 //! 6. [`Loader`]: batches made ahead by threads.
@@ -10,7 +10,6 @@
 mod batches;
 mod cifar;
 mod dataset;
-#[cfg(feature = "image")]
 mod folder;
 pub mod idx;
 mod loader;
@@ -19,7 +18,6 @@ mod mnist;
 pub use batches::Batches;
 pub use cifar::Cifar10;
 pub use dataset::{Dataset, Sample, Samples};
-#[cfg(feature = "image")]
 pub use folder::ImageFolder;
 pub use loader::{Epoch, Loader};
 pub use mnist::Mnist;
