@@ -1,6 +1,6 @@
 //! Steps: loops, barriers, and how long values live.
 
-use super::types::{Class, Operand, Val};
+use super::types::{Class, Operand, Operands, Val};
 use super::{Writer, types};
 use crate::Error;
 use crate::walk::{Walk, memory, register};
@@ -39,6 +39,7 @@ pub struct Scope {
     values: Vec<UOp>,
     places: Vec<(UOp, UOp)>,
     halves: Vec<Operand>,
+    rounded: Vec<UOp>,
 }
 
 /// An index without its constant, and the constant.
@@ -242,6 +243,12 @@ impl Writer<'_> {
         }
         self.halves.insert(of, halves);
     }
+    pub fn remember_rounded(&mut self, n: &UOp, regs: &Operands) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.rounded.push(n.clone());
+        }
+        self.rounded.insert(n.clone(), regs.clone());
+    }
 
     /// Begin a loop: it is left at once where it may have no iterations, and tested at its end.
     pub fn open(&mut self, r: &UOp) -> Result<(), Error> {
@@ -277,6 +284,7 @@ impl Writer<'_> {
             values: vec![],
             places: vec![],
             halves: vec![],
+            rounded: vec![],
         };
         self.scopes.push(scope);
         self.remember(r, Val::scalar(counter));
@@ -288,7 +296,7 @@ impl Writer<'_> {
             Some(scope) if scope.range == *r => scope,
             _ => return Err(self.malformed(format!("{r:?} is closed but not the innermost loop"))),
         };
-        let Scope { label, counter, extent, may_be_empty, values, places, halves, .. } = scope;
+        let Scope { label, counter, extent, may_be_empty, values, places, halves, rounded, .. } = scope;
         self.emit(
             if r.dtype == DType::I32 { "add.s32" } else { "add.s64" },
             &[counter, counter, Operand::Int(1)],
@@ -303,6 +311,7 @@ impl Writer<'_> {
         values.iter().for_each(|v| _ = self.values.remove(v));
         places.iter().for_each(|k| _ = self.places.remove(k));
         halves.iter().for_each(|o| _ = self.halves.remove(o));
+        rounded.iter().for_each(|v| _ = self.rounded.remove(v));
         Ok(())
     }
 

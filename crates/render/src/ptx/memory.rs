@@ -2,16 +2,13 @@
 
 use super::Writer;
 use super::control::{mov, parts};
-use super::types::{self, Class, Operand, Val, is_half, is_signed};
+use super::types::{self, Class, Operand, Operands, Val, is_half, is_signed};
 use crate::Error;
 use crate::walk::{Walk, miss_code, register};
 use frit_abi::DType;
 use frit_abi::matrix::Runner;
 use frit_uop::{Arg, Op, UOp};
-use smallvec::SmallVec;
 use std::fmt::Write;
-
-type Operands = SmallVec<[Operand; 4]>;
 
 /// The place of an access, and the registers that it moves.
 struct Access {
@@ -231,17 +228,27 @@ impl Writer<'_> {
     }
 
     /// The registers of a matrix unit's factor: as many elements in each as there is room for.
-    fn factor(&mut self, v: &Val, lanes: usize, d: DType) -> Operands {
-        match (d.size(), v) {
+    fn factor(&mut self, n: &UOp, lanes: usize) -> Result<Operands, Error> {
+        let (v, d) = (self.value(n)?, n.dtype);
+        Ok(match (d.size(), &v) {
             (1, Val::Quads(regs)) => regs.clone(),
-            (2, _) => self.pairs(v, lanes, d),
+            (2, _) => self.pairs(&v, lanes, d),
             (size, _) => {
-                let each: Operands = (0..lanes).map(|k| self.lane(v, k, d).as_bits()).collect();
+                // a fragment is a factor of many operations: it is rounded once
+                if let Some(regs) = self.rounded.get(n) {
+                    return Ok(regs.clone());
+                }
+                let each: Operands = (0..lanes).map(|k| self.lane(&v, k, d).as_bits()).collect();
                 let words: Operands = each.chunks(4 / size).map(|c| self.joined(c, d)).collect();
+                if d != DType::F32 {
+                    return Ok(words);
+                }
                 let round = |w: Operand| self.make(Class::Word, "cvt.rna.tf32.f32", &[w]);
-                if d == DType::F32 { words.into_iter().map(round).collect() } else { words }
+                let regs = words.into_iter().map(round).collect();
+                self.remember_rounded(n, &regs);
+                regs
             }
-        }
+        })
     }
 
     /// An operation of a matrix unit, whose lanes hold operands as [`frit_abi::matrix`] says.
@@ -255,10 +262,12 @@ impl Writer<'_> {
         debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
         let mut lists = vec![];
         for (o, src) in n.src.iter().enumerate() {
-            let v = self.value(src)?;
             let regs: Operands = match o {
-                0 | 1 => self.factor(&v, unit.held(o), src.dtype),
-                _ => (0..unit.held(o)).map(|lane| self.lane(&v, lane, src.dtype).as_bits()).collect(),
+                0 | 1 => self.factor(src, unit.held(o))?,
+                _ => {
+                    let v = self.value(src)?;
+                    (0..unit.held(o)).map(|lane| self.lane(&v, lane, src.dtype).as_bits()).collect()
+                }
             };
             // it takes no constants
             let register = |x: Operand| match x {

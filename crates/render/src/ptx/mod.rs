@@ -35,7 +35,7 @@ use frit_abi::{Code, DType, Kernel, Param, Target};
 use frit_uop::{Arg, Linear, Op, Space, Step, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
-use types::{Class, Operand, Val};
+use types::{Class, Operand, Operands, Val};
 
 /// Of the text: the first that has all of `sm_90a` and the 8-bit floats of `sm_89`; drivers since 530 take it.
 const VERSION: &str = "8.1";
@@ -101,6 +101,8 @@ struct Writer<'a> {
     places: FxHashMap<(UOp, UOp), Operand>,
     /// The halves of registers that were taken apart.
     halves: FxHashMap<Operand, [Operand; 2]>,
+    /// float32 factors of matrix units, rounded as those take them.
+    rounded: FxHashMap<UOp, Operands>,
     /// The open loops: their labels, counters, and what was found out inside.
     scopes: Vec<control::Scope>,
     /// Where local arrays begin.
@@ -133,6 +135,7 @@ impl<'a> Writer<'a> {
             uniforms: FxHashMap::default(),
             places: FxHashMap::default(),
             halves: FxHashMap::default(),
+            rounded: FxHashMap::default(),
             scopes: vec![],
             local: FxHashMap::default(),
             local_bytes: 0,

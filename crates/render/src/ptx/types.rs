@@ -38,6 +38,9 @@ impl Class {
     }
 }
 
+/// Registers of a value.
+pub type Operands = SmallVec<[Operand; 4]>;
+
 /// What an instruction computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand {

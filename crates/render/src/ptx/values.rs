@@ -1,14 +1,12 @@
 //! What computes, and where values are found again.
 
 use super::Writer;
-use super::types::{self, Class, Operand, Val, is_half, is_signed};
+use super::types::{self, Class, Operand, Operands, Val, is_half, is_signed};
 use crate::Error;
 use crate::walk::{Walk, var_name};
 use frit_abi::{Alu, DType};
 use frit_uop::{Arg, Op, UOp};
 use smallvec::SmallVec;
-
-type Operands = SmallVec<[Operand; 4]>;
 
 impl Writer<'_> {
     /// A value that was computed, a leaf, or what follows from those.
