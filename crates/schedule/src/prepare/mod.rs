@@ -1,7 +1,7 @@
 //! Tidy the tensor graph so that later passes see fewer nodes: tensor level in, tensor level out.
 //!
-//! Adjacent movement ops of one kind become one, `Detach` goes, uniform constants become scalars, adjacent reduces of
-//! one operation become one, and nothing works on tensors without elements.
+//! Adjacent movement ops of one kind become one, casts there and back that lose nothing go, `Detach` goes, uniform constants
+//! become scalars, adjacent reduces of one operation become one, and nothing works on tensors without elements.
 
 use crate::error::Error;
 use crate::index::{self, broadcast};
@@ -12,6 +12,7 @@ use frit_uop::graph::NodeMap;
 use frit_uop::record::became;
 use frit_uop::rewrite::Rewriter;
 use frit_uop::rules::Matcher;
+use frit_uop::symbolic::convert::CAST_CHAINS;
 use frit_uop::{Arg, Op, UOp, rules};
 use smallvec::SmallVec;
 
@@ -49,9 +50,10 @@ rules! { CONSTANTS;
 /// Leaves no `Detach` behind.
 pub fn prepare(plan: &mut Plan) -> Result<(), Error> {
     static RULES: LazyLock<Matcher<()>> =
-        LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[]));
-    static MERGE: LazyLock<Matcher<Shared>> =
-        LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS], &[&MERGES]));
+        LazyLock::new(|| Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS, &CAST_CHAINS], &[]));
+    static MERGE: LazyLock<Matcher<Shared>> = LazyLock::new(|| {
+        Matcher::new(&[&MOVEMENT, &EMPTY, &REDUCTIONS, &CONSTANTS, &CAST_CHAINS], &[&MERGES])
+    });
     let mut rewriter = Rewriter::new(&RULES);
     let sink = rewriter.rewrite(plan.sink(), &mut ());
     became(rewriter.answers());

@@ -6,10 +6,14 @@ use crate::rules;
 use frit_abi::DType;
 
 rules! {
-    /// Chains of casts, and comparisons of a bool made a number.
-    pub CASTS;
+    /// Chains of casts.
+    pub CAST_CHAINS;
     Cast(x) as n if n.dtype == x.dtype                      => x;
     Cast(Cast(x) as inner) as n                             => through(x, inner.dtype, n.dtype);
+}
+rules! {
+    /// Casts of bits and constants, and comparisons of a bool made a number.
+    pub CASTS;
     Bitcast(x) as n if n.dtype == x.dtype                   => x;
     // a bool outside memory is no byte: 0 or 1, and any but 0 is true
     Bitcast(x) as n if x.dtype == DType::Bool               => x.cast(DType::U8).bitcast(n.dtype);

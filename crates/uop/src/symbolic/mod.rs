@@ -44,6 +44,7 @@ pub static TABLES: &[&RuleSet<()>] = &[
     &logic::BOOL,
     &logic::SELECT,
     &logic::ARITHMETIC,
+    &convert::CAST_CHAINS,
     &convert::CASTS,
     &gate::MEMORY,
     &gate::EFFECTS,
