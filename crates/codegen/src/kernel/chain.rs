@@ -27,7 +27,7 @@ const SUMS: u32 = CLOSED + 2;
 pub fn id(range: &UOp) -> u32 {
     range.range_arg().map_or(0, |a| a.id)
 }
-/// Its extent, which chains know.
+/// Its extent, which chains know but for that of their rows.
 pub fn extent(range: &UOp) -> i64 {
     range.extent().as_int().unwrap_or(0)
 }
@@ -35,11 +35,18 @@ pub fn extent(range: &UOp) -> i64 {
 impl Chain {
     /// The chain that a kernel is, if it is one: several reduces over a row, of which a sum of products is one.
     pub fn of(sink: &UOp) -> Option<Chain> {
+        Chain::of_any_length(sink).filter(Chain::is_fixed)
+    }
+    /// The same where only a variable may know how long a row is.
+    pub fn of_any_length(sink: &UOp) -> Option<Chain> {
         Chain::over(sink, |over_rows| over_rows > 1).filter(|c| !c.columns.is_empty())
     }
     /// The same with one reduce over a row, which may have no columns.
     pub fn of_one(sink: &UOp) -> Option<Chain> {
-        Chain::over(sink, |over_rows| over_rows == 1)
+        Chain::over(sink, |over_rows| over_rows == 1).filter(Chain::is_fixed)
+    }
+    fn is_fixed(&self) -> bool {
+        self.along.extent().as_int().is_some()
     }
 
     fn over(sink: &UOp, fits: impl Fn(usize) -> bool) -> Option<Chain> {
@@ -52,7 +59,6 @@ impl Chain {
             Op::Scan | Op::Stage | Op::After => true,
             Op::Reduce => !matches!(n.arg, Arg::Alu(_)),
             Op::Load | Op::Store => n.arg != Arg::None,
-            Op::Range => n.extent().as_int().is_none(),
             _ => false,
         };
         if order.iter().any(is_other) {
@@ -65,6 +71,10 @@ impl Chain {
         let (over_rows, inner): (Vec<&UOp>, Vec<&UOp>) =
             reduces.partition(|n| n.ranges.iter().all(is_result));
         let first = over_rows.first().filter(|_| fits(over_rows.len()))?.closed_ranges().first()?.extent();
+        // only how long a row is may be a variable's
+        if order.iter().any(|n| n.op == Op::Range && n.extent().as_int().is_none() && n.extent() != first) {
+            return None;
+        }
         let is_row = |n: &&UOp| n.closed_ranges().len() == 1 && n.closed_ranges()[0].extent() == first;
         let is_sum = |n: &&UOp| n.arg == Arg::Alu(Alu::Add) && !n.body().any(|b| b.op == Op::Reduce);
         if inner.is_empty() || !over_rows.iter().all(is_row) || !inner.iter().all(is_sum) {

@@ -280,7 +280,7 @@ struct Seen {
 
 impl Seen {
     fn of(chain: &Chain, row: &UOp, reduces: &[UOp], rows: i64, keys: i64) -> Seen {
-        let all = extent(&chain.along) / keys;
+        let all = chain.along.extent().floordiv(&UOp::index(keys));
         let own = UOp::range(&UOp::index(rows), u32::MAX, AxisKind::Loop);
         // bounds are of constants and variables
         let block = UOp::variable(BLOCK, 0, extent(row) / rows - 1);
@@ -289,15 +289,14 @@ impl Seen {
         let (zero, per_round) = (UOp::index(0), UOp::index(keys));
         let end = mask::end_of(&reduces, &chain.along, Some(&own)).filter(|e| e.bounds.0 > 0);
         let begin = mask::begin_of(&reduces, &chain.along, Some(&own));
-        let end = end.map_or(UOp::index(all), |e| {
-            (&e + (keys - 1)).floordiv(&per_round).bin(Alu::Min, &UOp::index(all))
-        });
+        let end = end.map_or(all.clone(), |e| (&e + (keys - 1)).floordiv(&per_round).bin(Alu::Min, &all));
         let skipped = begin.map_or(zero.clone(), |b| b.bin(Alu::Max, &zero).floordiv(&per_round));
         let (end, skipped) = (simplify(&end), simplify(&skipped));
         let count = simplify(&(&end - &skipped));
+        let is_late = end.any(|n| matches!(&n.arg, Arg::Var { name, .. } if **name == *BLOCK));
         match count.bounds.0 > 0 {
-            true => Seen { is_late: end.as_int().is_none(), skipped, count },
-            false => Seen { is_late: false, skipped: zero, count: UOp::index(all) },
+            true => Seen { is_late, skipped, count },
+            false => Seen { is_late: false, skipped: zero, count: simplify(&all) },
         }
     }
 }

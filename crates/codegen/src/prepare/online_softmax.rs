@@ -77,7 +77,7 @@ struct Attention {
 impl Attention {
     fn of(sink: &UOp, target: &Target) -> Option<Attention> {
         target.grid.as_ref()?;
-        let chain = Chain::of(sink)?;
+        let chain = Chain::of_any_length(sink)?;
         let (row, [column]) = (chain.row.clone()?, &chain.columns[..]) else { return None };
         let order = chain.store.toposort();
         let reduces = || order.iter().filter(|n| n.op == Op::Reduce);
@@ -158,7 +158,7 @@ impl Attention {
         let (e, d) = (extent(&self.inner), extent(&self.column));
         let held = (m * keys * 3 / 2 + m * d * 2 + m * e / 2) / lanes(&self.unit) as i64;
         divides(&self.row, m * warps)
-            && divides(&self.chain.along, keys)
+            && simplify(&self.chain.along.extent().modulo(&UOp::index(keys))).as_int() == Some(0)
             && keys % k == 0
             && divides(&self.inner, k)
             && divides(&self.column, n)

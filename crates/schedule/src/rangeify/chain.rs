@@ -14,6 +14,7 @@ use crate::index::max_numel;
 use frit_abi::matrix::{MOST_HELD, Runner};
 use frit_abi::{Alu, DType, MatrixUnit, Target};
 use frit_uop::graph::Numbered;
+use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, Op, UOp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,13 +88,18 @@ impl Chains {
 }
 
 /// The axis that a reduce closes, if it is one.
-fn axis(n: &UOp) -> Option<(Alu, i64)> {
+fn axis(n: &UOp) -> Option<(Alu, &UOp)> {
     match &n.arg {
         Arg::ReduceAxes(op, axes) if n.op == Op::ReduceAxis && axes.len() == 1 => {
-            Some((*op, n.src[0].shape()[axes[0] as usize].as_int()?))
+            Some((*op, &n.src[0].shape()[axes[0] as usize]))
         }
         _ => None,
     }
+}
+
+/// Whether a size, which may be a variable's, is a multiple of a number.
+fn is_multiple(size: &UOp, of: usize) -> bool {
+    simplify(&size.modulo(&UOp::index(of as i64))).as_int() == Some(0)
 }
 
 fn is_product(n: &UOp) -> bool {
@@ -146,7 +152,9 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
     let heavy = values(list, product).filter(|s| is_inside(*s)).count();
     let of_rows = inside.iter().map(|i| &list.nodes[*i]).filter(|n| n.op == Op::ReduceAxis && !is_product(n));
     let rows = of_rows.map(|n| max_numel(n.shape())).max();
-    let is_fixed = |i: usize| list.nodes[i].shape().iter().all(|d| d.as_int().is_some());
+    // a grid's block of rows may walk along any number of keys
+    let is_known = |d: &UOp| d.as_int().is_some() || (target.grid.is_some() && d == length);
+    let is_fixed = |i: usize| list.nodes[i].shape().iter().all(is_known);
     let is_busy = rows.is_some_and(|rows| rows >= 2 * target.threads as u64);
     let fits = heavy == 1 && is_busy && inside.iter().chain([&end]).all(|i| is_fixed(*i));
     let is_taken = || target.grid.is_none() || is_on_a_unit(list, end, &inside, target);
@@ -288,9 +296,8 @@ const GROWS: i64 = 4;
 /// Whether a unit of the grid gives scores in whole parts: a product of small floats over few steps.
 fn is_scores(n: &UOp, target: &Target) -> bool {
     let is_fixed = n.shape().iter().all(|d| d.as_int().is_some());
-    let (Some((_, width)), Some(dims)) = (axis(n).filter(|_| is_product(n) && is_fixed), last_long(n)) else {
-        return false;
-    };
+    let width = axis(n).filter(|_| is_product(n) && is_fixed).and_then(|(_, w)| w.as_int());
+    let (Some(width), Some(dims)) = (width, last_long(n)) else { return false };
     let [rows, keys] = dims.map(|d| n.shape()[d].as_int().unwrap_or(0));
     let types = factor_types(n.input());
     let takes = |u: &MatrixUnit| {
@@ -313,19 +320,20 @@ fn is_on_a_unit(list: &Numbered, end: usize, inside: &[usize], target: &Target) 
     let last = &list.nodes[end];
     let (Some((_, keys)), Some((_, width))) = (axis(last), axis(first)) else { return false };
     let long =
-        |n: &UOp| -> Vec<i64> { n.shape().iter().filter_map(|d| d.as_int()).filter(|d| *d != 1).collect() };
+        |n: &UOp| -> Vec<UOp> { n.shape().iter().filter(|d| d.as_int() != Some(1)).cloned().collect() };
     let (of_first, of_last) = (long(first), long(last));
     let (Some([rows, of_row]), Some(columns)) = (of_first.last_chunk(), of_last.last()) else { return false };
+    let Some(held) = width.as_int().zip(columns.as_int()).map(|(w, c)| w.max(c)) else { return false };
     let types: Vec<Option<DType>> = [first, last].into_iter().flat_map(|n| factor_types(n.input())).collect();
     let takes = |u: &MatrixUnit| {
-        let [m, n, k] = u.size.map(|s| s as i64);
+        let [m, n, k] = u.size;
         multiplies(u, &types)
-            && of_row == &keys
-            && rows % m == 0
-            && keys % k == 0
-            && width % k == 0
-            && columns % n == 0
-            && width.max(*columns) <= MOST_HELD as i64
+            && of_row == keys
+            && is_multiple(rows, m)
+            && is_multiple(keys, k)
+            && is_multiple(width, k)
+            && is_multiple(columns, n)
+            && held <= MOST_HELD as i64
     };
     target.matrix.iter().any(takes)
 }
