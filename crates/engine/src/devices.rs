@@ -2,6 +2,8 @@
 
 use crate::Error;
 use crate::config;
+use frit_abi::DType;
+use frit_abi::matrix::{MatrixUnit, Runner};
 use frit_abi::sync::RwLock;
 use frit_runtime::disk;
 use frit_uop::UOp;
@@ -101,6 +103,13 @@ pub fn list() -> Vec<(String, String, Result<String, Error>)> {
 /// What a device is, in a line.
 pub fn describe(name: &str) -> Result<String, Error> {
     Ok(frit_runtime::device(name)?.describe())
+}
+
+/// Whether lanes of a device multiply matrices of a type together, in a unit.
+pub fn has_unit(name: &str, dtype: DType) -> Result<bool, Error> {
+    let device = frit_runtime::device(name)?;
+    let fits = |u: &MatrixUnit| matches!(u.runner, Runner::Warp(_)) && u.operands == [dtype; 2];
+    Ok(device.target().matrix.iter().any(fits))
 }
 
 /// Whether launches on a device return before they have run.

@@ -50,7 +50,12 @@ pub struct Config {
     pub is_bidirectional: bool,
     /// How the vectors of an encoder become one.
     pub pooling: Pooling,
+    /// Factors of products of more than [`FEW`] tokens are rounded to bfloat16, which the device has units for.
+    pub is_rounded: bool,
 }
+
+/// Tokens up to which a product only reads its weight, so that how it multiplies costs nothing.
+pub const FEW: usize = 4;
 
 /// A norm over the elements of a vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +148,7 @@ impl Config {
             is_tied: keys.flag("tie_word_embeddings")?.unwrap_or(false),
             is_bidirectional: false,
             pooling: Pooling::default(),
+            is_rounded: false,
         })
     }
     /// The rotation of a layer.

@@ -1,11 +1,11 @@
 //! The parts of a layer: norms, products, feed-forwards, attention.
 
 use crate::adapter::LowRank;
-use crate::config::{self, Activation, Config};
+use crate::config::{self, Activation, Config, FEW};
 use crate::weights::Weights;
 use frit_nn::Linear;
 use frit_nn::gguf::Words;
-use frit_tensor::{Result, Tensor};
+use frit_tensor::{DType, Result, Tensor};
 use std::sync::Arc;
 
 /// A norm with its weights.
@@ -49,27 +49,32 @@ pub struct Product {
     /// The same weight for few tokens, in whole numbers.
     words: Option<Arc<Words>>,
     added: Option<LowRank>,
+    /// Factors are rounded to bfloat16 where there are more than a few tokens.
+    is_rounded: bool,
 }
 
-/// Tokens up to which a weight is multiplied in whole numbers: it is read once for all of them. Where there are more, it is
-/// worth making float32 of it first.
-const FEW: usize = 4;
+/// A factor as the units for bfloat16 take it; sums of products stay float32.
+fn narrow(factor: &Tensor) -> Tensor {
+    factor.cast(DType::BF16).float()
+}
 
 impl Product {
     /// With a weight alone.
     pub fn of(weight: Tensor) -> Product {
-        Product { linear: Linear { weight, bias: None }, words: None, added: None }
+        Product { linear: Linear { weight, bias: None }, words: None, added: None, is_rounded: false }
     }
     /// With a weight that is stored under a name, and has no bias.
     pub fn tied(w: &Weights, name: &str, weight: Tensor) -> Result<Product> {
-        Ok(Product { words: w.words(name)?.map(Arc::new), ..Product::of(weight) })
+        let words = w.words(name)?.map(Arc::new);
+        Ok(Product { words, is_rounded: w.rounds_to_bfloat16(), ..Product::of(weight) })
     }
     /// Some rows of its weight.
     fn rows(&self, begin: usize, count: usize) -> Product {
         let rows = |t: &Tensor| t.narrow(0, begin, count);
         let linear = Linear { weight: rows(&self.linear.weight), bias: self.linear.bias.as_ref().map(rows) };
         let words = self.words.as_ref().map(|w| Arc::new(w.rows(begin, count)));
-        Product { linear, words, added: self.added.as_ref().map(|a| a.rows(begin, count)) }
+        let added = self.added.as_ref().map(|a| a.rows(begin, count));
+        Product { linear, words, added, is_rounded: self.is_rounded }
     }
     /// (.., inputs) -> (.., outputs)
     pub fn forward(&self, x: &Tensor) -> Tensor {
@@ -78,6 +83,9 @@ impl Product {
             Some(words) => {
                 let y = words.product(x);
                 self.linear.bias.as_ref().map_or(y.clone(), |b| y + b)
+            }
+            None if self.is_rounded && !is_few => {
+                narrow(x).linear(&narrow(&self.linear.weight), self.linear.bias.as_ref())
             }
             None => self.linear.forward(x),
         };
@@ -93,7 +101,7 @@ pub fn linear(w: &Weights, name: &str, inputs: usize, outputs: usize) -> Result<
     let (weight, added) = w.product(name, inputs, outputs)?;
     let bias = w.get_if(&format!("{name}.bias"), &[outputs])?;
     let words = w.words(&format!("{name}.weight"))?.map(Arc::new);
-    Ok(Product { linear: Linear { weight, bias }, words, added })
+    Ok(Product { linear: Linear { weight, bias }, words, added, is_rounded: w.rounds_to_bfloat16() })
 }
 
 /// Several products of one input: their weights by name, or the rows of one weight that has them one after the other.
@@ -241,18 +249,24 @@ impl Mixture {
 /// `seen` is true `(R, C, S)`: `(R, C, heads * head)`.
 pub fn attend(c: &Config, q: &Tensor, k: &Tensor, v: &Tensor, seen: &Tensor) -> Tensor {
     let group = c.heads / c.kv_heads;
-    // heads of a group share keys, so each is rows of one product: (R, kv_heads, group * C, head)
-    let q = (q * c.scale).unflatten(2, [c.kv_heads, group]).permute([0, 2, 3, 1, 4]);
+    let is_few = q.shape()[1].as_int().is_some_and(|n| n <= FEW as i64);
+    let factor = |t: &Tensor| if c.is_rounded && !is_few { narrow(t) } else { t.clone() };
+    let q = factor(&(q * c.scale)).unflatten(2, [c.kv_heads, group]).permute([0, 2, 3, 1, 4]);
+    let (k, v) = (factor(k).permute([0, 2, 3, 1]), factor(v).permute([0, 2, 1, 3]));
+    // heads of a group share keys: those of few tokens are rows of one product, (R, kv_heads, group * C, head)
     let count = q.shape()[3].clone();
-    let scores = q.flatten(2, 3).matmul(&k.permute([0, 2, 3, 1])).unflatten(2, [group.into(), count.clone()]);
+    let product = |a: &Tensor, b: &Tensor| match is_few {
+        true => a.flatten(2, 3).matmul(b).unflatten(2, [group.into(), count.clone()]),
+        false => a.matmul(&b.unsqueeze(2)),
+    };
+    let scores = product(&q, &k); // (R, kv_heads, group, C, S)
     let scores = match c.attention_cap {
         Some(cap) => (scores / cap).tanh() * cap,
         None => scores,
     };
     let seen = seen.unsqueeze(1).unsqueeze(1); // (R, 1, 1, C, S)
-    let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1).flatten(2, 3);
-    let y = weights.matmul(&v.permute([0, 2, 1, 3])).unflatten(2, [group.into(), count]);
-    y.permute([0, 3, 1, 2, 4]).flatten(2, 4) // (R, C, kv_heads, group, head)
+    let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1);
+    product(&factor(&weights), &v).permute([0, 3, 1, 2, 4]).flatten(2, 4) // (R, C, kv_heads * group * head)
 }
 
 /// Which of keys at `keys` (S) a query at each of `positions` (R, C) sees: `(R, C, S)`.

@@ -23,8 +23,9 @@ pub struct Options {
     pub is_merged: bool,
     /// Weights of products are made float32 in memory, once, instead of in every product.
     pub is_unpacked: bool,
-    /// Products with quantised weights are computed in float32 for any number of tokens. Else, on a CPU, vectors of few tokens
-    /// are rounded to bytes in blocks, each with a scale, and multiplied in whole numbers.
+    /// Products are computed in float32 for any number of tokens. Else, on a CPU and with quantised weights, vectors of few
+    /// tokens are rounded to bytes in blocks, each with a scale, and multiplied in whole numbers; on a GPU the factors of
+    /// products of many tokens are rounded to bfloat16, and summed in float32.
     pub is_float: bool,
 }
 
@@ -148,7 +149,8 @@ fn finish<T>(
         weights.unpack();
     }
     if !options.is_float {
-        weights.round();
+        weights.round()?;
+        config.is_rounded = weights.rounds_to_bfloat16();
     }
     let model = make(&weights, config)?;
     weights.finish()?;

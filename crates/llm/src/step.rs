@@ -99,8 +99,6 @@ pub struct Stepper {
     /// Blocks of the longest sequence.
     longest: usize,
     programs: FxHashMap<Shape, Program>,
-    row_blocks: Variable,
-    chunk_blocks: Variable,
 }
 
 impl Stepper {
@@ -108,15 +106,7 @@ impl Stepper {
     pub fn new(model: Arc<Decoder>, blocks: usize, kind: CacheType, sizes: Sizes) -> Result<Stepper> {
         let longest = model.config().context.div_ceil(BLOCK).max(1);
         let cache = Arc::new(Cache::new(model.config(), blocks, kind)?);
-        Ok(Stepper {
-            row_blocks: Variable::new("row_blocks", 1, longest as i64)?,
-            chunk_blocks: Variable::new("chunk_blocks", 1, longest as i64)?,
-            model,
-            cache,
-            sizes,
-            longest,
-            programs: FxHashMap::default(),
-        })
+        Ok(Stepper { model, cache, sizes, longest, programs: FxHashMap::default() })
     }
     /// What it runs.
     pub fn model(&self) -> &Arc<Decoder> {
@@ -194,25 +184,33 @@ impl Stepper {
         }
         if shape.rows > 0 {
             let tables: Vec<&[u32]> = rows.iter().map(|r| r.blocks).collect();
-            inputs.push(table(&tables, shape.rows, self.longest, &self.row_blocks)?);
+            inputs.push(table("row_blocks", &tables, shape.rows, [1, self.longest, 1])?);
         }
         if let Some(c) = chunk {
-            inputs.push(table(&[c.blocks], 1, self.longest, &self.chunk_blocks)?);
+            let least = shape.chunk.div_ceil(BLOCK);
+            inputs.push(table("chunk_blocks", &[c.blocks], 1, [least, self.longest, CHUNK_STEP])?);
             inputs.push(Tensor::from_slice(&[c.tokens.len() as i32 - 1]).realize()?);
         }
         Ok(inputs)
     }
 }
 
-/// Tables of blocks, one a line, in memory for `most` blocks each; as many are seen as the longest has, which is a variable.
-fn table(lines: &[&[u32]], count: usize, most: usize, length: &Variable) -> Result<Tensor> {
-    let longest = lines.iter().map(|l| l.len()).max().unwrap_or(1).max(1);
+/// Blocks by which the table of a chunk grows: their positions are what a block of a GPU's lanes attends to in a round.
+const CHUNK_STEP: usize = 2;
+
+/// Tables of blocks, one a line, in memory for `most` blocks each. As many are seen as the longest has, in whole steps and no
+/// fewer than `least`, which is a variable; what is beyond a sequence's own is block 0.
+fn table(name: &str, lines: &[&[u32]], count: usize, [least, most, step]: [usize; 3]) -> Result<Tensor> {
+    let most = most.next_multiple_of(step);
+    let least = least.min(most).div_ceil(step).max(1);
+    let longest = lines.iter().map(|l| l.len()).max().unwrap_or(1).div_ceil(step).max(least);
     let mut all = vec![0i32; count * most];
     for (line, blocks) in all.chunks_mut(most).zip(lines) {
         line.iter_mut().zip(*blocks).for_each(|(to, block)| *to = *block as i32);
     }
     let flat = Tensor::from_vec(&all, [count, most]).realize()?;
-    Ok(flat.at((.., ..length.bind(longest as i64)?)))
+    let steps = Variable::new(name, least as i64, (most / step) as i64)?.bind(longest as i64)?;
+    Ok(flat.at((.., ..steps * step as i64)))
 }
 
 fn step(model: &Decoder, cache: &Cache, shape: Shape, inputs: Vec<Tensor>) -> Result<Tensor> {

@@ -5,7 +5,7 @@
 use crate::adapter::{Adapter, Adapting, LowRank, Place};
 use frit_nn::gguf::{Gguf, Words};
 use frit_nn::{StateDict, safetensors};
-use frit_tensor::{DType, Error, Result, Tensor};
+use frit_tensor::{DType, Device, Error, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,6 +42,8 @@ pub struct Weights {
     pairs: Option<usize>,
     is_unpacked: bool,
     is_rounded: bool,
+    /// The device has units for bfloat16.
+    has_unit: bool,
 }
 
 /// Tables of a GGUF file that nobody multiplies by.
@@ -57,6 +59,7 @@ impl Weights {
             pairs: None,
             is_unpacked: false,
             is_rounded: false,
+            has_unit: false,
         }
     }
     /// Those of a GGUF file; `names` are what they would be called in a folder.
@@ -82,9 +85,17 @@ impl Weights {
     pub fn unpack(&mut self) {
         self.is_unpacked = true;
     }
-    /// Products of few tokens round them to bytes, and are computed in whole numbers where the weight has them.
-    pub fn round(&mut self) {
+    /// Products may round their factors: on a CPU those of few tokens are computed in whole numbers where the weight has them,
+    /// on a GPU those of many tokens are of bfloat16.
+    pub fn round(&mut self) -> Result<()> {
         self.is_rounded = true;
+        self.has_unit = Device::has_unit(&Device::current()?, DType::BF16)?;
+        Ok(())
+    }
+    /// Whether products of many tokens round their factors to bfloat16.
+    pub fn rounds_to_bfloat16(&self) -> bool {
+        let is_trained = self.adapting.as_ref().is_some_and(Adapting::is_trained);
+        self.is_rounded && !self.is_unpacked && !is_trained && self.has_unit
     }
     /// A weight for products in whole numbers, if there is one and it is asked for.
     pub fn words(&self, name: &str) -> Result<Option<Words>> {

@@ -186,6 +186,12 @@ impl Device {
         let _c = call("device");
         default_device()
     }
+    /// Whether the lanes of a device multiply matrices of a type together, in units: as a rule many times as fast as float32.
+    #[track_caller]
+    pub fn has_unit(device: &str, dtype: DType) -> Result<bool> {
+        let _c = call("device");
+        engine("device", frit_engine::devices::has_unit(device, dtype))
+    }
     /// Wait for all that was launched on a device; an error where an index was outside.
     #[track_caller]
     pub fn synchronize(device: &str) -> Result<()> {

@@ -55,7 +55,7 @@ impl<'a> Given<'a> {
             context: self.number("context")?,
             adapter: self.text("adapter").map(PathBuf::from),
             is_merged: self.choice("merge", &[("no", false), ("yes", true)])?,
-            is_float: self.choice("products", &[("int8", false), ("float", true)])?,
+            is_float: self.choice("products", &[("rounded", false), ("float", true)])?,
             ..Options::default()
         })
     }

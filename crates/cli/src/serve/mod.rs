@@ -50,7 +50,8 @@ options:
   --max-tokens=N               tokens of an answer at most (4096)
   --body=BYTES                 the largest body (8388608)
   --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
-  --products=int8|float        with quantised weights on a CPU: few tokens rounded to bytes, or float32 (int8)
+  --products=rounded|float     on a CPU few tokens are rounded to bytes for quantised weights, on a GPU many to bfloat16;
+                               or all is float32 (rounded)
   --deterministic              answers do not depend on what runs beside them
 
 routes:
@@ -113,7 +114,7 @@ impl Options {
                 "--deterministic" => o.deterministic = true,
                 "--adapter" => o.adapter = Some(value.into()),
                 "--merge" => o.is_merged = true,
-                "--products" if matches!(value, "int8" | "float") => o.is_float = value == "float",
+                "--products" if matches!(value, "rounded" | "float") => o.is_float = value == "float",
                 _ => return Err(format!("{word:?} is no option of frit serve")),
             }
         }
