@@ -79,7 +79,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["onnx", ref words @ ..] => onnx::run(words),
-        ["chat" | "llm"] | ["chat" | "llm", "--help" | "-h", ..] => {
+        ["chat" | "llm"] | ["chat" | "llm", "--help" | "-h", ..] | ["llm", _, "--help" | "-h", ..] => {
             print!("{}", llm::HELP);
             Ok(())
         }

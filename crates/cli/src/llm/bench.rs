@@ -14,14 +14,16 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     let (pp, tg): (usize, usize) = (given.number("pp")?.unwrap_or(512), given.number("tg")?.unwrap_or(128));
     let (repeat, kind) = (given.number::<usize>("repeat")?.unwrap_or(5).max(1), given.cache()?);
     let is_float = given.opening()?.is_float;
+    let streams = given.number::<usize>("streams")?.unwrap_or(1).max(1);
     given.finish()?;
     let longest = pp.max(tg).max(1);
     let model = open(path, &Options { context: Some(longest), is_float, ..Options::default() })
         .map_err(|e| e.to_string())?;
     let name = model.config().architecture.clone();
     let (layers, width) = (model.config().layers, model.config().width);
-    let sizes = Sizes { rows: vec![1], chunks: vec![pp.max(1)] };
-    let blocks: Vec<u32> = (1..=longest.div_ceil(BLOCK) as u32).collect();
+    let sizes = Sizes { rows: vec![streams], chunks: vec![pp.max(1)] };
+    let each = longest.div_ceil(BLOCK);
+    let blocks: Vec<u32> = (1..=(streams * each) as u32).collect();
     let tokens = model.tokens() as u32;
     let stepper = Stepper::new(Arc::new(model), blocks.len() + 1, kind, sizes);
     let mut stepper = stepper.map_err(|e| e.to_string())?;
@@ -54,12 +56,17 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     if tg > 0 {
         let mut write = || -> frit::Result<()> {
             for position in 0..tg {
-                let blocks = &blocks[..position / BLOCK + 1];
-                stepper.run(&[Row { token: token(position), position, blocks }], None)?;
+                let rows = blocks.chunks(each).enumerate().map(|(stream, blocks)| Row {
+                    token: token(position + stream),
+                    position,
+                    blocks: &blocks[..position / BLOCK + 1],
+                });
+                stepper.run(&rows.collect::<Vec<_>>(), None)?;
             }
             Ok(())
         };
-        row(format!("tg{tg}"), tg, &mut write)?;
+        let test = if streams == 1 { format!("tg{tg}") } else { format!("tg{tg} x {streams}") };
+        row(test, tg * streams, &mut write)?;
     }
     Ok(())
 }

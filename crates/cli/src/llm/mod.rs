@@ -16,8 +16,9 @@ frit chat, frit llm: language models, in GGUF files or folders of Hugging Face
 usage:
   frit chat MODEL [OPTIONS]        a conversation; /help says what else can be typed, Ctrl-C ends an answer
   frit chat MODEL --prompt TEXT    one answer, and nothing else, to standard output
-  frit llm bench MODEL [--pp N] [--tg N] [--repeat N]
-                                   tokens a second: reading a prompt of N tokens (512), writing N tokens (128)
+  frit llm bench MODEL [--pp N] [--tg N] [--streams N] [--repeat N]
+                                   tokens a second: reading a prompt of N tokens (512), writing N tokens (128) of each of
+                                   N answers at once (1)
   frit llm perplexity MODEL FILE [--context N]
                                    how well a text is predicted: windows of N tokens (512), the second half of each counts
   frit llm tokens MODEL FILE       the numbers of a text's tokens
@@ -34,7 +35,8 @@ options:
   --context N                      positions at most (4096, or what the model has)
   --cache f32|f16|bf16|int8        how keys and values are kept (f16)
   --adapter FOLDER                 what frit finetune or PEFT made of it; --merge yes takes it into the weights
-  --products int8|float            with quantised weights on a CPU: few tokens rounded to bytes, or float32 (int8; with a draft float)
+  --products rounded|float         on a CPU few tokens are rounded to bytes for quantised weights, on a GPU many to bfloat16;
+                                   or all is float32 (rounded; with a draft float)
   --draft MODEL                    a smaller model of the same tokens, which proposes several tokens at once
 ";
 
