@@ -19,6 +19,13 @@ pub(super) struct Access {
 }
 
 impl Access {
+    /// Bytes of an element.
+    pub fn size(&self) -> usize {
+        match &self.node {
+            n if n.op == Op::Store => n.value().dtype.size(),
+            n => n.dtype.size(),
+        }
+    }
     /// Whether it is elsewhere in each iteration: its index is, or it is in a stage that is filled anew.
     pub fn moves_with(&self, origin: u32) -> bool {
         self.idx.ranges.contains(&origin) || self.node.buffer().ranges.contains(&origin)

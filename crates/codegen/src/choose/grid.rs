@@ -40,6 +40,11 @@ impl Chooser<'_, '_> {
         let is_few = outputs <= FEW_RESULTS as f64;
         // results that tiles of lanes would leave most of the machine without
         let is_idle = outputs * TILE_RESULTS < self.busy();
+        let all: usize = reduces.iter().map(|(o, k)| self.size(*o, *k).unwrap_or(1)).product();
+        if longest < LONG_AXIS && all >= LONG_AXIS && along && !reuse && self.share_digits(&reduces, outputs)
+        {
+            return;
+        }
         if longest >= LONG_REDUCE {
             if !along && (!reuse || is_few) && self.columns(&reduces, outputs) {
                 return;
@@ -63,7 +68,7 @@ impl Chooser<'_, '_> {
     }
 
     /// Lanes that the machine runs at once.
-    fn busy(&self) -> f64 {
+    pub(super) fn busy(&self) -> f64 {
         let grid = self.plan.target.grid.as_ref();
         grid.map_or(1.0, |g| g.processors.count as f64 * g.processors.lanes as f64)
     }
@@ -217,7 +222,7 @@ impl Chooser<'_, '_> {
     }
 
     /// Lanes for an axis of the results: its largest divisor, or, where it has none that fills a warp, more than it needs.
-    fn give_lanes(&mut self, origin: u32, most: usize) -> usize {
+    pub(super) fn give_lanes(&mut self, origin: u32, most: usize) -> usize {
         let size = self.size(origin, AxisKind::Global);
         let divisor = size.and_then(|n| (2..=most).rev().find(|f| n % f == 0)).unwrap_or(1);
         let warp = self.plan.target.grid.as_ref().map_or(1, |g| g.warp as usize);
@@ -241,19 +246,19 @@ impl Chooser<'_, '_> {
         is_multiple || self.take(Opt::Pad { axis, n })
     }
 
-    /// Elements that make a wide access of the memory that most is moved of.
-    fn wide(&self) -> usize {
-        let size = |a: &Access| match &a.node {
-            n if n.op == Op::Store => n.value().dtype.size(),
-            n => n.dtype.size(),
-        };
+    /// The access that moves most.
+    pub(super) fn heaviest(&self) -> Option<&Access> {
         let extent = |id: &u32| {
             let axes = self.plan.axes.iter().filter(|a| a.origin == *id);
             axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>()
         };
-        let bytes = |a: &Access| (a.idx.ranges.iter().map(extent).product::<f64>() * size(a) as f64, size(a));
-        let most = self.accesses.iter().map(bytes).max_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
-        (self.plan.target.vector_access_bytes / most.map_or(4, |(_, size)| size.max(1))).max(1)
+        let bytes = |a: &Access| a.idx.ranges.iter().map(extent).product::<f64>() * a.size() as f64;
+        let key = |a: &&Access| (bytes(a), a.size());
+        self.accesses.iter().max_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal))
+    }
+    /// Elements that make a wide access of the memory that most is moved of.
+    fn wide(&self) -> usize {
+        (self.plan.target.vector_access_bytes / self.heaviest().map_or(4, |a| a.size().max(1))).max(1)
     }
 
     /// Elements that make a wide access along these, as far as all that walk them by one start at a multiple of that.

@@ -7,6 +7,7 @@ mod vector;
 mod tile;
 mod transpose;
 mod block;
+mod digits;
 mod grid;
 mod contraction;
 mod ways;

@@ -21,6 +21,7 @@
 
 pub mod approximate;
 mod basic;
+mod convert;
 mod divide;
 mod erf;
 mod exp;
@@ -47,7 +48,7 @@ use frit_uop::rules::{Matcher, RuleSet};
 use frit_uop::{Op, UOp};
 
 /// Every table, in the order they are tried: small floats first, since what they become is decomposed further.
-static TABLES: [&RuleSet<Target>; 12] = [
+static TABLES: [&RuleSet<Target>; 13] = [
     &small_float::SMALL_FLOAT,
     &exp::EXP,
     &log::LOG,
@@ -58,6 +59,7 @@ static TABLES: [&RuleSet<Target>; 12] = [
     &pow::POW,
     &divide::DIVIDE,
     &shift::SHIFT,
+    &convert::CONVERT,
     &threefry::THREEFRY,
     &basic::BASIC,
 ];

@@ -122,12 +122,14 @@ fn through_local_memory(
 /// How many lanes of these reduces exchange their values: neighbours in a warp, all of them there; 1 where none do.
 fn neighbours(reduces: &[&UOp], ids: &[UOp], n: i64, rows: i64, ctx: &Ctx) -> i64 {
     let warp = ctx.target.grid.as_ref().map_or(1, |g| g.warp as i64);
-    let is_fastest = |id: &UOp| matches!(&id.arg, Arg::Name(s) if **s == *"lidx0");
+    let is = |id: &UOp, name: &str| matches!(&id.arg, Arg::Name(s) if **s == *name);
+    let is_fastest =
+        ["lidx0", "lidx1", "lidx2"][..ids.len().min(3)].iter().all(|n| ids.iter().any(|id| is(id, n)));
     let whole = n.count_ones() == 1 && (n * rows) % warp == 0;
     let words = reduces.iter().flat_map(|x| x.bodies()).all(|x| x.dtype.size() == 4);
-    match ids {
-        [id] if is_fastest(id) && whole && words && warp == 32 => n.min(warp),
-        _ => 1,
+    match is_fastest && whole && words && warp == 32 {
+        true => n.min(warp),
+        false => 1,
     }
 }
 
