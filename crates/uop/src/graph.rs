@@ -247,11 +247,20 @@ impl<V> Default for NodeMap<V> {
     }
 }
 
-/// The slot's place where the table takes the position from, the same mixed where it takes the tag from.
+/// The hash of a slot.
 #[inline]
 fn slot_hash(n: &UOp) -> u64 {
-    let place = (n.address() / SLOT_BYTES) as u64;
-    place & u32::MAX as u64 | place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 << 32
+    spread((n.address() / SLOT_BYTES) as u64)
+}
+
+/// The hash of a place in memory, in slots. The low bits, which are the position in a table, keep four neighbours together
+/// and put each four anywhere: if all neighbours stayed together, slots of several stretches of memory would pile up at one
+/// position. The high bits, which tell those of one position apart, are another mixture.
+#[inline]
+fn spread(place: u64) -> u64 {
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    let four = (place / 4).wrapping_mul(GOLDEN) >> 32;
+    (four * 4) | (place % 4) | (place.wrapping_mul(GOLDEN) >> 57 << 57)
 }
 
 impl<V> NodeMap<V> {
@@ -331,4 +340,34 @@ pub fn rebuild(root: &UOp, done: &mut NodeMap<UOp>, mut f: impl FnMut(UOp) -> UO
 /// The stores, ends and sinks that have an effect, from a root: the sources of a `Sink`, or the node itself.
 pub fn effects(root: &UOp) -> &[UOp] {
     if root.op == Op::Sink { &root.src } else { std::slice::from_ref(root) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many positions a table of this size looks at for each of these places, one after the other, on the way to its own.
+    fn looks(places: impl Iterator<Item = u64>, size: usize) -> f64 {
+        let (mut taken, mut looks, mut all) = (vec![false; size], 0, 0);
+        for place in places {
+            let free = (0..).map(|i| (spread(place) as usize + i) % size).find(|p| !taken[*p]);
+            let at = free.unwrap_or(0);
+            taken[at] = true;
+            looks += at.wrapping_sub(spread(place) as usize) % size + 1;
+            all += 1;
+        }
+        looks as f64 / all as f64
+    }
+
+    #[test]
+    fn slots_of_several_stretches_of_memory_do_not_pile_up() {
+        let size = 1 << 16;
+        let stretch = |first: u64| first..first + 10_000;
+        // alone, next to each other, and where the low bits of their places are the same
+        for others in [0, 10_000, 1 << 20, 1 << 24] {
+            let stretches = (0..4u64).take(if others == 0 { 1 } else { 4 });
+            let n = looks(stretches.flat_map(|i| stretch(0x7f12_3456 + i * others)), size);
+            assert!(n < 4.0, "{n} looks for each of the slots, {others} apart");
+        }
+    }
 }
