@@ -13,8 +13,8 @@
 use crate::call::{Asking, Call, Mode, Question};
 use crate::constants::Constants;
 use crate::packed::{Given, Packed};
-use crate::plan::{Plan, Run, Slot};
-use crate::sizes::{Sizes, computed, with_dims};
+use crate::plan::{Plan, Run, Slot, Step};
+use crate::sizes::{Beside, Sizes, computed, with_dims};
 use crate::value::Value;
 use frit_tensor::{Dim, Error, Jit, Kind, Result, Tensor, check_interrupt, named_scope, rehearse};
 use rustc_hash::FxHashMap;
@@ -72,7 +72,7 @@ pub(crate) type Decoder = Arc<dyn Fn(&[u8]) -> Result<Image> + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Runner {
     pub images: Option<Decoder>,
-    sizes: Mutex<Sizes>,
+    sizes: Arc<Mutex<Sizes>>,
     /// By the number of the plan.
     states: Mutex<FxHashMap<usize, Arc<State>>>,
 }
@@ -94,6 +94,8 @@ struct Part {
     /// What its steps read that is the same in every run.
     fixed: Vec<(Slot, Value)>,
     constants: Mutex<Constants>,
+    /// Those of the session.
+    sizes: Arc<Mutex<Sizes>>,
     recordings: Mutex<FxHashMap<Vec<Given>, Arc<Recording>>>,
 }
 
@@ -189,8 +191,9 @@ impl Runner {
         check_interrupt()?;
         let mut given = vec![];
         for (i, v) in inputs.into_iter().enumerate() {
-            let name = |axis: usize| Some(format!("g{}_{i}_{axis}", plan.id));
-            given.push(v.map(|v| lock(&self.sizes).settle(v, name)).transpose()?);
+            let name = format!("g{}_{i}", plan.id);
+            let settle = |v| lock(&self.sizes).settle(v, &name, &mut Beside::default());
+            given.push(v.map(settle).transpose()?);
         }
         self.parts(plan, given, captured)
     }
@@ -213,7 +216,7 @@ impl Runner {
             };
             let mut asked = None;
             if to >= at {
-                let part = state.part(plan, at, to, stop, &slots)?;
+                let part = state.part(plan, (at, to), stop, &slots, &self.sizes)?;
                 match part.run(&mut slots, &answers)? {
                     Ok(question) => asked = question,
                     Err(Halt::Question(place)) => {
@@ -267,16 +270,8 @@ impl Runner {
             Question::Sizes(t) => t,
             Question::Numbers(t) => return known(t),
         };
-        let ints = t.cast(frit_tensor::DType::I64).to_vec::<i64>()?;
-        let mut sizes = lock(&self.sizes);
-        let mut dims = vec![];
-        for (i, v) in ints.into_iter().enumerate() {
-            dims.push(match usize::try_from(v) {
-                Ok(n) => sizes.dim(&format!("d{}_{}_{}_{i}", plan.id, at.step, at.answers), n, n)?,
-                Err(_) => Dim::from(v),
-            });
-        }
-        Ok(crate::packed::integers(t.dtype(), &t.dims()?, &dims).into())
+        let name = format!("d{}_{}_{}", plan.id, at.step, at.answers);
+        Ok(lock(&self.sizes).integers(t, &name)?.into())
     }
     /// Runs one step by itself: its graphs in parts of their own, and what it reads is read.
     fn apart(&self, plan: &Arc<Plan>, at: usize, slots: &mut [Option<Value>]) -> Result<()> {
@@ -303,21 +298,36 @@ impl Runner {
         let given: Vec<Value> = outs.iter().flatten().cloned().collect();
         given.iter().try_for_each(Value::check)?;
         realize(&given, false)?;
+        let counts = reads_counts(step, slots);
+        let mut beside = Beside::default();
         for (i, (slot, value)) in step.outputs.iter().zip(outs).enumerate() {
-            if let Some(v) = &value {
-                step.check_declared(i, v)?;
-            }
-            if let Some(slot) = slot {
-                let name = |axis: usize| Some(format!("o{}_{at}_{i}_{axis}", plan.id));
-                let is_known = value.as_ref().is_some_and(Given::is_known);
-                slots[*slot] = match value {
-                    Some(v) if !is_known => Some(lock(&self.sizes).settle(v, name)?),
-                    v => v,
-                };
-            }
+            let Some(v) = &value else { continue };
+            step.check_declared(i, v)?;
+            let Some(slot) = slot else { continue };
+            let name = output_name(plan, at, i);
+            let mut sizes = lock(&self.sizes);
+            slots[*slot] = Some(match v {
+                // how many texts or values there are
+                Value::Tensor(t, _) if counts && t.dtype().is_int() && Given::is_known(v) => {
+                    sizes.integers(t, &name)?.into()
+                }
+                // sizes of another place in a sequence have other names
+                v if counts => sizes.settle(v.clone().with_numbers()?, &name, &mut beside)?,
+                v => sizes.settle(v.clone(), &name, &mut beside)?,
+            });
         }
         Ok(())
     }
+}
+
+/// What the names of sizes of a step's output begin with.
+fn output_name(plan: &Plan, step: usize, output: usize) -> String {
+    format!("o{}_{step}_{output}", plan.id)
+}
+
+/// Whether a step reads values that are as many as a run happened to make: texts, or those of a sequence.
+fn reads_counts(step: &Step, slots: &[Option<Value>]) -> bool {
+    step.reads().filter_map(|s| slots[s].as_ref()).any(|v| v.is_of_host() || v.is_sequence())
 }
 
 /// Integers or numbers of a tensor in memory, as constants.
@@ -348,21 +358,27 @@ impl State {
     fn part(
         &self,
         plan: &Arc<Plan>,
-        from: Place,
-        to: Place,
+        ends: (Place, Place),
         stop: Stop,
         slots: &[Option<Value>],
+        sizes: &Arc<Mutex<Sizes>>,
     ) -> Result<Arc<Part>> {
-        if let Some(part) = lock(&self.parts).get(&(from, to)) {
+        if let Some(part) = lock(&self.parts).get(&ends) {
             return Ok(part.clone());
         }
-        let part = Arc::new(Part::new(plan, from, to, stop, slots)?);
-        Ok(lock(&self.parts).entry((from, to)).or_insert(part).clone())
+        let part = Arc::new(Part::new(plan, ends, stop, slots, sizes.clone())?);
+        Ok(lock(&self.parts).entry(ends).or_insert(part).clone())
     }
 }
 
 impl Part {
-    fn new(plan: &Arc<Plan>, from: Place, to: Place, stop: Stop, slots: &[Option<Value>]) -> Result<Part> {
+    fn new(
+        plan: &Arc<Plan>,
+        (from, to): (Place, Place),
+        stop: Stop,
+        slots: &[Option<Value>],
+        sizes: Arc<Mutex<Sizes>>,
+    ) -> Result<Part> {
         let behind = to.step + (stop == Stop::Question) as usize;
         let inside = &plan.steps[from.step..behind];
         let mut written = vec![false; plan.slots];
@@ -382,7 +398,7 @@ impl Part {
             needed.into_iter().filter_map(|slot| Some((slot, slots[slot].clone()?))).collect();
         let constants = Mutex::new(Constants::new(fixed.iter().map(|(_, v)| v))?);
         let recordings = Mutex::default();
-        Ok(Part { plan: plan.clone(), from, to, stop, inputs, outputs, fixed, constants, recordings })
+        Ok(Part { plan: plan.clone(), from, to, stop, inputs, outputs, fixed, constants, sizes, recordings })
     }
     /// Computes what later steps read, and the numbers that the next one asks for.
     fn run(
@@ -432,6 +448,12 @@ impl Part {
         let new = || Arc::new(Recording::new(self.clone(), &key));
         all.entry(key.clone()).or_insert_with(new).clone()
     }
+    /// Whether a step reads texts, or a sequence from outside, which may have another length next time: it runs by itself,
+    /// so that what is recorded around it holds for any number of them.
+    fn is_of_host(&self, step: &Step, slots: &[Option<Value>]) -> bool {
+        let mut read = step.reads().filter_map(|s| Some((s, slots[s].as_ref()?)));
+        read.any(|(s, v)| v.is_of_host() || v.is_sequence() && self.inputs.contains(&s))
+    }
     /// What the steps make of values; nothing is computed or read.
     fn describe(&self, inputs: Vec<Option<Value>>, answers: Vec<Value>) -> std::result::Result<Made, Halt> {
         let plan = &self.plan;
@@ -446,6 +468,9 @@ impl Part {
             if step.is_fixed(plan) {
                 continue;
             }
+            if self.is_of_host(step, &slots) {
+                return Err(Halt::Step(at, Error::elsewhere("onnx", "it runs by itself")));
+            }
             let asking = Asking::new(if i == 0 { answers.clone() } else { vec![] });
             let done = rehearse(|| step.take(&mut slots, &Mode::Part(&asking)));
             let is_last = at == self.to.step;
@@ -459,7 +484,19 @@ impl Part {
                 }
                 (Err(e), None) => return Err(Halt::Step(at, e)),
                 (Ok(()), _) if is_last => return Err(Halt::NoQuestion(self.to)),
+                (Ok(()), _) if step.writes().any(|s| slots[s].as_ref().is_some_and(Value::is_of_host)) => {
+                    return Err(Halt::Step(at, Error::elsewhere("onnx", "it runs by itself")));
+                }
                 (Ok(()), _) => {}
+            }
+            // it would run by itself if the sequence came from outside, as it may in a run with other sizes
+            if reads_counts(step, &slots) {
+                let mut sizes = lock(&self.sizes);
+                for (i, slot) in step.outputs.iter().enumerate() {
+                    if let Some(v) = slot.and_then(|s| slots[s].as_ref()) {
+                        sizes.note(v, &output_name(plan, at, i));
+                    }
+                }
             }
         }
         Ok((self.outputs.iter().map(|slot| slots[*slot].clone()).collect(), question))

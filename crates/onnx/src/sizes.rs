@@ -1,9 +1,10 @@
 //! Sizes that change from run to run: a number at first, a variable once it has had another value, so that one recording
 //! serves all of them. None and one stay numbers: they are other programs than several, and faster ones.
 
+use crate::packed::{Given, integers};
 use crate::value::Value;
 use frit_tensor::{Dim, Result, Tensor, Variable};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Variables reach at least this far, so that the steps of a decoder are one program,
 const LEAST_REACH: usize = 256;
@@ -19,7 +20,13 @@ pub(crate) struct Sizes {
     last: FxHashMap<String, usize>,
     /// Those that have changed, with the most each can be.
     reach: FxHashMap<String, usize>,
+    /// Pairs that have once been different, of those that could be one.
+    different: FxHashSet<(String, String)>,
 }
+
+/// Sizes of one step that have been given names: their own, those that they have, and their values.
+#[derive(Default)]
+pub(crate) struct Beside(Vec<(String, String, usize)>);
 
 impl Sizes {
     /// A size as a number, or as a variable with that value where it has changed; of a tensor with so many elements.
@@ -40,22 +47,62 @@ impl Sizes {
         let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
         Variable::new(&letters.collect::<String>(), 2, most as i64)?.bind(n as i64)
     }
-    /// A tensor in memory with sizes of these names, where they have one.
-    pub fn settle(&mut self, v: Value, name: impl Fn(usize) -> Option<String>) -> Result<Value> {
+    /// The name of a size that is computed: that of one beside it which has had the same value every time, so that what is
+    /// made of both fits.
+    fn shared(&mut self, own: String, n: usize, beside: &mut Beside) -> String {
+        let mut name = None;
+        for (other, shared, m) in &beside.0 {
+            let pair = (other.clone(), own.clone());
+            if *m != n {
+                self.different.insert(pair);
+            } else if name.is_none() && !self.different.contains(&pair) {
+                name = Some(shared.clone());
+            }
+        }
+        let name = name.unwrap_or_else(|| own.clone());
+        // should they part, it is known to vary
+        if let Some(most) = self.reach.get(&name) {
+            self.reach.insert(own.clone(), *most);
+        }
+        beside.0.push((own, name.clone(), n));
+        name
+    }
+    /// A tensor in memory whose sizes have names that begin so.
+    pub fn settle(&mut self, v: Value, name: &str, beside: &mut Beside) -> Result<Value> {
         let Value::Tensor(t, _) = &v else { return Ok(v) };
-        if t.shape().as_slice().iter().any(|d| d.as_int().is_none()) {
+        if t.shape().as_slice().iter().any(|d| d.as_int().is_none()) || Given::is_known(&v) {
             return Ok(v);
         }
         let mut dims = vec![];
         let sizes = t.dims()?;
         let elements = sizes.iter().product();
         for (axis, n) in sizes.into_iter().enumerate() {
-            dims.push(match name(axis) {
-                Some(name) => self.dim(&name, n, elements)?,
-                None => Dim::from(n),
-            });
+            let name = self.shared(format!("{name}_{axis}"), n, beside);
+            dims.push(self.dim(&name, n, elements)?);
         }
         with_dims(v, dims)
+    }
+    /// Remembers what sizes a value has, or is, under names that begin so, for a run in which they vary.
+    pub fn note(&mut self, v: &Value, name: &str) {
+        let Value::Tensor(t, _) = v else { return };
+        let known = Given::is_known(v).then(|| t.as_sizes()).flatten();
+        let sizes = known.unwrap_or_else(|| t.shape().as_slice().to_vec());
+        for (i, d) in sizes.iter().enumerate() {
+            if let Some(n) = d.as_int().and_then(|n| usize::try_from(n).ok()) {
+                self.last.entry(format!("{name}_{i}")).or_insert(n);
+            }
+        }
+    }
+    /// Integers that are sizes: variables where they have changed.
+    pub fn integers(&mut self, t: &Tensor, name: &str) -> Result<Tensor> {
+        let mut dims = vec![];
+        for (i, v) in Value::from(t.clone()).ints()?.into_iter().enumerate() {
+            dims.push(match usize::try_from(v) {
+                Ok(n) => self.dim(&format!("{name}_{i}"), n, n)?,
+                Err(_) => Dim::from(v),
+            });
+        }
+        Ok(integers(t.dtype(), &t.dims()?, &dims))
     }
 }
 

@@ -103,6 +103,22 @@ impl Value {
             _ => {}
         }
     }
+    /// Whether it is, or holds, what only the host has: texts and maps.
+    pub(crate) fn is_of_host(&self) -> bool {
+        match self {
+            Value::Tensor(..) | Value::Optional(None) => false,
+            Value::Strings(_) | Value::Map(_) => true,
+            Value::Sequence(all) => all.iter().any(Value::is_of_host),
+            Value::Optional(Some(v)) => v.is_of_host(),
+        }
+    }
+    /// Whether it holds as many values as a run happened to make.
+    pub(crate) fn is_sequence(&self) -> bool {
+        match self {
+            Value::Optional(Some(v)) => v.is_sequence(),
+            other => matches!(other, Value::Sequence(_)),
+        }
+    }
     /// Sizes on the host: integers, with variables where they follow from sizes that have some.
     pub fn sizes(&self) -> Result<Vec<Dim>> {
         match self.tensor()?.as_sizes() {

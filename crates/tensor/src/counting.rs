@@ -3,6 +3,7 @@
 //! The size of a result here depends on data: `unique`, `unique_consecutive` and `bincount` compute it at the call.
 
 use crate::error::{Result, call, fail};
+use crate::shape::Dim;
 use crate::tensor::Tensor;
 use frit_uop::DType;
 
@@ -29,6 +30,13 @@ fn runs(x: &Tensor) -> Result<Unique> {
     let values = Tensor::full_dtype([count], 0, x.dtype()).scatter(0, &run, x);
     let counts = Tensor::full_dtype([count], 0, DType::I32).scatter_add(0, &run, run.ones_like());
     Ok(Unique { values, inverse: run, counts })
+}
+
+/// For each element of a vector its place among the distinct ones, sorted; int32. Every NaN is an element of its own.
+fn dense_ranks(x: &Tensor) -> Tensor {
+    let (sorted, places) = x.sort(0, false);
+    let run = sorted.begins_runs(0).cast(DType::I32).cumsum(0) - 1;
+    places.zeros_like().scatter(0, &places, &run)
 }
 
 impl Tensor {
@@ -87,25 +95,56 @@ impl Tensor {
                 }
             };
         }
-        // Each element as its place among the distinct ones; then pairs of places, pairs of those, until a slice is one
-        // number. The order of the elements stays.
-        let mut u = slices.reshape([n as isize, -1]).unique_all()?;
-        loop {
-            let (width, count) = (u.inverse.dims()?[1], u.values.numel()?);
-            if width == 1 {
-                let places = u.inverse.reshape([n]);
-                let one_of_each =
-                    Tensor::full_dtype([count], 0, DType::I32).scatter(0, &places, Tensor::arange(n));
-                return Ok(Unique {
-                    values: self.index_select(dim, &one_of_each),
-                    inverse: places,
-                    counts: u.counts,
-                });
-            }
-            let pairs =
-                u.inverse.long().pad(&[(0, 0), (0, (width % 2) as isize)], 0).reshape([n as isize, -1, 2]);
-            u = (pairs.select(2, 0) * count as i64 + pairs.select(2, 1)).unique_all()?;
+        let places = self.ranks_along(dim);
+        let count = places.max(..).item::<i32>()? as usize + 1;
+        let none = Tensor::full_dtype([count], 0, DType::I32);
+        let one_of_each = none.scatter(0, &places, Tensor::arange(n));
+        let counts = none.scatter_add(0, &places, places.ones_like());
+        Ok(Unique { values: self.index_select(dim, &one_of_each), inverse: places, counts })
+    }
+    /// For each slice along a dim its place among the distinct ones, in the order of their elements; int32. Computes
+    /// nothing: how many distinct slices there are is the greatest place and one.
+    ///
+    /// ```
+    /// # use frit_tensor::*;
+    /// let x = Tensor::new([[2, 1], [1, 9], [2, 1]]);
+    /// assert_eq!(x.ranks_along(0).to_vec::<i32>()?, [1, 0, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn ranks_along(&self, dim: isize) -> Tensor {
+        let _c = call("ranks_along");
+        let slices = self.movedim(dim, 0);
+        if slices.check().is_err() {
+            return slices;
         }
+        let shape = slices.shape();
+        let n = shape[0].clone();
+        let width = shape.as_slice()[1..].iter().fold(Dim::from(1), |n, d| n * d);
+        // a width that varies is padded to the most that it can be: columns that are all equal decide nothing
+        let mut columns = match width.as_int() {
+            Some(w) => w,
+            None => match width.max() {
+                Ok(most) => most,
+                Err(e) => return Tensor::failed(e),
+            },
+        };
+        let count = |columns: i64| &n * columns;
+        let none = Dim::from(0);
+        let mut places =
+            dense_ranks(&slices.reshape([count(1) * &width])).reshape((n.clone(), width.clone()));
+        places = places.pad(&[(none.clone(), none.clone()), (none.clone(), Dim::from(columns) - width)], 0);
+        // pairs of places, pairs of those, until a slice is one number; the order of the elements stays
+        while columns > 1 {
+            let pairs = places.long().pad(&[(0, 0), (0, columns as isize % 2)], 0);
+            columns = (columns + 1) / 2;
+            let pairs = pairs.reshape((n.clone(), columns, 2));
+            // no place is as great as the number of elements
+            let all = count(2 * columns).tensor().long();
+            let one = pairs.select(2, 0) * all + pairs.select(2, 1);
+            places = dense_ranks(&one.reshape([count(columns)])).reshape((n.clone(), columns));
+        }
+        places.reshape([n])
     }
     /// Runs of equal elements in row-major order, each run once. Computes how many there are.
     #[track_caller]

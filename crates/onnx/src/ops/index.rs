@@ -4,7 +4,8 @@ use super::shape::{axis_of, size_at};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
-use frit_tensor::{DType, Dim, Result, Tensor, Unique};
+use frit_tensor::{DType, Dim, Result, Tensor};
+use std::collections::BTreeMap;
 
 pub(super) const OPS: &[Op] = &[
     op("Compress", 9, compress),
@@ -182,56 +183,60 @@ fn top_k(c: &Call, k: i64) -> Result<Outs> {
     give((values, at.long()))
 }
 
-/// The distinct elements of a tensor, sorted: how many there are is asked for, so that it may be a variable.
-fn distinct(c: &Call, x: &Tensor) -> Result<Unique> {
-    let (sorted, places) = x.reshape([-1]).sort(0, false);
-    let at = Tensor::arange(&sorted.shape()[0]).long();
-    let is_new = sorted.ne(sorted.take(&(&at - 1).clamp_min(0))).logical_or(at.eq(0));
-    let n = c.size_of(&is_new.long().sum(..))?;
-    let run = is_new.int().cumsum(0) - 1;
-    let values = Tensor::full_dtype([n.clone()], 0, x.dtype()).scatter(0, &run, &sorted);
-    let counts = Tensor::full_dtype([n], 0, DType::I32).scatter_add(0, &run, run.ones_like());
-    let inverse = places.zeros_like().scatter(0, &places, &run);
-    Ok(Unique { values, inverse, counts })
-}
-
 fn unique(c: &Call) -> Result<Outs> {
     let (axis, sorted) = (c.int("axis")?, c.int_or("sorted", 1)? != 0);
-    let (x, texts) = match c.input(0)? {
-        // their places in order stand for them
-        Value::Strings(s) => {
-            let mut texts = s.texts.to_vec();
-            texts.sort_unstable();
-            texts.dedup();
-            (s.numbered(&mut texts), Some(texts))
-        }
-        other => (other.tensor()?, None),
-    };
-    let values = |t: Tensor| match &texts {
-        Some(texts) => {
-            let text = |i: &i64| texts[*i as usize].clone();
-            Ok(Strings::new(t.dims()?, t.to_vec::<i64>()?.iter().map(text).collect()).into())
-        }
-        None => Ok(Value::from(t)),
-    };
-    let u = match axis {
-        Some(a) => x.unique_along(a as isize)?,
-        None if texts.is_some() || x.shape().numel() == 0 => x.unique_all()?,
-        None => distinct(c, &x)?,
-    };
-    let at = axis.unwrap_or(0) as isize;
-    let n = u.counts.shape()[0].clone();
-    let inverse = u.inverse.reshape([-1]).long();
-    // where each stands first
+    if let Value::Strings(s) = c.input(0)? {
+        return unique_texts(s, axis, sorted);
+    }
+    let x = c.tensor(0)?;
+    let axis = axis.map(|a| axis_of(a, x.rank())).transpose()?;
+    let (x, axis) = axis.map_or_else(|| (x.ravel(), 0), |a| (x.clone(), a as isize));
+    if x.shape().as_slice().iter().any(|d| d.as_int() == Some(0)) {
+        let u = x.unique_along(axis)?;
+        let [inverse, counts] = [u.inverse, u.counts].map(|t| t.long());
+        return give(vec![u.values, counts.clone(), inverse, counts]);
+    }
+    let inverse = x.ranks_along(axis);
+    // how many there are is asked for, so that it may be a variable
+    let n = c.size_of(&(inverse.long().max(..) + 1))?;
     let places = Tensor::arange(inverse.shape()[0].clone()).long();
-    let nowhere = Tensor::full_dtype([n], i64::MAX, DType::I64);
+    let nowhere = Tensor::full_dtype([n.clone()], i64::MAX, DType::I64);
     let first = nowhere.scatter_reduce(0, &inverse, &places, "amin", true);
+    let none = Tensor::full_dtype([n], 0, DType::I64);
+    let counts = none.scatter_add(0, &inverse, places.ones_like());
     if sorted {
-        return give(vec![values(u.values)?, first.into(), inverse.into(), u.counts.long().into()]);
+        return give(vec![x.index_select(axis, &first), first, inverse.long(), counts]);
     }
     let order = first.argsort(0, false).long();
     let rank = order.argsort(0, false).long();
-    let take = |t: &Tensor| t.index_select(0, &order);
-    let picked = values(u.values.index_select(at, &order))?;
-    give(vec![picked, take(&first).into(), rank.take(&inverse).into(), take(&u.counts.long()).into()])
+    let first = first.take(&order);
+    give(vec![x.index_select(axis, &first), first, rank.take(&inverse), counts.take(&order)])
+}
+
+/// The same of texts, which are on the host.
+fn unique_texts(s: &Strings, axis: Option<i64>, sorted: bool) -> Result<Outs> {
+    let (dims, axis) = match axis {
+        Some(a) => (s.dims.clone(), axis_of(a, s.dims.len())?),
+        None => (vec![s.texts.len()], 0),
+    };
+    let (n, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+    let outer: usize = dims[..axis].iter().product();
+    let row = |o: usize, i: usize| &s.texts[(o * n + i) * inner..(o * n + i + 1) * inner];
+    let slice = |i: usize| (0..outer).flat_map(|o| row(o, i)).map(String::as_str).collect::<Vec<&str>>();
+    // where each stands first, and how often it does
+    let mut known: BTreeMap<Vec<&str>, (usize, i64)> = BTreeMap::new();
+    for i in 0..n {
+        known.entry(slice(i)).or_insert((i, 0)).1 += 1;
+    }
+    let mut found: Vec<(usize, i64)> = known.values().copied().collect();
+    if !sorted {
+        found.sort_unstable();
+    }
+    let rank: BTreeMap<usize, i64> = found.iter().map(|(first, _)| *first).zip(0..).collect();
+    let inverse: Vec<i64> = (0..n).map(|i| rank[&known[&slice(i)].0]).collect();
+    let texts = (0..outer).flat_map(|o| found.iter().flat_map(move |(i, _)| row(o, *i))).cloned().collect();
+    let values = Strings::new([&dims[..axis], &[found.len()], &dims[axis + 1..]].concat(), texts);
+    let (first, counts): (Vec<i64>, Vec<i64>) = found.iter().map(|(i, count)| (*i as i64, *count)).unzip();
+    let numbers = [first, inverse, counts].map(|v| Value::from(Tensor::from_slice(&v)));
+    give([vec![values.into()], numbers.to_vec()].concat())
 }

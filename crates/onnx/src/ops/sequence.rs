@@ -3,7 +3,7 @@
 use super::shape::{axis_of, checked_parts};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
-use crate::value::Value;
+use crate::value::{Strings, Value};
 use frit_tensor::{DType, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
@@ -71,15 +71,8 @@ fn concat(c: &Call) -> Result<Outs> {
     let axis = c.axis("axis", 0)?;
     let stacked = c.flag("new_axis")?;
     let all = sequence(c, 0)?;
-    if let Some(Value::Strings(_)) = all.first() {
-        let texts = |v: &Value| match v {
-            Value::Strings(s) if stacked => s.moved(|x| Ok(x.unsqueeze(axis))),
-            Value::Strings(s) => Ok(s.clone()),
-            other => fail(format!("{} among texts", other.kind())),
-        };
-        let mut all = all.iter().map(texts);
-        let first = all.next().unwrap_or_else(|| fail("the sequence is empty"))?;
-        return give(all.try_fold(first, |a, b| a.joined(&b?, axis))?);
+    if c.alone().is_ok() {
+        return give(joined(all, axis as i64, stacked)?);
     }
     let tensors = all.iter().map(Value::tensor).collect::<Result<Vec<_>>>()?;
     let element = all.first().map_or_else(|| fail("the sequence is empty"), Value::element)?;
@@ -87,10 +80,85 @@ fn concat(c: &Call) -> Result<Outs> {
     give(Value::Tensor(joined, element))
 }
 
+/// Values one after the other along an axis, on the host: there is no program for each number of them.
+fn joined(all: &[Value], axis: i64, stacked: bool) -> Result<Value> {
+    let Some(first) = all.first() else { return fail("the sequence is empty") };
+    let axis = axis_of(axis, first.rank()? + usize::from(stacked))?;
+    let (mut lengths, mut shape) = (vec![], vec![]);
+    for v in all {
+        let mut dims = v.dims()?;
+        if stacked && axis <= dims.len() {
+            dims.insert(axis, 1);
+        }
+        if v.element()? != first.element()? || !lengths.is_empty() && !fits(&dims, &shape, axis) {
+            return fail(format!("values of shapes {shape:?} and {dims:?}, or of different types"));
+        }
+        lengths.push(dims[axis]);
+        shape = dims;
+    }
+    let (outer, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product::<usize>());
+    shape[axis] = lengths.iter().sum();
+    let Value::Tensor(t, element) = first else {
+        let texts = |v: &Value| match v {
+            Value::Strings(s) => Ok(s.texts.to_vec()),
+            other => fail(format!("{} among texts", other.kind())),
+        };
+        let texts = all.iter().map(texts).collect::<Result<Vec<_>>>()?;
+        let blocks: Vec<usize> = lengths.iter().map(|n| n * inner).collect();
+        return Ok(Strings::new(shape, interleaved(&texts, &blocks, outer)).into());
+    };
+    let bytes = all.iter().map(|v| v.tensor()?.to_bytes()).collect::<Result<Vec<_>>>()?;
+    let blocks: Vec<usize> = lengths.iter().map(|n| n * inner * t.dtype().size()).collect();
+    let bytes = interleaved(&bytes, &blocks, outer);
+    Ok(Value::Tensor(Tensor::from_bytes(t.dtype(), &bytes, shape), *element))
+}
+
+/// Whether two shapes are the same but for one dim.
+fn fits(a: &[usize], b: &[usize], axis: usize) -> bool {
+    a.len() == b.len() && (0..a.len()).all(|i| i == axis || a[i] == b[i])
+}
+
+/// A block of each in turn, so many times.
+fn interleaved<T: Clone>(all: &[Vec<T>], blocks: &[usize], times: usize) -> Vec<T> {
+    let mut out = vec![];
+    for i in 0..times {
+        all.iter().zip(blocks).for_each(|(v, n)| out.extend_from_slice(&v[i * n..(i + 1) * n]));
+    }
+    out
+}
+
+/// So many elements from `begin` on along an axis, which is dropped where there is one alone; on the host, as above.
+fn cut(v: &Value, axis: usize, begin: usize, size: usize, drop: bool) -> Result<Value> {
+    fn rows<T: Clone>(all: &[T], row: usize, from: usize, size: usize) -> Vec<T> {
+        let rows = if row == 0 { 0 } else { all.len() / row };
+        (0..rows).flat_map(|i| all[i * row + from..i * row + from + size].iter().cloned()).collect()
+    }
+    let mut dims = v.dims()?;
+    let (n, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+    match drop {
+        true => {
+            dims.remove(axis);
+        }
+        false => dims[axis] = size,
+    }
+    Ok(match v {
+        Value::Strings(s) => {
+            Strings::new(dims, rows(&s.texts, n * inner, begin * inner, size * inner)).into()
+        }
+        other => {
+            let t = other.tensor()?;
+            let inner = inner * t.dtype().size();
+            let bytes = rows(&t.to_bytes()?, n * inner, begin * inner, size * inner);
+            Value::Tensor(Tensor::from_bytes(t.dtype(), &bytes, dims), other.element()?)
+        }
+    })
+}
+
 fn split(c: &Call) -> Result<Outs> {
     let (axis, keep) = (c.int_or("axis", 0)?, c.int_or("keepdims", 1)? != 0);
     let dims = c.input(0)?.dims()?;
-    let n = dims[axis_of(axis, dims.len())?];
+    let at = axis_of(axis, dims.len())?;
+    let n = dims[at];
     let sizes = match c.value(1) {
         None => vec![1; n],
         Some(v) if v.dims()?.is_empty() => match c.int_input(1)? {
@@ -102,11 +170,14 @@ fn split(c: &Call) -> Result<Outs> {
     let drop = c.value(1).is_none() && !keep;
     let (mut begin, mut out) = (0, vec![]);
     for size in sizes {
-        out.push(c.moved_value(0, |x| {
-            let part = x.narrow(axis as isize, begin, size);
-            Ok(if drop { part.squeeze(axis as isize) } else { part })
-        })?);
-        begin += size;
+        out.push(match c.alone() {
+            Ok(_) => cut(c.input(0)?, at, begin, size as usize, drop)?,
+            Err(_) => c.moved_value(0, |x| {
+                let part = x.narrow(axis as isize, begin, size);
+                Ok(if drop { part.squeeze(axis as isize) } else { part })
+            })?,
+        });
+        begin += size as usize;
     }
     give(Value::Sequence(out))
 }

@@ -172,6 +172,171 @@ fn as_many_distinct_elements_as_there_are_compile_nothing_later() -> Result<()> 
 }
 
 #[test]
+fn as_many_distinct_rows_as_there_are_compile_nothing_later() -> Result<()> {
+    for sorted in [1, 0] {
+        let how = vec![("sorted", Attr::Int(sorted)), ("axis", Attr::Int(0))];
+        let session = Model::new(13)
+            .input("x", Float, &["n", "3"])
+            .node_with("u, first, inverse, counts = Unique(x)", how)
+            .node("y = Add(u, u)")
+            .output("y")
+            .output("first")
+            .output("inverse")
+            .output("counts")
+            .load()?;
+        let mut runs = vec![];
+        // so many rows, so many of them distinct
+        for (n, k) in [(6usize, 3usize), (7, 4), (6, 2), (9, 5), (6, 6), (5, 2), (8, 3), (6, 4)] {
+            let x: Vec<f32> = (0..n).flat_map(|i| [1.0, (i % k) as f32, -2.0]).collect();
+            let want = (0..k).flat_map(|i| [2.0, 2.0 * i as f32, -4.0]).collect();
+            runs.push((vec![("x", Tensor::from_slice(&x).reshape([n, 3]))], want));
+        }
+        let compiled = compiled(&session, &runs)?;
+        assert_eq!(compiled[2..], [0; 6], "sorted {sorted}: {compiled:?}");
+        let rows = [[5.0, 1.0, 0.0], [2.0, 9.0, 0.0], [5.0, 1.0, 0.0], [2.0, 8.0, 3.0]];
+        let outs = session.run([("x", Value::from(Tensor::new(rows)))])?;
+        let (order, wanted): (_, [&[i64]; 3]) = match sorted {
+            1 => ([3, 1, 0], [&[3, 1, 0], &[2, 1, 2, 0], &[1, 1, 2]]),
+            _ => ([0, 1, 3], [&[0, 1, 3], &[0, 1, 0, 2], &[2, 1, 1]]),
+        };
+        let want: Vec<f64> = order.into_iter().flat_map(|i: usize| rows[i]).map(|v| 2.0 * v).collect();
+        assert_eq!(outs[0].numbers()?, want);
+        for (got, want) in outs[1..].iter().zip(wanted) {
+            assert_eq!(got.ints()?, want);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_of_a_length_that_varies_are_compared_whole() -> Result<()> {
+    let session = Model::new(13)
+        .input("x", Int64, &["n", "m"])
+        .node_with("u, first, inverse, counts = Unique(x)", vec![("axis", Attr::Int(0))])
+        .node("y = Add(counts, first)")
+        .output("y")
+        .load()?;
+    let mut runs = vec![];
+    for (n, m) in [(4usize, 3usize), (5, 5), (3, 2), (6, 7), (4, 4)] {
+        // only the last column tells the two kinds apart
+        let x: Vec<i64> = (0..n * m).map(|i| if i % m == m - 1 { (i / m) as i64 % 2 } else { 7 }).collect();
+        let want = vec![n.div_ceil(2) as f32, (n / 2) as f32 + 1.0];
+        runs.push((vec![("x", Tensor::from_slice(&x).reshape([n, m]))], want));
+    }
+    let compiled = compiled(&session, &runs)?;
+    assert_eq!(compiled[2..], [0; 3], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
+fn as_many_distinct_texts_as_there_are_compile_nothing_later() -> Result<()> {
+    let session = Model::new(13)
+        .input("x", frit_onnx::Element::String, &["n"])
+        .node("u, first, inverse, counts = Unique(x)")
+        .node("shape = Shape(u)")
+        .node("sum = Add(counts, first)")
+        .node("wide = Expand(sum, shape)")
+        .node("y = Add(wide, shape)")
+        .output("y")
+        .output("u")
+        .output("inverse")
+        .load()?;
+    let mut compiled = vec![];
+    for (n, k) in [(6usize, 3usize), (7, 4), (6, 2), (9, 5), (6, 6), (5, 2), (40, 7)] {
+        let text = |i: usize| ["e", "d", "c", "b", "a", "ab", "f"][i % k].to_string();
+        let x = frit_onnx::Strings::new(vec![n], (0..n).map(text).collect());
+        let mut known: Vec<String> = (0..k).map(text).collect();
+        known.sort();
+        let places = |t: &String| (0..n).filter(|i| text(*i) == *t).map(|i| i as i64).collect::<Vec<_>>();
+        let want: Vec<i64> = known.iter().map(places).map(|at| at.len() as i64 + at[0] + k as i64).collect();
+        let before = stats();
+        let outs = session.run([("x", Value::from(x))])?;
+        compiled.push((stats() - before).compiles);
+        assert_eq!(outs[0].ints()?, want);
+        let place = |i: usize| known.iter().position(|t| *t == text(i)).unwrap_or(k) as i64;
+        assert_eq!(outs[2].ints()?, (0..n).map(place).collect::<Vec<_>>());
+        let Value::Strings(u) = &outs[1] else { panic!("{outs:?}") };
+        assert_eq!(u.texts[..], known[..]);
+    }
+    assert!(compiled[0] > 0 && compiled[2..] == [0; 5], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
+fn slices_of_texts_are_distinct_by_all_of_them() -> Result<()> {
+    let text = |rows: &[[&str; 2]]| {
+        frit_onnx::Strings::new(vec![rows.len(), 2], rows.concat().iter().map(|t| t.to_string()).collect())
+    };
+    for (axis, sorted, want) in [
+        (0, 1, vec![["a", "b"], ["a", "c"], ["b", "a"]]),
+        (0, 0, vec![["b", "a"], ["a", "c"], ["a", "b"]]),
+        (1, 1, vec![["a", "b"], ["c", "a"], ["b", "a"], ["a", "b"]]),
+    ] {
+        let how = vec![("axis", Attr::Int(axis)), ("sorted", Attr::Int(sorted))];
+        let m = Model::new(13).any_input("x").node_with("y = Unique(x)", how).output("y");
+        let x = text(&[["b", "a"], ["a", "c"], ["a", "b"], ["b", "a"]]);
+        let outs = m.load()?.run([("x", Value::from(x))])?;
+        let Value::Strings(y) = &outs[0] else { panic!("{outs:?}") };
+        assert_eq!(*y, text(&want), "axis {axis}, sorted {sorted}");
+    }
+    Ok(())
+}
+
+#[test]
+fn sequences_of_any_length_compile_nothing_later() -> Result<()> {
+    // the rows of x but the last, twice, and how many they were
+    let session = Model::new(13)
+        .input("x", Float, &["n", "m"])
+        .node_with("rows = SplitToSequence(x)", vec![("axis", Attr::Int(0)), ("keepdims", Attr::Int(0))])
+        .node("fewer = SequenceErase(rows)")
+        .node("count = SequenceLength(fewer)")
+        .node_with("z = ConcatFromSequence(fewer)", vec![("axis", Attr::Int(0)), ("new_axis", Attr::Int(1))])
+        .node("twice = Add(z, z)")
+        .node_with("number = Cast(count)", vec![("to", Attr::Int(1))])
+        .node("y = Mul(twice, number)")
+        .output("y")
+        .load()?;
+    let mut runs = vec![];
+    for (n, m) in [(4usize, 4usize), (5, 3), (3, 6), (9, 2), (5, 5), (30, 3), (4, 4)] {
+        let x: Vec<f32> = (0..n * m).map(|i| i as f32).collect();
+        let want = x[..(n - 1) * m].iter().map(|v| v * 2.0 * (n - 1) as f32).collect();
+        runs.push((vec![("x", Tensor::from_slice(&x).reshape([n, m]))], want));
+    }
+    let compiled = compiled(&session, &runs)?;
+    assert_eq!(compiled[2..], [0; 5], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
+fn elements_of_a_sequence_have_sizes_that_vary() -> Result<()> {
+    let session = Model::new(13)
+        .any_input("all")
+        .initializer(stored("last", Int64, &[], &(-1i64).to_le_bytes()))
+        .initializer(stored("first", Int64, &[], &0i64.to_le_bytes()))
+        .node_with("z = ConcatFromSequence(all)", vec![("axis", Attr::Int(0))])
+        .node("a = SequenceAt(all, first)")
+        .node("b = SequenceAt(all, last)")
+        .node_with("y = Concat(a, b, z)", vec![("axis", Attr::Int(0))])
+        .node("w = Neg(y)")
+        .output("w")
+        .load()?;
+    let mut compiled = vec![];
+    for sizes in [vec![2usize, 3], vec![4, 2, 5], vec![3, 3], vec![5, 4, 3, 2], vec![6, 2], vec![2, 9, 4]] {
+        let values: Vec<Vec<f32>> = sizes.iter().map(|n| (0..*n).map(|i| (i + n) as f32).collect()).collect();
+        let element = |v: &Vec<f32>| Ok(Value::from(Tensor::from_slice(v).realize()?.clone()));
+        let all = values.iter().map(element).collect::<Result<Vec<_>>>()?;
+        let before = stats();
+        let outs = session.run([("all", Value::Sequence(all))])?;
+        compiled.push((stats() - before).compiles);
+        let ends = [&values[0], &values[values.len() - 1]].into_iter().chain(&values);
+        let want: Vec<f32> = ends.flatten().map(|v| -v).collect();
+        assert_eq!(outs[0].tensor()?.to_vec::<f32>()?, want);
+    }
+    assert!(compiled[0] > 0 && compiled[2..] == [0; 4], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
 fn a_range_to_what_is_computed_compiles_nothing_later() -> Result<()> {
     // as long as the greatest number, which only the data tell
     let number = |name: &str, v: i64| stored(name, Int64, &[], &v.to_le_bytes());
