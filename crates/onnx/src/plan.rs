@@ -9,14 +9,15 @@
 
 use crate::element::Element;
 use crate::ops::{self, Op};
-use crate::proto::{self, Function, Graph, Model, Node, OperatorSet, ValueInfo};
+use crate::proto::{self, Dimension, Function, Graph, Model, Node, OperatorSet, ValueInfo};
 use crate::types::Types;
 use crate::value::Value;
 use crate::weights::Source;
-use frit_tensor::Progress;
+use frit_tensor::{Dim, Progress};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A place for a value during a run.
 pub(crate) type Slot = usize;
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub steps: Vec<Step>,
     /// Values of the graph around it: their slots there and here.
     pub captures: Vec<(Slot, Slot)>,
+    /// Of a whole model: whether it has warnings.
+    is_strange: Arc<AtomicBool>,
 }
 
 /// One node.
@@ -48,42 +51,73 @@ pub(crate) struct Step {
     pub attributes: Vec<(String, Attribute)>,
     /// The types that its inputs may have, where something is known of them.
     pub types: Option<&'static Types>,
-    /// The types that the model declares of its outputs, where it declares any.
+    /// What the model declares of its outputs, where it declares anything.
     pub declared: Vec<Option<Declared>>,
     /// Slots that no later step reads.
     pub last: Vec<Slot>,
 }
 
 /// What a model says of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Declared {
-    Tensor(Element),
-    Sequence,
+#[derive(Clone, Debug)]
+pub(crate) struct Declared {
+    name: String,
+    /// The type of its elements; none where it is a sequence.
+    element: Option<Element>,
+    /// Its sizes, where they are numbers.
+    dims: Option<Vec<Option<usize>>>,
+    /// What is to be said of a shape that is another one, and that there is something to be said of the model.
+    warning: OnceLock<String>,
+    is_strange: Arc<AtomicBool>,
 }
 
 impl Declared {
-    fn of(v: &ValueInfo) -> Option<Declared> {
+    fn of(v: &ValueInfo, is_strange: &Arc<AtomicBool>) -> Option<Declared> {
         let kind = v.kind.as_ref()?;
-        match &kind.tensor {
-            Some(t) => Element::from_number(t.elem_type).ok().map(Declared::Tensor),
-            None => kind.sequence.as_ref().map(|_| Declared::Sequence),
-        }
+        // zero and below stand for anything in real files
+        let size = |d: &Dimension| d.dim_value.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+        let shape = kind.tensor.as_ref().and_then(|t| t.shape.as_ref());
+        let element = match &kind.tensor {
+            Some(t) => Some(Element::from_number(t.elem_type).ok()?),
+            None => kind.sequence.as_ref().map(|_| None)?,
+        };
+        let dims = shape.map(|s| s.dim.iter().map(size).collect());
+        let (name, is_strange) = (v.name.to_string(), is_strange.clone());
+        Some(Declared { name, element, dims, warning: OnceLock::new(), is_strange })
     }
-    /// What is wrong with a value.
-    pub fn check(self, v: &Value) -> Read<()> {
-        match (self, v) {
-            (Declared::Tensor(_), Value::Optional(_))
-            | (Declared::Sequence, Value::Sequence(_) | Value::Optional(_)) => Ok(()),
-            (Declared::Tensor(e), v) if v.element().is_ok_and(|of| of == e) => Ok(()),
+    /// What is wrong with a value's type.
+    pub fn check(&self, v: &Value) -> Read<()> {
+        match (self.element, v) {
+            (Some(_), Value::Optional(_)) | (None, Value::Sequence(_) | Value::Optional(_)) => Ok(()),
+            (Some(e), v) if v.element().is_ok_and(|of| of == e) => Ok(()),
             (declared, v) => {
                 let is = v.element().map_or(v.kind(), Element::name);
-                let declared = match declared {
-                    Declared::Tensor(e) => e.name(),
-                    Declared::Sequence => "a sequence",
-                };
+                let declared = declared.map_or("a sequence", Element::name);
                 Err(format!("is {is}, the model declares {declared}"))
             }
         }
+    }
+    /// Remembers a shape that is another one than declared: exporters write that of the example they had, and what is
+    /// computed is what counts.
+    pub fn note_shape(&self, node: &str, v: &Value) {
+        let Some(declared) = &self.dims else { return };
+        let dims: Vec<Dim> = match v {
+            Value::Tensor(t, _) => t.shape().as_slice().to_vec(),
+            Value::Strings(s) => s.dims.iter().map(Dim::from).collect(),
+            _ => return,
+        };
+        // a size that varies is not the number it is declared to be
+        let differs =
+            |(said, is): (&Option<usize>, &Dim)| said.is_some_and(|n| is.as_int() != Some(n as i64));
+        if declared.len() == dims.len() && !declared.iter().zip(&dims).any(differs) {
+            return;
+        }
+        self.warning.get_or_init(|| {
+            self.is_strange.store(true, Ordering::Relaxed);
+            let said = declared.iter().map(|n| n.map_or("?".into(), |n| n.to_string()));
+            let is = dims.iter().map(|d| d.as_int().map_or("?".into(), |n| n.to_string()));
+            let [said, is] = [said.collect::<Vec<_>>(), is.collect()].map(|all: Vec<String>| all.join(", "));
+            format!("{node}: {:?} has the shape [{is}], the model declares [{said}]", self.name)
+        });
     }
 }
 
@@ -97,6 +131,26 @@ const RANDOM: &[&str] = &[
     "RandomUniform",
     "RandomUniformLike",
 ];
+
+impl Plan {
+    /// Values of a model that have had another shape than it declares, with their nodes.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut found = vec![];
+        if self.is_strange.load(Ordering::Relaxed) {
+            self.collect_warnings(&mut found);
+        }
+        found
+    }
+    fn collect_warnings(&self, found: &mut Vec<String>) {
+        for step in &self.steps {
+            found.extend(step.declared.iter().flatten().filter_map(|d| d.warning.get().cloned()));
+            if let Run::Function(_, plan) = &step.run {
+                plan.collect_warnings(found);
+            }
+            step.graphs().for_each(|g| g.collect_warnings(found));
+        }
+    }
+}
 
 impl Step {
     /// The graphs among its attributes.
@@ -227,6 +281,7 @@ pub(crate) struct Planner<'m> {
     keeps_defaults: bool,
     /// Weights and nodes of the whole graph.
     progress: Progress,
+    is_strange: Arc<AtomicBool>,
 }
 
 /// What the nodes of a graph or function are read with: versions of domains, attributes of the call.
@@ -245,13 +300,23 @@ impl<'m> Planner<'m> {
         let (scopes, missing) = (vec![], BTreeMap::new());
         let graph = model.graph.as_ref().ok_or("graph: the model has none")?;
         let progress = Progress::new("loading", graph.initializer.len() + graph.node.len());
-        let mut p =
-            Planner { source, functions, scopes, missing, steps: 0, plans: 0, keeps_defaults, progress };
+        let is_strange: Arc<AtomicBool> = Arc::default();
+        let mut p = Planner {
+            source,
+            functions,
+            scopes,
+            missing,
+            steps: 0,
+            plans: 0,
+            keeps_defaults,
+            progress,
+            is_strange: is_strange.clone(),
+        };
         let opsets = opsets(&model.opset_import);
         let plan =
             p.graph(graph, Within { opsets: &opsets, given: &[] }).map_err(|e| format!("graph: {e}"))?;
         match p.missing.is_empty() {
-            true => Ok(plan),
+            true => Ok(Plan { is_strange, ..plan }),
             false => Err(p.complaint()),
         }
     }
@@ -267,7 +332,7 @@ impl<'m> Planner<'m> {
     fn graph(&mut self, graph: &Graph<'m>, within: Within) -> Read<Plan> {
         let mut scope = Scope::default();
         let values = graph.value_info.iter().chain(&graph.output);
-        scope.declared = values.filter_map(|v| Some((v.name, Declared::of(v)?))).collect();
+        scope.declared = values.filter_map(|v| Some((v.name, Declared::of(v, &self.is_strange)?))).collect();
         let stored: FxHashSet<&str> = match self.scopes.is_empty() && self.keeps_defaults {
             true => graph.initializer.iter().map(|t| t.name).collect(),
             false => FxHashSet::default(),
@@ -360,7 +425,7 @@ impl<'m> Planner<'m> {
             Run::Operator(op) => Types::of(ops::domain(node.domain), op.name, version),
             Run::Function(..) => None,
         };
-        let declared: Vec<_> = node.output.iter().map(|o| self.scope().declared.get(o).copied()).collect();
+        let declared: Vec<_> = node.output.iter().map(|o| self.scope().declared.get(o).cloned()).collect();
         let declared = if declared.iter().any(Option::is_some) { declared } else { vec![] };
         let step = Step {
             name: node.name.into(),

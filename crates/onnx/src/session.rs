@@ -183,6 +183,17 @@ impl Session {
         summary.add(&self.usual.plan);
         summary
     }
+    /// What was strange in runs so far and no error, each once: values of other shapes than the model declares, with their
+    /// nodes.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut found = self.usual.plan.warnings();
+        if let Some(Ok(planned)) = self.overriding.get() {
+            found.extend(planned.plan.warnings());
+        }
+        let mut known = BTreeSet::new();
+        found.retain(|w| known.insert(w.clone()));
+        found
+    }
     /// All outputs, computed, for inputs by name.
     #[track_caller]
     pub fn run<N: AsRef<str>>(&self, feeds: impl IntoIterator<Item = (N, Value)>) -> Result<Vec<Value>> {
@@ -433,13 +444,11 @@ impl Step {
         }
         Ok(())
     }
-    /// An error where an output is of another type than the model declares. Shapes may differ: exporters write those of the
-    /// example they had, and what is computed is what counts.
+    /// An error where an output is of another type than the model declares; another shape is worth a warning.
     pub fn check_declared(&self, i: usize, v: &Value) -> Result<()> {
-        match self.declared.get(i).copied().flatten() {
-            Some(declared) => declared.check(v).or_else(|e| fail(format!("output {i} {e}"))),
-            None => Ok(()),
-        }
+        let Some(declared) = self.declared.get(i).and_then(Option::as_ref) else { return Ok(()) };
+        declared.note_shape(&self.label(), v);
+        declared.check(v).or_else(|e| fail(format!("output {i} {e}")))
     }
     /// What errors in it are said to be in.
     pub fn label(&self) -> String {

@@ -143,6 +143,10 @@ impl PySession {
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.0.outputs().iter().map(|p| port(py, p)).collect()
     }
+    /// What was strange in runs so far.
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings()
+    }
     /// All outputs for values by name.
     fn run<'py>(&self, py: Python<'py>, feeds: &Bound<'py, PyDict>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let feeds = feeds.iter().map(|(name, v)| Ok((name.extract::<String>()?, from_python(&v)?)));

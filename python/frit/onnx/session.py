@@ -1,5 +1,7 @@
 """A loaded model: numpy arrays in and out."""
 
+import warnings
+
 from frit._frit import OnnxSession, Tensor
 
 __all__ = ["Port", "Session"]
@@ -51,6 +53,15 @@ class Session:
         if hasattr(model, "SerializeToString"):
             model = model.SerializeToString()
         self._session = OnnxSession(model, dict(bind or {}), images and (lambda data: _picture(images(data))))
+        self._told = set()
+
+    def _run(self, feeds):
+        made = self._session.run({name: _value(v) for name, v in feeds.items()})
+        for text in self._session.warnings():
+            if text not in self._told:
+                self._told.add(text)
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return made
 
     @property
     def inputs(self):
@@ -64,8 +75,8 @@ class Session:
 
     def run(self, names, feeds):
         """Outputs by name (None: all of them) for values by name: numpy arrays, lists for sequences, dicts
-        for maps, None for nothing."""
-        made = self._session.run({name: _value(v) for name, v in feeds.items()})
+        for maps, None for nothing. A value of another shape than the model declares is a ``RuntimeWarning``."""
+        made = self._run(feeds)
         if names is None:
             return [_array(v) for v in made]
         known = [p.name for p in self.outputs]
@@ -76,7 +87,7 @@ class Session:
 
     def tensors(self, feeds):
         """All outputs by name, tensors as they are."""
-        made = self._session.run({name: _value(v) for name, v in feeds.items()})
+        made = self._run(feeds)
         return {p.name: v[1] if v[0] == "tensor" else _array(v) for p, v in zip(self.outputs, made)}
 
 

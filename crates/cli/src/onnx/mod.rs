@@ -87,6 +87,7 @@ fn evaluate(path: &str, o: &Options) -> Result<()> {
     let feeds = feeds(&model, o)?;
     let (outputs, ms) = timed("first run", || model.run(feeds.clone()))?;
     println!("first run {ms:.1} ms");
+    model.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     for (port, value) in model.outputs().iter().zip(&outputs) {
         println!("{}", port.name);
         match (value, labels::likeliest(value, o)?) {

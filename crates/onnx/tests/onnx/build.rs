@@ -94,6 +94,11 @@ impl Model {
         self.graph = self.graph.message(12, Writer::new().bytes(1, name));
         self
     }
+    /// A value of a type and shape.
+    pub fn value_info(mut self, name: &str, element: Element, dims: &[&str]) -> Model {
+        self.graph = self.graph.message(13, port(name, element, dims));
+        self
+    }
     /// A value or output (13 or 12) of a type, of one dim.
     pub fn declared(mut self, field: u32, name: &str, element: Element) -> Model {
         self.graph = self.graph.message(field, port(name, element, &["7"]));

@@ -243,3 +243,24 @@ fn pictures_are_decoded_by_a_function_that_is_given() {
     let said = model("RGB").run([("x", file)]).unwrap_err().to_string();
     assert!(said.contains("the session has no function that decodes pictures"), "{said}");
 }
+
+#[test]
+fn another_shape_than_declared_is_a_warning_that_names_its_node() -> Result<()> {
+    let add = || Model::new(13).any_input("x").node("a = Add(x, x)").node("y = Neg(a)").output("y");
+    let x = |n: usize| [("x", Value::from(Tensor::ones([n, 3])))];
+    let declared = add().value_info("a", Float, &["n", "3"]).load()?;
+    declared.run(x(2))?;
+    assert!(declared.warnings().is_empty(), "{:?}", declared.warnings());
+    let other = add().value_info("a", Float, &["2", "3"]).load()?;
+    other.run(x(2))?;
+    assert!(other.warnings().is_empty(), "{:?}", other.warnings());
+    for n in [4, 5, 6] {
+        assert_eq!(other.run(x(n))?[0].dims()?, [n, 3]);
+    }
+    let want = "Add \"the Add\": \"a\" has the shape [4, 3], the model declares [2, 3]";
+    assert_eq!(other.warnings(), [want]);
+    let rank = add().value_info("a", Float, &["2", "3", "1"]).load()?;
+    rank.run(x(2))?;
+    assert_eq!(rank.warnings().len(), 1);
+    Ok(())
+}
