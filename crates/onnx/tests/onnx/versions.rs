@@ -23,6 +23,21 @@ fn softmax_was_over_all_dims_from_the_axis_on() -> Result<()> {
 }
 
 #[test]
+fn squares_are_rounded_once() -> Result<()> {
+    let x = Tensor::arange(4096).float().sin().realize()?;
+    let m = Model::new(13).input("x", Float, &["4096"]).initializer(stored(
+        "two",
+        Float,
+        &[],
+        &2f32.to_le_bytes(),
+    ));
+    let got = m.node("y = Pow(x, two)").output("y").floats(&[("x", x.clone())])?;
+    let want: Vec<f32> = x.to_vec::<f32>()?.into_iter().map(|v| v * v).collect();
+    assert_eq!(got, want);
+    Ok(())
+}
+
+#[test]
 fn limits_and_axes_were_attributes() -> Result<()> {
     let x = Tensor::new([[-3.0, 5.0]]);
     assert_eq!(
