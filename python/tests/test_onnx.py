@@ -95,6 +95,19 @@ def test_texts_sequences_and_narrow_types():
     assert y.dtype == ml_dtypes.int4 and y.astype(int).tolist() == [1, -8, 7]
 
 
+def test_another_shape_than_declared_is_a_warning():
+    import warnings
+
+    m = model([helper.make_node("Relu", ["x"], ["y"], name="n1")], [floats("x", "n", 3)], [floats("y", 2, 3)])
+    session = Session(m)
+    session.run(None, {"x": np.ones((2, 3), np.float32)})
+    with pytest.warns(RuntimeWarning, match=r'Relu "n1": "y" has the shape \[\?, 3\], the model declares \[2, 3\]'):
+        assert session.run(None, {"x": np.ones((4, 3), np.float32)})[0].shape == (4, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        session.run(None, {"x": np.ones((5, 3), np.float32)})
+
+
 def test_errors_name_the_node():
     m = model([helper.make_node("Nothing", ["x"], ["y"], name="n1")], [floats("x", 1)], [floats("y", 1)])
     with pytest.raises(RuntimeError, match=r"1 operators are not supported: Nothing \(n1\)"):

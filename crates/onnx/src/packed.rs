@@ -3,7 +3,7 @@
 use crate::element::Element;
 use crate::value::Value;
 use crate::weights::constants;
-use frit_tensor::{DType, Dim, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor};
 
 /// As many elements can be known on the host.
 const FEW: usize = 16;
@@ -124,6 +124,33 @@ impl Given {
             Given::Optional(None) => Some(Value::Optional(None)),
             Given::Optional(Some(g)) => Some(Value::Optional(g.value(tensors, sizes).map(Box::new))),
         }
+    }
+}
+
+impl Value {
+    /// The same with numbers for sizes that have variables, in memory of its own: what is kept from a run in which they have
+    /// other values.
+    pub(crate) fn with_numbers(self) -> Result<Value> {
+        Ok(match self {
+            Value::Tensor(t, e) if t.shape().as_slice().iter().any(|d| d.as_int().is_none()) => {
+                Value::Tensor(Tensor::from_bytes(t.dtype(), &t.to_bytes()?, t.dims()?), e)
+            }
+            Value::Tensor(t, e) => {
+                match t.as_sizes().filter(|all| all.iter().any(|d| d.as_int().is_none())) {
+                    Some(sizes) => {
+                        let ints =
+                            sizes.iter().map(|d| d.value().map(Dim::from)).collect::<Result<Vec<_>>>()?;
+                        Value::Tensor(integers(t.dtype(), &t.dims()?, &ints), e)
+                    }
+                    None => Value::Tensor(t, e),
+                }
+            }
+            Value::Sequence(all) => {
+                Value::Sequence(all.into_iter().map(Value::with_numbers).collect::<Result<_>>()?)
+            }
+            Value::Optional(Some(v)) => Value::Optional(Some(Box::new(v.with_numbers()?))),
+            other => other,
+        })
     }
 }
 

@@ -218,7 +218,10 @@ impl Runner {
             if to >= at {
                 let part = state.part(plan, (at, to), stop, &slots, &self.sizes)?;
                 match part.run(&mut slots, &answers)? {
-                    Ok(question) => asked = question,
+                    Ok(question) => {
+                        asked = question;
+                        part.number_sequences(&mut slots)?;
+                    }
                     Err(Halt::Question(place)) => {
                         lock(&state.stops).insert(place, Stop::Question);
                         continue;
@@ -295,6 +298,12 @@ impl Runner {
                 call.answer(op)?
             }
         };
+        // values of a sequence may be of several runs of a graph, in which variables differ
+        let numbered = |v: Option<Value>| match v {
+            Some(v) if v.is_sequence() => v.with_numbers().map(Some),
+            v => Ok(v),
+        };
+        let outs = outs.into_iter().map(numbered).collect::<Result<Vec<_>>>()?;
         let given: Vec<Value> = outs.iter().flatten().cloned().collect();
         given.iter().try_for_each(Value::check)?;
         realize(&given, false)?;
@@ -439,6 +448,15 @@ impl Part {
             recording.is_plain.store(true, Ordering::Relaxed);
         }
         Ok(Ok(question))
+    }
+    /// Sequences that leave a part may be kept for runs in which variables have other values.
+    fn number_sequences(&self, slots: &mut [Option<Value>]) -> Result<()> {
+        for slot in &self.outputs {
+            if let Some(v) = slots[*slot].take_if(|v| v.is_sequence()) {
+                slots[*slot] = Some(v.with_numbers()?);
+            }
+        }
+        Ok(())
     }
     fn recording(self: &Arc<Part>, key: Vec<Given>) -> Arc<Recording> {
         let mut all = lock(&self.recordings);

@@ -126,15 +126,6 @@ impl Value {
             None => Ok(self.ints()?.iter().map(Dim::from).collect()),
         }
     }
-    /// The same with numbers for sizes that have variables, in memory of its own.
-    pub(crate) fn with_numbers(self) -> Result<Value> {
-        match &self {
-            Value::Tensor(t, e) if t.shape().as_slice().iter().any(|d| d.as_int().is_none()) => {
-                Ok(Value::Tensor(Tensor::from_bytes(t.dtype(), &t.to_bytes()?, t.dims()?), *e))
-            }
-            _ => Ok(self),
-        }
-    }
     /// How many dims it has.
     pub fn rank(&self) -> Result<usize> {
         match self {

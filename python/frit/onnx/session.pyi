@@ -5,6 +5,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Type
 
 F = TypeVar("F", bound=Callable[..., Any])
 from frit._frit import DType, DTypeLike, Size, Tensor, TensorLike
+import warnings
 from frit._frit import OnnxSession, Tensor
 __all__ = ['Port', 'Session']
 

@@ -4,7 +4,7 @@ use super::shape::{axis_of, checked_parts};
 use super::{Op, op};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::{Strings, Value};
-use frit_tensor::{DType, Result, Tensor};
+use frit_tensor::{DType, Dim, Result, Tensor};
 
 pub(super) const OPS: &[Op] = &[
     op("ConcatFromSequence", 11, concat),
@@ -107,10 +107,17 @@ fn joined(all: &[Value], axis: i64, stacked: bool) -> Result<Value> {
         let blocks: Vec<usize> = lengths.iter().map(|n| n * inner).collect();
         return Ok(Strings::new(shape, interleaved(&texts, &blocks, outer)).into());
     };
-    let bytes = all.iter().map(|v| v.tensor()?.to_bytes()).collect::<Result<Vec<_>>>()?;
+    let bytes = all.iter().map(|v| bytes(&v.tensor()?)).collect::<Result<Vec<_>>>()?;
     let blocks: Vec<usize> = lengths.iter().map(|n| n * inner * t.dtype().size()).collect();
     let bytes = interleaved(&bytes, &blocks, outer);
     Ok(Value::Tensor(Tensor::from_bytes(t.dtype(), &bytes, shape), *element))
+}
+
+/// The elements of a tensor; of sizes, which are known, without a program that writes them down.
+fn bytes(t: &Tensor) -> Result<Vec<u8>> {
+    let sizes = t.as_sizes().filter(|_| t.dtype() == DType::I64);
+    let known = sizes.and_then(|all| all.iter().map(Dim::as_int).collect::<Option<Vec<i64>>>());
+    known.map_or_else(|| t.to_bytes(), |all| Ok(all.iter().flat_map(|v| v.to_le_bytes()).collect()))
 }
 
 /// Whether two shapes are the same but for one dim.
@@ -130,7 +137,7 @@ fn interleaved<T: Clone>(all: &[Vec<T>], blocks: &[usize], times: usize) -> Vec<
 /// So many elements from `begin` on along an axis, which is dropped where there is one alone; on the host, as above.
 fn cut(v: &Value, axis: usize, begin: usize, size: usize, drop: bool) -> Result<Value> {
     fn rows<T: Clone>(all: &[T], row: usize, from: usize, size: usize) -> Vec<T> {
-        let rows = if row == 0 { 0 } else { all.len() / row };
+        let rows = all.len().checked_div(row).unwrap_or(0);
         (0..rows).flat_map(|i| all[i * row + from..i * row + from + size].iter().cloned()).collect()
     }
     let mut dims = v.dims()?;
@@ -148,7 +155,7 @@ fn cut(v: &Value, axis: usize, begin: usize, size: usize, drop: bool) -> Result<
         other => {
             let t = other.tensor()?;
             let inner = inner * t.dtype().size();
-            let bytes = rows(&t.to_bytes()?, n * inner, begin * inner, size * inner);
+            let bytes = rows(&bytes(&t)?, n * inner, begin * inner, size * inner);
             Value::Tensor(Tensor::from_bytes(t.dtype(), &bytes, dims), other.element()?)
         }
     })

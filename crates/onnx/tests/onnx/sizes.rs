@@ -308,6 +308,37 @@ fn sequences_of_any_length_compile_nothing_later() -> Result<()> {
 }
 
 #[test]
+fn a_graph_for_each_element_keeps_what_it_made_of_others() -> Result<()> {
+    use crate::build::node;
+    use frit_onnx::wire::Writer;
+    // the shapes and sums of elements, joined
+    let nodes = [node("s = Shape(v)", vec![]), node("t = Add(v, v)", vec![])];
+    let body = nodes.into_iter().fold(Writer::new(), |w, n| w.message(1, n));
+    let body = body.message(11, Writer::new().bytes(1, "v"));
+    let body = ["s", "t"].iter().fold(body, |w, name| w.message(12, Writer::new().bytes(1, *name)));
+    let session = Model::new(17)
+        .any_input("all")
+        .node_with("shapes, sums = SequenceMap(all)", vec![("body", Attr::Graph(body))])
+        .node_with("sizes = ConcatFromSequence(shapes)", vec![("axis", Attr::Int(0))])
+        .node_with("y = ConcatFromSequence(sums)", vec![("axis", Attr::Int(0))])
+        .output("y")
+        .output("sizes")
+        .load()?;
+    let mut compiled = vec![];
+    for sizes in [vec![2usize, 3], vec![4, 2, 5], vec![3, 3], vec![5, 4, 3, 2], vec![6, 2]] {
+        let values = sizes.iter().map(|n| Ok(Value::from(Tensor::ones([*n]).realize()?.clone())));
+        let all = values.collect::<Result<Vec<_>>>()?;
+        let before = stats();
+        let outs = session.run([("all", Value::Sequence(all))])?;
+        compiled.push((stats() - before).compiles);
+        assert_eq!(outs[0].numbers()?, vec![2.0; sizes.iter().sum()]);
+        assert_eq!(outs[1].ints()?, sizes.iter().map(|n| *n as i64).collect::<Vec<_>>());
+    }
+    assert!(compiled[0] > 0 && compiled[2..] == [0; 3], "{compiled:?}");
+    Ok(())
+}
+
+#[test]
 fn elements_of_a_sequence_have_sizes_that_vary() -> Result<()> {
     let session = Model::new(13)
         .any_input("all")
