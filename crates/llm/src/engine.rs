@@ -473,18 +473,27 @@ impl Engine {
         }
         order.extend(chunk.map(|c| c.1));
         let chunk = chunk.map(|c| c.0);
-        let logits = self.stepper.run(&rows, chunk)?;
+        let logits = self.stepper.step(&rows, chunk)?;
         if let Some(draft) = &mut self.draft {
-            draft.run(&rows, chunk)?;
+            draft.step(&rows, chunk)?;
         }
         self.counts.steps += 1;
         let width = self.stepper.model().tokens();
+        // logits are many: they stay where they are if no one looks at more than the greatest
+        let best = logits.most_likely()?;
+        let is_plain = order.iter().all(|p| self.running[p.at].is_plain());
+        let logits = if is_plain { vec![] } else { logits.to_vec()? };
         let mut ended = vec![];
-        for (p, logits) in order.iter().zip(logits.chunks_exact(width)) {
+        for (i, p) in order.iter().enumerate() {
             self.counts.prompt += if p.count > 1 { p.count as u64 } else { 0 };
             self.advance(p.at, p.count);
-            if self.running[p.at].computed == self.running[p.at].tokens.len() {
-                let reason = self.extend(p.at, logits);
+            let s = &self.running[p.at];
+            if s.computed == s.tokens.len() {
+                let reason = match (s.is_plain(), best.get(i).copied().flatten()) {
+                    (true, Some(token)) => self.take(p.at, token, &[]),
+                    (true, None) => Some(Reason::Failed(NO_TOKEN.into())),
+                    (false, _) => self.extend(p.at, logits.get(i * width..(i + 1) * width).unwrap_or(&[])),
+                };
                 ended.extend(reason.map(|r| (p.at, r)));
             }
         }
@@ -513,7 +522,7 @@ impl Engine {
         match s.candidates(&mut adjusted) {
             Err(e) => Some(Reason::Failed(e.message().to_string())),
             Ok(candidates) => match s.random.draw(&candidates) {
-                None => Some(Reason::Failed("the model gave no token a probability".into())),
+                None => Some(Reason::Failed(NO_TOKEN.into())),
                 Some(token) => self.take(at, token, logits),
             },
         }
@@ -553,7 +562,15 @@ impl Engine {
     }
 }
 
+/// Why a sequence fails whose logits are no numbers.
+const NO_TOKEN: &str = "the model gave no token a probability";
+
 impl Sequence {
+    /// Whether the most likely token comes next, and nothing else is asked of logits.
+    fn is_plain(&self) -> bool {
+        let (r, s) = (&self.request, &self.request.sampling);
+        s.temperature == 0.0 && !s.changes_logits() && r.constraint.is_none() && r.logprobs.is_none()
+    }
     /// What may come next, by probability.
     fn candidates(&mut self, logits: &mut [f32]) -> Result<Vec<(u32, f32)>> {
         self.request.sampling.adjust(logits, &self.tokens);
@@ -633,7 +650,7 @@ impl Engine {
                 None => (s.random.draw(&wanted), false),
             };
             let Some(token) = token else {
-                self.end(at, Reason::Failed("the model gave no token a probability".into()));
+                self.end(at, Reason::Failed(NO_TOKEN.into()));
                 return Ok(());
             };
             self.counts.accepted += u64::from(was_accepted);

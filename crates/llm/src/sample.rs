@@ -71,15 +71,23 @@ impl Sampling {
             None => Ok(()),
         }
     }
+    /// Whether there are penalties.
+    fn punishes(&self) -> bool {
+        self.repetition_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0
+    }
+    /// Whether [`adjust`](Sampling::adjust) does anything.
+    pub fn changes_logits(&self) -> bool {
+        !self.bias.is_empty() || self.punishes()
+    }
     /// Bias and penalties, which change logits before anything is chosen.
     pub fn adjust(&self, logits: &mut [f32], seen: &[u32]) {
         for (token, by) in &self.bias {
             logits[*token as usize] += by;
         }
-        let (r, f, p) = (self.repetition_penalty, self.frequency_penalty, self.presence_penalty);
-        if r == 1.0 && f == 0.0 && p == 0.0 {
+        if !self.punishes() {
             return;
         }
+        let (r, f, p) = (self.repetition_penalty, self.frequency_penalty, self.presence_penalty);
         let mut recent = seen[seen.len().saturating_sub(self.penalty_window)..].to_vec();
         recent.sort_unstable();
         for same in recent.chunk_by(|a, b| a == b) {

@@ -89,7 +89,37 @@ impl Sizes {
     }
 }
 
-type Program = Jit<Vec<Tensor>, Tensor>;
+/// Logits, and the most likely token of each row.
+type Program = Jit<Vec<Tensor>, Vec<Tensor>>;
+
+/// What a step says about the tokens that come next: a row of logits each, which stay on their device until they are asked for.
+/// The next step writes over them.
+pub struct Logits {
+    /// (rows, tokens)
+    values: Tensor,
+    /// The most likely token of each row, -1 where no logit is a number.
+    best: Tensor,
+    /// Rows that are not padding.
+    wanted: Vec<usize>,
+    tokens: usize,
+}
+
+impl Logits {
+    /// All of them, row after row.
+    pub fn to_vec(&self) -> Result<Vec<f32>> {
+        let all = self.values.to_vec::<f32>()?;
+        let row = |r: &usize| all.get(r * self.tokens..(r + 1) * self.tokens).unwrap_or(&[]);
+        match self.wanted.len() * self.tokens == all.len() {
+            true => Ok(all),
+            false => Ok(self.wanted.iter().flat_map(row).copied().collect()),
+        }
+    }
+    /// The most likely token of each row, the first of several; none where no logit is a number.
+    pub fn most_likely(&self) -> Result<Vec<Option<u32>>> {
+        let best = self.best.to_vec::<i32>()?;
+        Ok(self.wanted.iter().map(|r| best.get(*r).and_then(|t| u32::try_from(*t).ok())).collect())
+    }
+}
 
 /// Runs steps of a decoder over keys and values in blocks.
 pub struct Stepper {
@@ -137,6 +167,10 @@ impl Stepper {
     }
     /// The logits of each row, then those of the chunk, one after the other.
     pub fn run(&mut self, rows: &[Row], chunk: Option<Chunk>) -> Result<Vec<f32>> {
+        self.step(rows, chunk)?.to_vec()
+    }
+    /// The same where they were computed.
+    pub fn step(&mut self, rows: &[Row], chunk: Option<Chunk>) -> Result<Logits> {
         let all = chunk.is_some_and(|c| c.all);
         let length = chunk.map_or(0, |c| c.tokens.len());
         let Some(shape) = self.sizes.of(rows.len(), length, all) else {
@@ -148,15 +182,19 @@ impl Stepper {
             let (model, cache) = (self.model.clone(), self.cache.clone());
             self.programs.insert(shape, Jit::new(move |inputs| step(&model, &cache, shape, inputs)));
         }
-        let mut logits = self.programs[&shape].call(inputs)?.to_vec::<f32>()?;
+        let found = self.programs[&shape].call(inputs)?;
+        let [values, best] = <[Tensor; 2]>::try_from(found)
+            .map_err(|found| Error::new("step", format!("{} results, not two", found.len())))?;
         // what was padded goes
-        let tokens = self.model.tokens();
-        if shape.chunk > 0 {
-            let wanted = if all { length } else { 1 };
-            logits.drain((shape.rows + wanted) * tokens..);
-        }
-        logits.drain(rows.len() * tokens..shape.rows * tokens);
-        Ok(logits)
+        let of_chunk = if shape.chunk == 0 {
+            0
+        } else if all {
+            length
+        } else {
+            1
+        };
+        let wanted = (0..rows.len()).chain(shape.rows..shape.rows + of_chunk).collect();
+        Ok(Logits { values, best, wanted, tokens: self.model.tokens() })
     }
     fn inputs(&self, shape: Shape, rows: &[Row], chunk: Option<Chunk>) -> Result<Vec<Tensor>> {
         let total = shape.rows + shape.chunk;
@@ -213,7 +251,7 @@ fn table(name: &str, lines: &[&[u32]], count: usize, [least, most, step]: [usize
     Ok(flat.at((.., ..steps * step as i64)))
 }
 
-fn step(model: &Decoder, cache: &Cache, shape: Shape, inputs: Vec<Tensor>) -> Result<Tensor> {
+fn step(model: &Decoder, cache: &Cache, shape: Shape, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
     let mut inputs = inputs.into_iter();
     let mut next = || inputs.next().ok_or_else(|| Error::new("step", "fewer inputs than sizes say"));
     let (ids, positions, places) = (next()?, next()?, next()?);
@@ -234,7 +272,11 @@ fn step(model: &Decoder, cache: &Cache, shape: Shape, inputs: Vec<Tensor>) -> Re
         }
         _ => x,
     };
-    Ok(model.logits(&wanted.contiguous()))
+    let logits = model.logits(&wanted.contiguous()).contiguous();
+    let numbers = logits.eq(&logits);
+    let best = numbers.where_(&logits, f64::NEG_INFINITY).argmax(-1).int();
+    let best = numbers.any(-1).where_(best, -1);
+    Ok(vec![logits, best])
 }
 
 /// Attention over blocks.

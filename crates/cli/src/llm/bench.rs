@@ -51,7 +51,7 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     };
     if pp > 0 {
         let chunk = Chunk { tokens: &prompt, begin: 0, blocks: &blocks[..pp.div_ceil(BLOCK)], all: false };
-        row(format!("pp{pp}"), pp, &mut || stepper.run(&[], Some(chunk)).map(|_| ()))?;
+        row(format!("pp{pp}"), pp, &mut || stepper.step(&[], Some(chunk))?.most_likely().map(|_| ()))?;
     }
     if tg > 0 {
         let mut write = || -> frit::Result<()> {
@@ -61,7 +61,7 @@ pub fn run(path: &str, words: &[&str]) -> Done {
                     position,
                     blocks: &blocks[..position / BLOCK + 1],
                 });
-                stepper.run(&rows.collect::<Vec<_>>(), None)?;
+                stepper.step(&rows.collect::<Vec<_>>(), None)?.most_likely()?;
             }
             Ok(())
         };

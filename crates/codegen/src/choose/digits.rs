@@ -73,7 +73,7 @@ impl Chooser<'_, '_> {
             if let (Some(n), Some(axis)) = (many, c.find(row, AxisKind::Global)) {
                 c.split(axis, n, AxisKind::Upcast);
             }
-            c.give_lanes(row, MOST_LANES as usize / 4 / lanes);
+            c.give_lanes(row, MOST_LANES as usize / 2 / lanes);
             true
         })
     }

@@ -3,7 +3,7 @@
 
 use crate::support::{array, child, gpu, is_child, on};
 use frit::engine::with_random_opts;
-use frit::{DType, Tensor, Window};
+use frit::{DType, Tensor, Variable, Window};
 
 /// Whole numbers from -4 to 4: sums of products are exact in every order.
 fn whole(dims: [usize; 2], seed: usize, dtype: DType) -> Tensor {
@@ -106,6 +106,34 @@ fn attention_on_a_unit_is_attention() {
     }
 }
 
+/// Attention over as many keys as a variable says, of those that there is memory for, with a mask from data.
+fn attention_over(blocks: i64) -> Vec<f64> {
+    let (q, k, v) = (
+        whole([128, 16], 1, DType::BF16),
+        whole([128, 16], 2, DType::BF16),
+        whole([128, 24], 3, DType::BF16),
+    );
+    let places =
+        Tensor::from_vec((0..64).map(|i| i + 32 * (blocks as i32 - 1)).collect::<Vec<i32>>(), [1, 64, 1]);
+    let count =
+        Variable::new("blocks", 1, 4).and_then(|v| v.bind(blocks)).unwrap_or_else(|e| panic!("{e}")) * 32;
+    let keys = |x: &Tensor| x.at(..count.clone()).unsqueeze(0);
+    let seen = Tensor::arange(&count).reshape([1, 1, -1]).le(&places.realize().unwrap());
+    let scores = q.reshape([2, 64, 16]).float().matmul(&keys(&k).float().transpose(1, 2)) * 0.25;
+    let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1).cast(DType::BF16);
+    let y = weights.float().matmul(&keys(&v).float());
+    array(&y.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data
+}
+
+#[test]
+fn attention_on_a_unit_walks_along_any_number_of_keys() {
+    for blocks in [1, 3, 4, 2] {
+        let (expected, got) = (on(PLAIN, || attention_over(blocks)), on(gpu(), || attention_over(blocks)));
+        let worst = got.iter().zip(&expected).fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
+        assert!(got.len() == expected.len() && worst <= 4.0 / 64.0, "{blocks}: {worst}");
+    }
+}
+
 /// Attention and its gradients: of queries, of keys that groups of heads share, of values; plain, causal, with a bias.
 fn gradients() -> Vec<Vec<f64>> {
     let of = |heads: usize, rows: usize, width: usize, seed| {
@@ -143,6 +171,34 @@ fn gradients_of_attention_on_a_unit_are_those_of_attention() {
                 got.len() == expected.len() && worst <= most / 64.0,
                 "{i}, seed {seed:?}: {worst} of {most}"
             );
+        }
+    }
+}
+
+#[test]
+fn weights_in_blocks_are_multiplied_on_every_device() {
+    use frit::nn::gguf::Kind;
+    for (kind, [rows, columns]) in [
+        (Kind::Q4_K, [12, 1024]),
+        (Kind::Q6_K, [8, 1024]),
+        (Kind::Q4_1, [8, 512]),
+        (Kind::Q8_0, [6, 256]),
+        (Kind::Q5_K, [4, 768]),
+    ] {
+        let bytes = columns / kind.block_len() * kind.block_bytes();
+        // scales of float16 among them are numbers
+        let raw: Vec<u8> = (0..rows * bytes).map(|i| (i * 11 % 60) as u8).collect();
+        let product = || {
+            let w = kind.dequantize(&Tensor::from_vec(raw.clone(), [rows, bytes]).realize().unwrap());
+            let x = whole([columns, 1], 3, DType::F32);
+            let [y, largest] = [w.matmul(&x), w.abs().matmul(&x.abs())];
+            [y, largest].map(|t| array(&t.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data)
+        };
+        let [expected, size] = on(PLAIN, product);
+        for device in ["CPU", gpu()] {
+            let [got, _] = on(device, product);
+            let close = |(i, x): (usize, &f64)| (x - expected[i]).abs() <= 1e-5 * size[i];
+            assert!(got.iter().enumerate().all(close), "{kind} on {device}: {got:?} {expected:?}");
         }
     }
 }

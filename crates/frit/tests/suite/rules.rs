@@ -26,6 +26,7 @@ const GENERATED: &[(&str, &[&str], &str)] = &[
             "POW",
             "DIVIDE",
             "SHIFT",
+            "CONVERT",
             "THREEFRY",
             "BASIC",
         ],

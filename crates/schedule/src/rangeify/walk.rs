@@ -677,6 +677,10 @@ impl<'a> Walk<'a> {
                     if cost::repeats(n, s) {
                         down.repeat = down.repeat.saturating_mul(max_numel(n.shape()));
                     }
+                    // an index from data is checked where memory is read
+                    if self.costs[i].reads && !self.costs[self.cut.list.src(i)[k] as usize].reads {
+                        down.check = None;
+                    }
                     recipe.links.push(self.ask(self.cut.list.src(i)[k], down)?);
                 }
             }
