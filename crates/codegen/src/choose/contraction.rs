@@ -440,11 +440,15 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// Cycles with vectors along the sum instead, whose lanes are added up once a result: nothing is packed, so that is less
     /// where there are few results for what is read.
     fn along_the_sum(&self) -> f64 {
+        // what stays where it is, as the scale of a block, is one value for all lanes
+        let is_near = |o: &Operand, r: u32| !o.is_gated && (o.is_near(r) || !o.moves_with(r));
+        let fits = |r: &&(u32, usize)| r.1 >= self.lanes && self.operands.iter().all(|o| is_near(o, r.0));
+        let along = self.reduced.iter().filter(fits).map(|(r, n)| self.along(*r, *n));
+        along.fold(f64::INFINITY, f64::min)
+    }
+    /// The same along one axis of the sum.
+    fn along(&self, axis: u32, n: usize) -> f64 {
         let (lanes, costs) = (self.lanes, self.plan.target.costs);
-        let is_contiguous = |r: &&(u32, usize)| {
-            r.1 >= lanes && self.operands.iter().all(|o| !o.is_gated && o.steps.step(r.0) == Some(1))
-        };
-        let Some(&(_, n)) = self.reduced.iter().find(is_contiguous) else { return f64::INFINITY };
         let masked = if n.is_multiple_of(lanes) { 1.0 } else { costs.masked_vector.get() };
         let steps = self.depth() / n as f64 * n.div_ceil(lanes) as f64 * masked;
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
@@ -452,15 +456,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let results = tile.iter().map(|t| t.1).product::<usize>();
             let copies =
                 |o: &Operand| tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>();
-            let loads = self.operands.iter().map(copies);
-            if results + loads.clone().min().unwrap_or(0) + 1 > self.plan.target.registers {
+            let kept = self.operands.iter().map(copies).min().unwrap_or(0);
+            if results + kept + 1 > self.plan.target.registers {
                 return f64::INFINITY;
             }
-            let loads = loads.sum::<usize>() as f64;
+            // of a stride of two, say, every second lane of two vectors
+            let covering = |o: &Operand| o.steps.step(axis).map_or(1, |k| k.max(1)) as usize;
+            let loads = self.operands.iter().map(|o| copies(o) * covering(o)).sum::<usize>() as f64;
+            let shuffles = self.operands.iter().map(|o| copies(o) * (covering(o) - 1)).sum::<usize>() as f64;
             let cycles = [
-                results as f64 / costs.fma_ports.get(),
+                (results as f64 + shuffles) / costs.fma_ports.get(),
                 loads / costs.load_ports.get(),
-                (results as f64 + loads) / costs.issue_width.get(),
+                (results as f64 + shuffles + loads) / costs.issue_width.get(),
                 costs.fma_latency.get(),
             ];
             let cycles = cycles.into_iter().fold(0.0, f64::max) + costs.loop_overhead.get();
