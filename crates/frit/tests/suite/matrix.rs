@@ -118,7 +118,7 @@ fn attention_over(blocks: i64) -> Vec<f64> {
     let count =
         Variable::new("blocks", 1, 4).and_then(|v| v.bind(blocks)).unwrap_or_else(|e| panic!("{e}")) * 32;
     let keys = |x: &Tensor| x.at(..count.clone()).unsqueeze(0);
-    let seen = Tensor::arange(&count).reshape([1, 1, -1]).le(&places.realize().unwrap());
+    let seen = Tensor::arange(&count).reshape([1, 1, -1]).le(places.realize().unwrap());
     let scores = q.reshape([2, 64, 16]).float().matmul(&keys(&k).float().transpose(1, 2)) * 0.25;
     let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1).cast(DType::BF16);
     let y = weights.float().matmul(&keys(&v).float());
