@@ -25,27 +25,23 @@ pub struct Cost {
     pub work: u64,
     /// Of an expensive node, the one that all of it is made of element by element: a reduce, or what one was narrowed to.
     pub base: u32,
+    /// It is a product of values that are each repeated many times, as in a matrix product or a convolution, moved or under a
+    /// mask, as in the gradient of a strided one.
+    pub is_product: bool,
+    /// It reduces such a product.
+    pub contracts: bool,
 }
 
-/// Whether it is a product of two values that are each repeated many times, as in a matrix product or a convolution: its
-/// sum is worth a kernel that is walked for it alone. It may be under a mask, as the gradient of a strided convolution is.
-pub fn is_contraction(x: &UOp) -> bool {
-    let mut x = x;
-    loop {
-        x = match x.op {
-            Op::Permute | Op::Reshape | Op::Shrink | Op::Flip => x.input(),
-            Op::Where if x.if_false().as_scalar().is_some_and(|z| z.as_f64() == 0.0) => x.if_true(),
-            _ => break,
-        };
+/// Each factor of a product is used at least so many times where its sum is worth a kernel that is walked for it alone.
+const REUSE: u64 = 8;
+
+/// Whether a value is repeated many times.
+fn is_reused(x: &UOp) -> bool {
+    let (all, mut x) = (max_numel(x.shape()), x);
+    while x.op.is_movement() || x.op == Op::Cast {
+        x = x.input();
     }
-    let is_repeated = |mut x: &UOp| {
-        let all = max_numel(x.shape());
-        while x.op.is_movement() || x.op == Op::Cast {
-            x = &x.src[0];
-        }
-        max_numel(x.shape()).saturating_mul(8) <= all
-    };
-    x.op == Op::Mul && x.src.iter().all(is_repeated)
+    max_numel(x.shape()).saturating_mul(REUSE) <= all
 }
 
 /// Whether source `s` is repeated where `n` uses it.
@@ -67,6 +63,15 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
             if stored { Cost { reads: true, work: c.work, ..Cost::default() } } else { c }
         };
         let work = max_numel(n.shape());
+        let is_product = match n.op {
+            Op::Mul => n.src.iter().all(is_reused),
+            Op::Permute | Op::Reshape | Op::Shrink | Op::Flip => all[src[0] as usize].is_product,
+            Op::Where if n.if_false().as_scalar().is_some_and(|z| z.as_f64() == 0.0) => {
+                all[src[1] as usize].is_product
+            }
+            _ => false,
+        };
+        let contracts = n.op == Op::ReduceAxis && all[src[0] as usize].is_product;
         let c = match n.op {
             Op::Param | Op::After | Op::Contiguous | Op::Scatter => {
                 Cost { reads: true, work, ..Cost::default() }
@@ -83,7 +88,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                     depth: x.depth.max(i.depth),
                     reads: true,
                     work,
-                    base: 0,
+                    ..Cost::default()
                 }
             }
             Op::Expand => Cost { expensive: false, work, ..of(0) },
@@ -114,7 +119,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
             }
             _ => Cost { work, ..Cost::default() },
         };
-        all.push(c);
+        all.push(Cost { is_product, contracts, ..c });
     }
     all
 }

@@ -9,7 +9,7 @@
 //! Where others read it too, as gradients do, a grid's matrix unit computes it again in the kernel of each sum that is made of it:
 //! that takes less time than memory would.
 
-use crate::cost;
+use crate::cost::Cost;
 use crate::index::max_numel;
 use frit_abi::matrix::{MOST_HELD, Runner};
 use frit_abi::{Alu, DType, MatrixUnit, Target};
@@ -29,22 +29,22 @@ pub struct Chains {
 
 impl Chains {
     /// All chains of a graph that the target walks in blocks of rows; `users` counts who reads each node.
-    pub fn of(list: &Numbered, users: &[u32], target: &Target) -> Chains {
+    pub fn of(list: &Numbered, costs: &[Cost], users: &[u32], target: &Target) -> Chains {
         let mut chains = Chains::default();
-        let products = list.nodes.iter().enumerate().filter(|(_, n)| is_product(n));
-        for (i, _) in products {
-            let Some(inside) = inside(list, i, users, target) else { continue };
+        let is_product = |i: usize| costs[i].contracts && is_sum(&list.nodes[i]);
+        for i in (0..list.nodes.len()).filter(|i| is_product(*i)) {
+            let Some(inside) = inside(list, i, &is_product, users, target) else { continue };
             chains.is_inside.resize(list.nodes.len(), false);
             for k in inside {
                 chains.is_inside[k] = true;
-                if is_product(&list.nodes[k]) {
+                if is_product(k) {
                     chains.keep_factors(list, k);
                 }
             }
             chains.ends.push(i as u32);
         }
         if target.grid.is_some() {
-            chains.share(list, target);
+            chains.share(list, &is_product, target);
         }
         chains
     }
@@ -58,11 +58,11 @@ impl Chains {
     }
 
     /// Products that are computed again in every sum which is made of them, with all that lies between.
-    fn share(&mut self, list: &Numbered, target: &Target) {
-        let is_scores = |i: usize| is_scores(&list.nodes[i], target) && !self.is_inside(i);
+    fn share(&mut self, list: &Numbered, is_product: &dyn Fn(usize) -> bool, target: &Target) {
+        let is_scores = |i: usize| is_product(i) && is_scores(&list.nodes[i], target) && !self.is_inside(i);
         let mut is_first: Vec<bool> = (0..list.nodes.len()).map(is_scores).collect();
         while is_first.contains(&true) {
-            let between = Between::of(list, &mut is_first, target);
+            let between = Between::of(list, &mut is_first, is_product, target);
             if between.given_up.is_empty() {
                 self.is_inside.resize(list.nodes.len(), false);
                 for i in (0..list.nodes.len()).filter(|i| between.is_inside(*i)) {
@@ -102,8 +102,9 @@ fn is_multiple(size: &UOp, of: usize) -> bool {
     simplify(&size.modulo(&UOp::index(of as i64))).as_int() == Some(0)
 }
 
-fn is_product(n: &UOp) -> bool {
-    axis(n).is_some_and(|(op, _)| op == Alu::Add) && cost::is_contraction(&n.src[0])
+/// Whether it sums along one axis.
+fn is_sum(n: &UOp) -> bool {
+    axis(n).is_some_and(|(op, _)| op == Alu::Add)
 }
 
 /// Whether it moves whole axes, if it moves anything.
@@ -118,7 +119,13 @@ fn keeps_axes(n: &UOp) -> bool {
 }
 
 /// The nodes between the last product and those that it is made of, which no one else reads.
-fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option<Vec<usize>> {
+fn inside(
+    list: &Numbered,
+    end: usize,
+    is_product: &dyn Fn(usize) -> bool,
+    users: &[u32],
+    target: &Target,
+) -> Option<Vec<usize>> {
     let (_, length) = axis(&list.nodes[end])?;
     let first = list.src(end)[0] as usize;
     // users come before what they use, so each node is looked at when all its uses in the chain are known
@@ -127,11 +134,11 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
     while let Some((i, count)) = uses.pop_last() {
         let n = &list.nodes[i];
         let reduces_row = axis(n).is_some_and(|(_, len)| len == length);
-        if count < users[i] || !(keeps_axes(n) || reduces_row || is_product(n)) {
+        if count < users[i] || !(keeps_axes(n) || reduces_row || is_product(i)) {
             continue;
         }
         found.push(i);
-        if !is_product(n) {
+        if !is_product(i) {
             values(list, i).for_each(|s| *uses.entry(s).or_default() += 1);
         }
     }
@@ -139,7 +146,7 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
     let mut inside: Vec<usize> = vec![];
     for &i in found.iter().rev() {
         let below = |s: usize| inside.binary_search(&s).is_ok();
-        if is_product(&list.nodes[i]) || values(list, i).any(below) {
+        if is_product(i) || values(list, i).any(below) {
             inside.push(i);
         }
     }
@@ -150,14 +157,15 @@ fn inside(list: &Numbered, end: usize, users: &[u32], target: &Target) -> Option
         product = list.src(product)[0] as usize;
     }
     let heavy = values(list, product).filter(|s| is_inside(*s)).count();
-    let of_rows = inside.iter().map(|i| &list.nodes[*i]).filter(|n| n.op == Op::ReduceAxis && !is_product(n));
+    let of_rows = inside.iter().filter(|i| !is_product(**i)).map(|i| &list.nodes[*i]);
+    let of_rows = of_rows.filter(|n| n.op == Op::ReduceAxis);
     let rows = of_rows.map(|n| max_numel(n.shape())).max();
     // a grid's block of rows may walk along any number of keys
     let is_known = |d: &UOp| d.as_int().is_some() || (target.grid.is_some() && d == length);
     let is_fixed = |i: usize| list.nodes[i].shape().iter().all(is_known);
     let is_busy = rows.is_some_and(|rows| rows >= 2 * target.threads as u64);
     let fits = heavy == 1 && is_busy && inside.iter().chain([&end]).all(|i| is_fixed(*i));
-    let is_taken = || target.grid.is_none() || is_on_a_unit(list, end, &inside, target);
+    let is_taken = || target.grid.is_none() || is_on_a_unit(list, end, &inside, is_product, target);
     if !fits || !is_taken() {
         return None;
     }
@@ -174,7 +182,12 @@ struct Between {
 }
 
 impl Between {
-    fn of(list: &Numbered, is_first: &mut [bool], target: &Target) -> Between {
+    fn of(
+        list: &Numbered,
+        is_first: &mut [bool],
+        is_product: &dyn Fn(usize) -> bool,
+        target: &Target,
+    ) -> Between {
         let mut found = Between { dims: vec![None; list.nodes.len()], ends: vec![], given_up: vec![] };
         for (i, n) in list.nodes.iter().enumerate() {
             let is_made = list.src(i).iter().any(|s| found.dims[*s as usize].is_some());
@@ -185,7 +198,7 @@ impl Between {
                 continue;
             } else if let Some(dims) = found.moved(list, i) {
                 found.dims[i] = Some(dims);
-            } else if found.is_end(list, i, target) {
+            } else if found.is_end(list, i, is_product(i), target) {
                 found.ends.push(i as u32);
             } else {
                 list.src(i).iter().for_each(|s| found.give_up(list, *s as usize, is_first));
@@ -228,14 +241,14 @@ impl Between {
     }
 
     /// Whether a kernel walked in blocks of rows gives a sum of what is inside, or of its products with something else.
-    fn is_end(&self, list: &Numbered, i: usize, target: &Target) -> bool {
+    fn is_end(&self, list: &Numbered, i: usize, is_product: bool, target: &Target) -> bool {
         let (n, body) = (&list.nodes[i], list.src(i)[0] as usize);
         let Arg::ReduceAxes(_, axes) = &n.arg else { return false };
         let is_along = |d: &[usize; 2]| axes.len() == 1 && d.contains(&(axes[0] as usize));
         if n.op != Op::ReduceAxis || n.dtype != DType::F32 || !self.dims[body].is_some_and(|d| is_along(&d)) {
             return false;
         }
-        if !is_product(n) {
+        if !is_product {
             return own_dims(list, body, |s| self.is_inside(s)).is_empty();
         }
         let mut at = body;
@@ -293,10 +306,10 @@ fn last_long(n: &UOp) -> Option<[usize; 2]> {
 /// Scores have as many elements as this times those of each factor: below it memory would do as well.
 const GROWS: i64 = 4;
 
-/// Whether a unit of the grid gives scores in whole parts: a product of small floats over few steps.
+/// Whether a unit of the grid gives scores, which are a product, in whole parts: of small floats over few steps.
 fn is_scores(n: &UOp, target: &Target) -> bool {
     let is_fixed = n.shape().iter().all(|d| d.as_int().is_some());
-    let width = axis(n).filter(|_| is_product(n) && is_fixed).and_then(|(_, w)| w.as_int());
+    let width = axis(n).filter(|_| is_fixed).and_then(|(_, w)| w.as_int());
     let (Some(width), Some(dims)) = (width, last_long(n)) else { return false };
     let [rows, keys] = dims.map(|d| n.shape()[d].as_int().unwrap_or(0));
     let types = factor_types(n.input());
@@ -314,8 +327,14 @@ fn is_scores(n: &UOp, target: &Target) -> bool {
 }
 
 /// Whether a grid has a matrix unit for both products, with rows, keys and results in whole parts of it.
-fn is_on_a_unit(list: &Numbered, end: usize, inside: &[usize], target: &Target) -> bool {
-    let mut products = inside.iter().map(|i| &list.nodes[*i]).filter(|n| is_product(n));
+fn is_on_a_unit(
+    list: &Numbered,
+    end: usize,
+    inside: &[usize],
+    is_product: &dyn Fn(usize) -> bool,
+    target: &Target,
+) -> bool {
+    let mut products = inside.iter().filter(|i| is_product(**i)).map(|i| &list.nodes[*i]);
     let (Some(first), None) = (products.next(), products.next()) else { return false };
     let last = &list.nodes[end];
     let (Some((_, keys)), Some((_, width))) = (axis(last), axis(first)) else { return false };

@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
         }
         let surely_staged = |i: usize| users[i] > 1 && at_other_indices[i];
         let costs = cost::costs(&list, surely_staged);
-        let chains = Chains::of(&list, &users, target);
+        let chains = Chains::of(&list, &costs, &users, target);
         let cut = Cut {
             requests: nodes.iter().map(|_| vec![]).collect(),
             placements: nodes.iter().map(|_| Placement::Unused).collect(),
@@ -211,7 +211,7 @@ impl<'a> Walk<'a> {
             self.cut.drafts[k as usize].ordered = (r.op == Op::Range).then(|| r.clone());
         }
         self.cut.drafts[k as usize].has_full_reduce |= n.op == Op::ReduceAxis;
-        self.cut.drafts[k as usize].sums_product |= n.op == Op::ReduceAxis && cost::is_contraction(n.input());
+        self.cut.drafts[k as usize].sums_product |= self.costs[i].contracts;
         if self.chains.is_end(i) {
             self.cut.drafts[k as usize].keep_to_chain();
         }
@@ -533,7 +533,7 @@ impl<'a> Walk<'a> {
         let extents: Vec<UOp> = d.ranges.iter().map(|r| r.extent().clone()).collect();
         let (depth, all) = (used.len(), extents.len());
         let scoped = outer.eq(used) && same_size(&numel(&extents[..depth]), &numel(n.shape()));
-        let product = n.op == Op::ReduceAxis && cost::is_contraction(n.input());
+        let product = self.costs[i].contracts;
         let why_not = if product && (d.has_full_reduce || d.scope.is_some() || scoped && depth < all)
             || d.sums_product && n.op == Op::ReduceAxis
         {
