@@ -4,12 +4,13 @@ use crate::composite::mul;
 use crate::error::{Result, call, fail};
 use crate::linalg::accumulate;
 use crate::mode::factor_type;
-use crate::movement::{cut, every, fixed, pad_axis, windows};
+use crate::movement::{cut, fixed, pad_axis};
 use crate::operand::Operand;
 use crate::pad::pad_with;
 use crate::shape::{holds, same, show, show_all};
 use crate::tensor::{Tensor, align, check_devices, expand_to, promoted};
 use crate::trace::{Composite, noted};
+use crate::windows::{every, windows};
 use frit_uop::{Alu, UOp};
 use smallvec::SmallVec;
 

@@ -5,10 +5,11 @@
 //! of embeddings.
 
 use crate::error::{Error, Result, call, fail, fail_index, site};
-use crate::movement::{clamped, cut, fixed, is_same_along, pad_axis, windows_dilated};
+use crate::movement::{clamped, cut, fixed, is_same_along, pad_axis};
 use crate::reduce::along_axis;
 use crate::shape::{self, Dim, dim_as, show, show_all};
 use crate::tensor::{Tensor, check_devices, expand_to, filled};
+use crate::windows::windows_dilated;
 use frit_uop::{Alu, DType, Op, ScatterMode, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;

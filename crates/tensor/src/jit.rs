@@ -130,7 +130,10 @@
 //!
 //! [`Jit::save`] and [`Jit::load`] take a recording to another process.
 
+mod parted;
 mod ready;
+mod saved;
+mod surroundings;
 
 use crate::assign;
 pub use crate::bundle::{Bundle, Form};
@@ -143,18 +146,17 @@ use crate::tensor::{Tensor, next_born};
 use crate::turn::{Exclusive, Had};
 use crate::view::View;
 use crate::watch::{self, Before, Outside};
-use frit_engine::jit::capture::{Link, Refusal, Seen};
-use frit_engine::jit::file;
-use frit_engine::jit::recording::{Recording, Saved, Signature};
+use frit_engine::jit::capture::{Link, Refusal};
+use frit_engine::jit::recording::Signature;
 use frit_engine::jit::tune::{TunedRecording, tune_recording};
-use frit_engine::run::{self, Tape};
+use frit_engine::run;
 use frit_engine::search::{Effort, Tuned};
-use frit_uop::{Op, UOp};
-use ready::{Came, From, Kept, Known, Ready, Shared, Verdict};
+use frit_uop::UOp;
+use parted::Parted;
+use ready::{Ready, Verdict};
 use rustc_hash::FxHashSet;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use surroundings::{Sources, Surroundings};
 
 /// Calls a function as a recording would: what could not be recorded, reading numbers of a tensor or of a size with
 /// variables, is an error already. So a first call, which runs plainly, finds what the second would.
@@ -245,115 +247,6 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         recorded.entries.iter().filter_map(|e| e.ready.as_ref()).map(|r| r.program.kernels()).collect()
     }
 
-    /// Write the recording down: its kernels as graphs, and the memory it keeps (weights, constants, state) as it is now.
-    ///
-    /// ```
-    /// # use frit_tensor::{Jit, Tensor};
-    /// # let path = std::env::temp_dir().join(format!("frit-doc-{}.jit", std::process::id()));
-    /// let w = Tensor::new([1.0f32, 2.0]);
-    /// let f = Jit::new(move |x: Tensor| Ok(x * &w));
-    /// for _ in 0..2 {
-    ///     f.call(Tensor::ones([2]))?;
-    /// }
-    /// f.save(&path)?;
-    /// let g = Jit::<Tensor, Tensor>::load(&path)?; // in another process, say
-    /// assert_eq!(g.call(Tensor::new([3.0f32, 4.0]))?.to_vec::<f32>()?, [3.0, 8.0]);
-    /// # std::fs::remove_file(path).unwrap();
-    /// # Ok::<(), frit_tensor::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let _c = call("jit");
-        self.saved(|program, signature, notes| file::save(path.as_ref(), program, signature, notes))
-    }
-    /// What [`Jit::save`] writes, as bytes.
-    #[track_caller]
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let _c = call("jit");
-        self.saved(file::to_bytes)
-    }
-    fn saved<T>(
-        &self,
-        write: impl FnOnce(&Recording, &Signature, &[u64]) -> std::result::Result<T, frit_engine::Error>,
-    ) -> Result<T> {
-        let recorded = self.lock()?;
-        let mut ready = recorded.entries.iter().filter_map(|e| Some((&e.key, e.ready.as_ref()?)));
-        let (Some((key, ready)), None) = (ready.next(), ready.next()) else {
-            return fail!("jit", "there is not exactly one recording to save; it is made by the second call");
-        };
-        if !ready.decided.is_empty() {
-            return fail!(
-                "jit",
-                "the function decides by the value of a size, so its recording is not for every value"
-            );
-        }
-        let mut notes = vec![];
-        if ready.results.iter().any(|r| !matches!(r.from, From::Output(_)) || r.view.is_some()) {
-            return fail!(
-                "jit",
-                "it gives back an input, a tensor from outside, or several views of one, which a file cannot"
-            );
-        }
-        if ready.inputs.iter().any(|l| l.moved.is_some()) {
-            return fail!("jit", "it assigns to an input whose old value is held, which a file cannot");
-        }
-        key.1.write(&mut notes);
-        ready.output.write(&mut notes);
-        notes.extend(&ready.draws);
-        engine(write(&ready.program, &key.0, &notes))
-    }
-    /// A recording from a file, compiled for this machine. It can be replayed, not recorded again. A file that is
-    /// damaged, or was written by another version, is an error; so is one that was made up to reach outside its own memory:
-    /// every access is proven to stay inside before anything runs.
-    #[track_caller]
-    pub fn load(path: impl AsRef<Path>) -> Result<Jit<I, O>> {
-        let _c = call("jit");
-        let path = path.as_ref();
-        Jit::of_saved(engine(file::load(path))?, &path.display())
-    }
-    /// A recording from the bytes of [`Jit::to_bytes`] or of a file.
-    #[track_caller]
-    pub fn of_bytes(bytes: &[u8]) -> Result<Jit<I, O>> {
-        let _c = call("jit");
-        Jit::of_saved(engine(file::of_bytes(bytes))?, &"a recorded program")
-    }
-    fn of_saved(saved: Saved, name: &dyn std::fmt::Display) -> Result<Jit<I, O>> {
-        let Saved { program, signature, notes } = saved;
-        let mut words = notes.into_iter();
-        let (Some(form), Some(output)) = (Form::read(&mut words, 0), Form::read(&mut words, 0)) else {
-            return fail!("jit", "{name}: it does not say how its tensors are arranged");
-        };
-        let stored = |i: usize| program.written_inputs().contains(&i);
-        let link = |i: usize| Link { held: None, written: stored(i), moved: None };
-        let inputs: Vec<Link> = (0..signature.len()).map(link).collect();
-        let results = (0..output.tensors()).map(|i| Came { from: From::Output(i), view: None }).collect();
-        let draws: Vec<u64> = words.collect();
-        let counts = [form.tensors(), output.tensors(), draws.len()];
-        let has = program.counts();
-        // what tensors outside move to are outputs, too, behind the results
-        let fits = counts[0] == has[0] && counts[1] <= has[1] && counts[2] == has[2];
-        if !fits || draws.iter().try_fold(0u64, |n, d| n.checked_add(*d)).is_none() {
-            return fail!("jit", "{name}: it arranges {counts:?} inputs, results and draws, and has {has:?}");
-        }
-        let ready = Ready {
-            program,
-            output,
-            results,
-            rows: None,
-            inputs,
-            outside: vec![],
-            shared: vec![],
-            same: (0..form.tensors()).collect(),
-            suspects: vec![],
-            draws,
-            decided: vec![],
-        };
-        let key = (signature, form, Ambient::now()?);
-        let entry = Entry { key, tries: TRIES, ready: Some(ready), last: Default::default() };
-        let recorded = Exclusive::new(Recorded { function: None, entries: vec![entry] });
-        Ok(Jit { recorded, caller: AtomicU64::new(0), recapture: false })
-    }
-
     /// Search for the fastest way to run each kernel of the recording, `width` states at a time, on these inputs; from then
     /// on it is replayed that way. What is found is remembered (`FRIT_CACHE`), so another search goes on where one ended.
     /// `told` hears of each kernel that was searched: its number, how many there are, its name and what was found. Tensors
@@ -438,79 +331,6 @@ impl<I: Bundle, O: Bundle> Jit<I, O> {
         let at = recorded.find(&described, form, self.recapture)?;
         drop(described);
         recorded.call(at, tensors, &sizes, parts)
-    }
-}
-
-/// Inputs that are views of parts of other memory. While the function runs they are memory of their own, so that all
-/// parts of one size are inputs of one kind; what it assigned to them is written back.
-struct Parted {
-    parts: Vec<(Tensor, View, u64)>,
-    /// Whether each input is rows one after the other: what a reshape of it is depends on that.
-    rows: Vec<bool>,
-}
-
-impl Parted {
-    fn of(tensors: &[Tensor]) -> Result<Parted> {
-        let rows = tensors.iter().map(|t| t.as_view().is_none_or(|v| v.is_rows())).collect();
-        let mut parted = Parted { parts: vec![], rows };
-        for t in tensors {
-            let value = t.uop()?;
-            let (mut n, mut part) = (&value, false);
-            while matches!(n.op, Op::Reshape | Op::Shrink) {
-                part |= n.op == Op::Shrink;
-                n = n.input();
-            }
-            // a part that may be all of the memory, since its size varies, stays where it is
-            let most = value.shape().iter().try_fold(1i128, |n, d| n.checked_mul(d.bounds.1));
-            let may_be_all = || most == n.shape().first().map(|len| len.bounds.1);
-            let is_whole = realize::is_in_memory(&value) && (!part || may_be_all());
-            let copied = |value: &UOp| Ok(realize::realize_nodes(&[value.contiguous()])?.swap_remove(0));
-            match t.as_view() {
-                _ if is_whole => {}
-                Some(view) => {
-                    t.set_uop(Ok(copied(&value)?));
-                    t.stand_for(Some(&view));
-                    parted.parts.push((t.clone(), view, t.changes()));
-                }
-                None => t.set_uop(Ok(copied(&value)?)),
-            }
-        }
-        Ok(parted)
-    }
-    /// The number of the tensor that one of them is a part of.
-    fn base(&self, t: &Tensor) -> Option<u64> {
-        self.parts.iter().find(|(part, ..)| part.is_same(t)).map(|(_, view, _)| view.base.born())
-    }
-    /// Whether one of them looks at a tensor that others look at too.
-    fn is_entangled(&self, others: &[Tensor]) -> bool {
-        self.parts.iter().any(|(t, view, _)| {
-            let shares = |o: &Tensor| !o.is_same(t) && o.owner().is_same(&view.base);
-            let also = |(o, v, _): &(Tensor, View, u64)| !o.is_same(t) && v.base.is_same(&view.base);
-            others.iter().any(shares) || self.parts.iter().any(also)
-        })
-    }
-    /// Be views again, and write back what was assigned, and what was `stored` to without a word.
-    fn back(mut self, stored: &[Tensor]) -> Result<()> {
-        for (t, view, changes) in std::mem::take(&mut self.parts) {
-            let now = t.uop();
-            t.stand_for(None);
-            let assigned = t.changes() != changes || stored.iter().any(|s| s.is_same(&t));
-            t.set_view(view);
-            if assigned {
-                t.try_assign(Tensor::of(now))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Parted {
-    /// After a failure: they are what they were.
-    fn drop(&mut self) {
-        for (t, view, _) in std::mem::take(&mut self.parts) {
-            t.stand_for(None);
-            t.set_view(view);
-        }
     }
 }
 
@@ -747,106 +567,6 @@ impl<I: Bundle, O: Bundle> Recorded<I, O> {
             }
         }
         Ok(O::put_together(&output, &mut results.into_iter()))
-    }
-}
-
-/// The tensors that results may be, or look at.
-struct Sources<'a> {
-    given: &'a [Tensor],
-    inputs: &'a [Tensor],
-    outside: &'a [Outside],
-}
-
-impl Sources<'_> {
-    /// Where each result comes from, and the tensors that are computed for them.
-    fn of_results(&self, results: &[Tensor]) -> (Vec<Came>, Vec<Tensor>) {
-        let mut outputs: Vec<Tensor> = vec![];
-        let came = results.iter().map(|r| {
-            let (owner, view) = (r.owner(), r.as_view());
-            if let Some(i) = self.given.iter().position(|t| t.is_same(r)) {
-                return Came { from: From::Given(i), view: None };
-            }
-            let beyond = |i: usize| Some((i, view.as_ref()?.beyond(&self.given[i])?));
-            let mut of_owner = (0..self.inputs.len()).filter(|&i| self.inputs[i].is_same(&owner));
-            if let Some((i, view)) = of_owner.find_map(beyond) {
-                return Came { from: From::Given(i), view: Some(view.without_base()) };
-            }
-            let view = view.map(View::without_base);
-            let from = if let Some(i) = self.inputs.iter().position(|t| t.is_same(&owner)) {
-                From::Input(i)
-            } else if let Some(i) = self.outside.iter().position(|o| o.tensor.is_same(&owner)) {
-                From::Outside(i)
-            } else if let Some(i) = outputs.iter().position(|t| t.is_same(&owner)) {
-                From::Output(i)
-            } else {
-                outputs.push(owner);
-                From::Output(outputs.len() - 1)
-            };
-            Came { from, view }
-        });
-        (came.collect(), outputs)
-    }
-}
-
-/// Everything a recording is about, but for its launches.
-struct Surroundings<'a> {
-    owners: &'a [Tensor],
-    before: &'a [Before],
-    outside: &'a [Outside],
-    outputs: &'a [Tensor],
-}
-
-type Finished = (Recording, Vec<Link>, Vec<Known>, Vec<Shared>);
-
-impl Surroundings<'_> {
-    fn finish(&self, tape: Tape, sizes: &[UOp], draws: &[UOp]) -> std::result::Result<Finished, Refusal> {
-        let never = |e: Error| Refusal::Never(frit_engine::Error::Graph(e.to_string()));
-        let seen = |t: &Tensor, before: &Before| -> std::result::Result<Option<Seen>, Refusal> {
-            let Before::Memory(versions, view) = before else { return Ok(None) };
-            t.settle();
-            let after = t.peek().map_err(never)?;
-            match realize::memory_view(&after) {
-                Some((_, now)) if now == *view => Ok(Some(Seen { before: versions.clone(), after })),
-                _ => Err(Refusal::Kept(
-                    "a tensor it assigns to has another shape or place in memory then".into(),
-                )),
-            }
-        };
-        let missing = || never(Error::elsewhere("jit", "an input is not in memory"));
-        let inputs = self.owners.iter().zip(self.before).map(|(t, b)| seen(t, b)?.ok_or_else(missing));
-        let inputs = inputs.collect::<std::result::Result<Vec<Seen>, _>>()?;
-        let mut others = vec![];
-        for o in self.outside {
-            others.push(seen(&o.tensor, &o.before)?);
-        }
-        let outputs = nodes(self.outputs).map_err(never)?;
-        let is_shared = |i: &Seen, o: &Seen| Arc::ptr_eq(&i.before, &o.before);
-        let mut shared = vec![];
-        for (k, o) in others.iter().enumerate() {
-            let Some(o) = o else { continue };
-            let is_it = |i: usize| self.owners[i].is_same(&self.outside[k].tensor);
-            let with = (0..inputs.len()).filter(|&i| is_shared(&inputs[i], o));
-            shared.extend(with.map(|i| Shared { input: i, outside: k, is_it: is_it(i) }));
-        }
-        let held: Vec<Seen> = others.into_iter().flatten().collect();
-        let (program, links) = tape.finish(&inputs, &held, sizes, &outputs, draws)?;
-        let (of_inputs, of_others) = links.split_at(inputs.len());
-        let mut of_others = of_others.iter();
-        let known = self.outside.iter().map(|o| {
-            let memory = match &o.before {
-                Before::Memory(versions, view) => of_others.next().map(|link| Kept {
-                    versions: versions.clone(),
-                    latest: 0,
-                    view: view.clone(),
-                    link: *link,
-                }),
-                Before::Other => None,
-            };
-            let mut known = Known { handle: o.tensor.downgrade(), changes: 0, memory, is_needed: false };
-            known.update(&o.tensor);
-            known
-        });
-        Ok((program, of_inputs.to_vec(), known.collect(), shared))
     }
 }
 

@@ -5,7 +5,7 @@
 //! `(&x * &w).sum(1).relu()` has no `?` in it.
 //!
 //! By subject: [`tensor`] the handle, [`shape`] dims and axes, [`operand`] operators and numbers, `creation`, `random`,
-//! `movement` (with [`pad`], `diagonal`, `rearrange`), [`index`] (with `mask`, `scatter`), `elementwise` (with `composite` and `trig` under it),
+//! `movement` (with `parts`, `repeat`, `windows`, [`pad`], `diagonal`, `rearrange`), [`index`] (with `mask`, `scatter`), `elementwise` (with `composite` and `trig` under it),
 //! `activation`, `reduce` (with `scan`), `ranking` and `counting` (over `sort`), `linalg`, [`conv`], `pool`,
 //! [`interpolate`], [`grid_sample`], [`fft`], [`hash`], `norm`, [`attention`], [`loss`] (with [`ctc`] and `similarity`),
 //! `gradient`, `control` (loops), `assign`, `bitcast`, `blob` (files and
@@ -27,6 +27,9 @@ mod random;
 mod blob;
 // movement and indexing
 mod movement;
+mod parts;
+mod repeat;
+mod windows;
 pub mod pad;
 mod diagonal;
 mod rearrange;
@@ -91,12 +94,12 @@ pub use jit::{Bundle, Jit, rehearse};
 pub use linalg::Triangular;
 pub use loss::{Bce, CrossEntropy, Reduction};
 pub use mode::{autocast, is_training, set_factors, training};
-pub use movement::Shifts;
 pub use operand::Operand;
 pub use pad::PadMode;
 pub use random::manual_seed;
 pub use realize::{
     Blob, Device, Lent, LentThere, Progress, Recording, Scope, UserSpan, check_interrupt, named_scope, span,
 };
+pub use repeat::Shifts;
 pub use shape::{Axes, Dim, Dims, Shape, Variable, keepdim};
 pub use tensor::{Tensor, WeakTensor};

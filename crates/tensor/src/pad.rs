@@ -1,8 +1,9 @@
 //! Padding: with a value, or with elements of the tensor itself.
 
 use crate::error::{Result, call, fail};
-use crate::movement::{cut, join, resized};
+use crate::movement::{cut, resized};
 use crate::operand::{Operand, literal};
+use crate::parts::join;
 use crate::shape::{self, Dim, holds, show, show_all};
 use crate::tensor::{Tensor, filled};
 use frit_uop::UOp;

@@ -2,8 +2,9 @@
 
 use super::carry::Gradient;
 use crate::composite::mul;
-use crate::movement::{cut, every, is_same_along, pad_axis, windows_dilated};
+use crate::movement::{cut, is_same_along, pad_axis};
 use crate::tensor::expand_to;
+use crate::windows::{every, windows_dilated};
 use frit_uop::{Op, UOp};
 use smallvec::SmallVec;
 
