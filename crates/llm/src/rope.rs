@@ -114,16 +114,15 @@ impl Rope {
     pub fn turn(&self, x: &Tensor, [cos, sin]: &[Tensor; 2]) -> Tensor {
         let whole = x.shape()[-1].get();
         let half = self.dims / 2;
-        let (cos, sin) = (cos.unsqueeze(1), sin.unsqueeze(1)); // (T, 1, half)
-        let turned = x.narrow(-1, 0, self.dims);
-        let out = if self.interleaved {
-            let pairs = turned.unflatten(-1, [half, 2]);
-            let (a, b) = (pairs.select(-1, 0), pairs.select(-1, 1));
-            Tensor::stack(&[&a * &cos - &b * &sin, &a * &sin + &b * &cos], -1).flatten(-2, -1)
-        } else {
-            let (a, b) = (turned.narrow(-1, 0, half), turned.narrow(-1, half, half));
-            Tensor::cat(&[&a * &cos - &b * &sin, &a * &sin + &b * &cos], -1)
-        };
+        // (T, heads, half, 2) or (T, heads, 2, half)
+        let (sizes, axis) = if self.interleaved { ([half, 2], -1) } else { ([2, half], -2) };
+        let pairs = x.narrow(-1, 0, self.dims).unflatten(-1, sizes);
+        let (cos, sin) = (cos.unsqueeze(1).unsqueeze(axis), sin.unsqueeze(1).unsqueeze(axis));
+        let sizes = if self.interleaved { [1, 2] } else { [2, 1] };
+        let is_first = Tensor::arange(2).reshape(sizes).eq(0);
+        // a cos - b sin, b cos + a sin: each element and the other of its pair
+        let out = &pairs * cos + pairs.flip(axis) * is_first.where_(-&sin, &sin);
+        let out = out.flatten(-2, -1);
         match whole - self.dims {
             0 => out,
             rest => Tensor::cat(&[out, x.narrow(-1, self.dims, rest)], -1),

@@ -35,7 +35,7 @@ impl Chooser<'_, '_> {
             .map(|(o, k)| self.find(*o, *k).map_or(1.0, |i| self.plan.axes[i].extent.bounds.1.max(1) as f64))
             .product();
         let reduces = self.origins(&[AxisKind::Reduce]);
-        let longest = reduces.iter().filter_map(|(o, k)| self.size(*o, *k)).max().unwrap_or(1);
+        let longest = reduces.iter().filter_map(|(o, k)| self.length(*o, *k)).max().unwrap_or(1);
         let (along, reuse) = (self.walks_along_reduces(), self.has_reuse());
         let is_few = outputs <= FEW_RESULTS as f64;
         // results that tiles of lanes would leave most of the machine without
@@ -67,6 +67,19 @@ impl Chooser<'_, '_> {
         self.lanes();
     }
 
+    /// Iterations of a loop at most, where it is known into how many lanes it can be cut.
+    fn length(&self, origin: u32, kind: AxisKind) -> Option<usize> {
+        let extent = &self.plan.axes[self.find(origin, kind)?].extent;
+        let is_cut = extent.as_int().is_some() || factor(extent) >= LONG_REDUCE as i64;
+        is_cut.then(|| usize::try_from(extent.bounds.1).ok()).flatten()
+    }
+    /// The most lanes, a power of two, that a loop can be cut into without padding where only a variable knows how long it is.
+    fn most_parts(&self, origin: u32, kind: AxisKind) -> usize {
+        let Some(axis) = self.find(origin, kind) else { return 1 };
+        let extent = &self.plan.axes[axis].extent;
+        if extent.as_int().is_some() { usize::MAX } else { 1 << factor(extent).max(1).trailing_zeros() }
+    }
+
     /// Lanes that the machine runs at once.
     pub(super) fn busy(&self) -> f64 {
         let grid = self.plan.target.grid.as_ref();
@@ -80,7 +93,7 @@ impl Chooser<'_, '_> {
         let busy = self.busy();
         let (block, warp) = (grid.max_block as usize, grid.warp as usize);
         let ([(reduce, kind)], true) = (reduces, outputs * 2.0 < busy) else { return false };
-        let Some(n) = self.size(*reduce, *kind) else { return false };
+        let Some(n) = self.length(*reduce, *kind) else { return false };
         let nearest = self
             .origins(&[AxisKind::Global])
             .into_iter()
@@ -90,7 +103,7 @@ impl Chooser<'_, '_> {
         };
         let share = (busy / outputs) as usize;
         let most = (block / warp).min(share).min(n / ELEMENTS_A_LANE).max(1);
-        let lanes = 1usize << most.ilog2();
+        let lanes = (1usize << most.ilog2()).min(self.most_parts(*reduce, *kind));
         if lanes < 2 {
             return false;
         }
@@ -242,7 +255,7 @@ impl Chooser<'_, '_> {
 
     /// Whether an axis has a multiple of n iterations, or was padded to have one.
     fn make_multiple(&mut self, axis: usize, n: usize) -> bool {
-        let is_multiple = self.plan.axes[axis].size().is_some_and(|size| size.is_multiple_of(n));
+        let is_multiple = factor(&self.plan.axes[axis].extent) % n as i64 == 0;
         is_multiple || self.take(Opt::Pad { axis, n })
     }
 
@@ -311,13 +324,14 @@ impl Chooser<'_, '_> {
         let share = (longest / (wide.max(ELEMENTS_A_LANE))).max(1);
         // a power of two that no reduce is much shorter than
         let n = (1 << share.ilog2()).clamp(FEWEST_LANES, self.most_lanes().max(FEWEST_LANES));
+        let n = loops.iter().fold(n, |n, (o, k)| n.min(self.most_parts(*o, *k)));
         let mut any = false;
         for (origin, kind) in loops.iter().copied() {
             let (lanes, copies) = match kind {
                 AxisKind::Loop => (AxisKind::Local, AxisKind::Upcast),
                 _ => (AxisKind::GroupReduce, AxisKind::Unroll),
             };
-            let Some(axis) = self.find(origin, kind) else { continue };
+            let Some(axis) = self.find(origin, kind).filter(|_| n > 1) else { continue };
             if self.size(origin, kind).is_some_and(|size| size < n) {
                 continue;
             }
