@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! row of blocks of 144 bytes: 16 of scales, 4 parts of 32 bytes, two fields a byte
-//! lanes   16 blocks x 2 parts, each lane two loads of 16 bytes; both fields of a byte come from one load
+//! lanes   16 blocks x 2 halves of a part, each lane 16 bytes a load; both fields of a byte come from one load
 //! ```
 
 use super::chooser::Chooser;
@@ -11,8 +11,6 @@ use crate::kernel::cost::MOST_LANES;
 use crate::kernel::ranges::closed;
 use frit_uop::AxisKind;
 
-/// Accesses of a lane side by side: what is the same for all of a block is computed once for more of it.
-const ACCESSES: usize = 2;
 /// Loops of fields are written out up to this many iterations, since all of them read the same memory.
 const MOST_FIELDS: usize = 8;
 /// Rows that a lane does at once where others are enough to keep the machine busy: they share what is the same for all rows.
@@ -30,7 +28,7 @@ impl Chooser<'_, '_> {
         };
         let steps: Vec<(u32, Option<i64>)> =
             reduces.iter().map(|(o, _)| (*o, coefficient(&heaviest.idx, *o))).collect();
-        let access = ACCESSES * self.plan.target.vector_access_bytes / heaviest.size().max(1);
+        let access = self.plan.target.vector_access_bytes / heaviest.size().max(1);
         let Some((near, _)) = steps.iter().find(|s| s.1 == Some(1)).copied() else { return false };
         let of_two = |n: usize, most: usize| (1 << n.trailing_zeros()).min(1 << most.max(1).ilog2());
         self.attempt(|c| {
