@@ -13,7 +13,8 @@ fn src() -> PathBuf {
 fn files() -> Vec<(String, PathBuf)> {
     let mut found = vec![];
     for folder in std::fs::read_dir(src()).unwrap().map(|f| f.unwrap().path()).filter(|p| p.is_dir()) {
-        for file in std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()) {
+        // a folder inside holds parts of the file of its name
+        for file in std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).filter(|p| p.is_file()) {
             let of = if file.ends_with("mod.rs") { &folder } else { &file };
             found.push((of.file_stem().unwrap().to_string_lossy().into_owned(), file));
         }
