@@ -480,9 +480,10 @@ impl Engine {
         self.counts.steps += 1;
         let width = self.stepper.model().tokens();
         // logits are many: they stay where they are if no one looks at more than the greatest
-        let best = logits.most_likely()?;
-        let is_plain = order.iter().all(|p| self.running[p.at].is_plain());
-        let logits = if is_plain { vec![] } else { logits.to_vec()? };
+        let mut is_plain = order.iter().map(|p| self.running[p.at].is_plain());
+        let (any, all) = (is_plain.clone().any(|p| p), is_plain.all(|p| p));
+        let best = if any { logits.most_likely()? } else { vec![] };
+        let logits = if all { vec![] } else { logits.to_vec()? };
         let mut ended = vec![];
         for (i, p) in order.iter().enumerate() {
             self.counts.prompt += if p.count > 1 { p.count as u64 } else { 0 };

@@ -12,6 +12,7 @@
 //! sum: it rounds otherwise than loops one after the other, so it is an opt.
 
 use crate::error::Error;
+use crate::kernel::access::factor;
 use crate::kernel::chain::{Chain, extent, factors, id, product};
 use crate::kernel::row_block::{self, KEYS, REGISTERS, RowBlock, WARPS, is_chained, lanes, narrowed};
 use crate::pass::{Ctx, Opts};
@@ -158,7 +159,7 @@ impl Attention {
         let (e, d) = (extent(&self.inner), extent(&self.column));
         let held = (m * keys * 3 / 2 + m * d * 2 + m * e / 2) / lanes(&self.unit) as i64;
         divides(&self.row, m * warps)
-            && simplify(&self.chain.along.extent().modulo(&UOp::index(keys))).as_int() == Some(0)
+            && factor(self.chain.along.extent()) % keys == 0
             && keys % k == 0
             && divides(&self.inner, k)
             && divides(&self.column, n)

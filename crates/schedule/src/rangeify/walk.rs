@@ -469,8 +469,6 @@ impl<'a> Walk<'a> {
         let prefers = match c.ops {
             0 => false,
             ops if ops <= AS_A_LOAD => asked.len() > MANY_READERS && c.reads,
-            // a few operations on indices, which mostly fold into others
-            ops if ops <= FEW_OPS && !c.reads => false,
             ops if ops <= FEW_OPS => times >= MANY_TIMES && (in_reduce || asked.len() > SOME_READERS),
             ops if ops <= MANY_OPS => times > 2,
             _ => times >= 2,
