@@ -174,6 +174,14 @@ fn is_matrix(address: &UOp, order: &[UOp]) -> bool {
     order.iter().any(|n| n.op == Op::LoadMatrix && n.src[0] == *address)
 }
 
+/// Whether neighbours along a range lie side by side in memory.
+fn is_contiguous(value: &UOp, along: Option<&UOp>) -> bool {
+    let (Some(range), Some((_, idx))) = (along.and_then(UOp::range_arg), value.buffer_and_index()) else {
+        return false;
+    };
+    coefficient(idx, range.id) == Some(1)
+}
+
 /// How many neighbours an index has as copies in a lane: of results, since those of a sum would have to wait in registers.
 fn neighbours(index: &UOp, most: i64) -> i64 {
     let is_near = |r: &UOp| {
@@ -221,7 +229,8 @@ impl Tile {
             Some(grid) => {
                 let accesses = accesses(n, &extents, order, ctx.target, grid);
                 let is_row = |i: &UOp| i.op == Op::Index && i.src[0] == *n && is_matrix(i, order);
-                let whole = if order.iter().any(is_row) { access_elements(n, ctx.target) } else { 1 };
+                let is_whole = buffers > 1 && is_contiguous(&value, fill.last()) || order.iter().any(is_row);
+                let whole = if is_whole { access_elements(n, ctx.target) } else { 1 };
                 banks::strides(&extents, n.dtype.size() as i64, &accesses, whole, Banks::of(grid))
             }
             None => banks::dense(&extents),
@@ -262,17 +271,11 @@ impl Tile {
     /// Neighbours that a lane copies at once: as many as an access moves, or a part of that, so that rows of memory have whole
     /// ones and all lanes are busy.
     fn wide(&self, lanes: i64) -> i64 {
-        let (Some(last), Some((_, idx))) = (self.fill.last(), self.value.buffer_and_index()) else {
-            return 1;
-        };
-        let id = last.range_arg().map_or(0, |a| a.id);
         let fits = |w: &i64| self.extents.last().is_some_and(|n| n % w == 0);
         let is_busy = |w: &i64| self.extents.iter().product::<i64>() % (lanes * w) == 0;
         let parts = std::iter::successors(Some(self.at_once), |w| (*w > 1).then_some(w / 2));
-        match coefficient(idx, id) {
-            Some(1) => parts.into_iter().find(|w| fits(w) && is_busy(w)).unwrap_or(1),
-            _ => 1,
-        }
+        let is_contiguous = is_contiguous(&self.value, self.fill.last());
+        parts.into_iter().find(|w| is_contiguous && fits(w) && is_busy(w)).unwrap_or(1)
     }
 
     /// Filled by all lanes of a block: the neighbours `(step * lanes + lane) * wide + part`, as long as there are any.
