@@ -89,8 +89,8 @@ pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, ban
     let cost = |(strides, size): &(Vec<i64>, i64)| {
         (accesses.iter().map(|a| a.cost(strides, bytes, banks)).sum::<f64>(), *size)
     };
-    let dense: i64 = extents.iter().product();
-    let is_small = |(_, size): &(Vec<i64>, i64)| *size <= dense + dense / MOST_ADDED as i64;
+    let least: i64 = extents.iter().product();
+    let is_small = |(_, size): &(Vec<i64>, i64)| *size <= least + least / MOST_ADDED as i64;
     let is_whole = |(strides, _): &(Vec<i64>, i64)| {
         let [others @ .., last] = &strides[..] else { return true };
         whole == 1 || *last == 1 && others.iter().all(|s| s % whole == 0)
@@ -99,7 +99,7 @@ pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, ban
         .filter(|s| is_small(s) && is_whole(s))
         .map(|s| (cost(&s), s.0))
         .reduce(|a, b| if b.0 < a.0 { b } else { a });
-    best.map_or_else(Vec::new, |(_, strides)| strides)
+    best.map_or_else(|| dense(extents), |(_, strides)| strides)
 }
 
 /// Strides where nothing is to be gained by any but the dense ones.

@@ -229,8 +229,14 @@ impl Tile {
             Some(grid) => {
                 let accesses = accesses(n, &extents, order, ctx.target, grid);
                 let is_row = |i: &UOp| i.op == Op::Index && i.src[0] == *n && is_matrix(i, order);
-                let is_whole = buffers > 1 && is_contiguous(&value, fill.last()) || order.iter().any(is_row);
-                let whole = if is_whole { access_elements(n, ctx.target) } else { 1 };
+                // what a unit multiplies is copied in the background; plain lanes load it in vectors of their own
+                let most = access_elements(n, ctx.target);
+                let is_copied = buffers > 1
+                    && is_contiguous(&value, fill.last())
+                    && extents.last().is_some_and(|e| e % most == 0);
+                let is_multiplied = || order.iter().any(|n| n.op == Op::Matrix);
+                let is_whole = is_copied && is_multiplied() || order.iter().any(is_row);
+                let whole = if is_whole { most } else { 1 };
                 banks::strides(&extents, n.dtype.size() as i64, &accesses, whole, Banks::of(grid))
             }
             None => banks::dense(&extents),

@@ -408,3 +408,22 @@ fn gradients_of_attention_need_memory_linear_in_its_length() {
         });
     });
 }
+
+#[test]
+fn weights_of_windows_are_packed_for_a_unit() {
+    let kernels = |device: &str, [channels, results]: [usize; 2]| {
+        on(device, || {
+            let input =
+                |dims: [usize; 4]| Tensor::zeros(dims).cast(DType::BF16).contiguous().realize().unwrap();
+            // images with channels last, so that only weights lie as no unit copies them
+            let images = input([2, 12, 12, channels]).permute([0, 3, 1, 2]);
+            let y = images.conv2d(&input([results, channels, 3, 3]), None, Window::new());
+            measure::schedule(&[y.uop().unwrap()]).unwrap().kernels.len()
+        })
+    };
+    assert_eq!(kernels("NULL:H200", [32, 16]), 2);
+    assert_eq!(kernels("NULL:H200", [3, 16]), 2);
+    // no order of these has whole vectors, and a CPU packs tiles by itself
+    assert_eq!(kernels("NULL:H200", [3, 15]), 1);
+    assert_eq!(kernels("NULL", [32, 16]), 1);
+}

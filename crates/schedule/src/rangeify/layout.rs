@@ -23,38 +23,62 @@ pub fn order(
     drafts: &[Draft],
     is_factor: impl Fn(&Request) -> bool,
 ) -> Option<Order> {
-    let all = (0..dims.len()).filter(|d| dims[*d].as_int() != Some(1)).collect::<Order>();
-    let (&last, outer) = all.split_last().filter(|(_, outer)| !outer.is_empty())?;
     let factors: Vec<&Request> = asked.iter().filter(|r| is_factor(r)).collect();
-    let mut order: Order = if factors.iter().any(|r| !has_rows(dims, r, last, vector)) {
-        let fits = |d: &&usize| {
-            dims[**d].as_int().is_some_and(|n| n % vector == 0) && factors.iter().all(|r| is_walked(r, **d))
-        };
-        let inner = *outer.iter().rev().find(fits)?;
-        all.iter().copied().filter(|d| *d != inner).chain([inner]).collect()
-    } else {
-        let as_read = |r: &Request| {
-            let d = &drafts[r.kernel as usize];
-            let is_copy = d.is_permuted && !r.in_reduce && r.is_ungated() && is_plain(&r.idx);
-            let place = |k: &usize| d.ranges.iter().position(|x| *x == r.idx[*k]);
-            let places = is_copy.then(|| all.iter().map(place).collect::<Option<Vec<usize>>>())??;
-            let mut order: Vec<(usize, usize)> = places.into_iter().zip(all.iter().copied()).collect();
-            order.sort_unstable();
-            Some(order.into_iter().map(|(_, d)| d).collect())
-        };
-        // one that walks several dims as one range and then rows would read each element by itself
-        let keeps_rows = |r: &Request| {
-            let d = &drafts[r.kernel as usize];
-            let is_last = d.ranges.last() == Some(&r.idx[last]);
-            is_last && !d.is_permuted && !r.in_reduce && !is_plain(&r.idx)
-        };
-        asked.iter().find_map(as_read).filter(|_| !asked.iter().any(keeps_rows))?
-    };
-    if order == all {
-        return None;
+    match has_rows(dims, &factors, vector) {
+        true => as_read(dims, asked, drafts),
+        false => as_multiplied(dims, &factors, vector),
     }
+}
+
+/// The order in which a unit's factors are copied in vectors, where in that of the dims they are not.
+pub fn packed(dims: &[UOp], factors: &[&Request], vector: i64) -> Option<Order> {
+    let is_packed = factors.is_empty() || has_rows(dims, factors, vector);
+    if is_packed { None } else { as_multiplied(dims, factors, vector) }
+}
+
+/// Dims of more than one element.
+fn long(dims: &[UOp]) -> Order {
+    (0..dims.len()).filter(|d| dims[*d].as_int() != Some(1)).collect()
+}
+
+/// An order of the long dims with the others before them, where it is another than theirs.
+fn whole(dims: &[UOp], mut order: Order) -> Option<Order> {
+    let all = long(dims);
     order.insert_many(0, (0..dims.len()).filter(|d| !all.contains(d)));
-    Some(order)
+    (!order.ends_with(&all)).then_some(order)
+}
+
+/// The nearest dim outside the innermost one that all factors walk in whole vectors becomes the innermost one.
+fn as_multiplied(dims: &[UOp], factors: &[&Request], vector: i64) -> Option<Order> {
+    let all = long(dims);
+    let (_, outer) = all.split_last()?;
+    let fits = |d: &&usize| {
+        dims[**d].as_int().is_some_and(|n| n % vector == 0) && factors.iter().all(|r| is_walked(r, **d))
+    };
+    let inner = *outer.iter().rev().find(fits)?;
+    whole(dims, all.iter().copied().filter(|d| *d != inner).chain([inner]).collect())
+}
+
+/// The order of a kernel that passes elements on in one of its own.
+fn as_read(dims: &[UOp], asked: &[Request], drafts: &[Draft]) -> Option<Order> {
+    let all = long(dims);
+    let (&last, _) = all.split_last().filter(|(_, outer)| !outer.is_empty())?;
+    let as_read = |r: &Request| {
+        let d = &drafts[r.kernel as usize];
+        let is_copy = d.is_permuted && !r.in_reduce && r.is_ungated() && is_plain(&r.idx);
+        let place = |k: &usize| d.ranges.iter().position(|x| *x == r.idx[*k]);
+        let places = is_copy.then(|| all.iter().map(place).collect::<Option<Vec<usize>>>())??;
+        let mut order: Vec<(usize, usize)> = places.into_iter().zip(all.iter().copied()).collect();
+        order.sort_unstable();
+        Some(order.into_iter().map(|(_, d)| d).collect())
+    };
+    // one that walks several dims as one range and then rows would read each element by itself
+    let keeps_rows = |r: &Request| {
+        let d = &drafts[r.kernel as usize];
+        let is_last = d.ranges.last() == Some(&r.idx[last]);
+        is_last && !d.is_permuted && !r.in_reduce && !is_plain(&r.idx)
+    };
+    whole(dims, asked.iter().find_map(as_read).filter(|_| !asked.iter().any(keeps_rows))?)
 }
 
 /// Whether a dim is walked by a range of its own that no gate asks for.
@@ -64,8 +88,13 @@ fn is_walked(r: &Request, dim: usize) -> bool {
     !others.chain(&r.gate).any(|i| i.ranges.contains(&range.id))
 }
 
+/// Whether all factors walk the innermost dim in vectors from aligned places.
+fn has_rows(dims: &[UOp], factors: &[&Request], vector: i64) -> bool {
+    long(dims).last().is_none_or(|last| factors.iter().all(|r| walks_rows(dims, r, *last, vector)))
+}
+
 /// Whether a request walks the innermost dim in vectors from aligned places: steps of one range, in all others whole vectors.
-fn has_rows(dims: &[UOp], r: &Request, last: usize, vector: i64) -> bool {
+fn walks_rows(dims: &[UOp], r: &Request, last: usize, vector: i64) -> bool {
     if dims[last].as_int().is_none_or(|n| n % vector != 0) {
         return false;
     }

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | widens a factor that a grid's matrix unit takes | any | inlined: what it widens is stored |
 //! | elementwise, after each [`cost::MOST_OPS`] that follow each other | any | staged: a kernel of all would be too long |
+//! | memory that a grid's matrix unit cannot copy in vectors | some for a factor | staged: packed, in the order of its readers |
 //! | cheap (no reduce in its cone) | any | inlined for each, unless computing it again costs more than memory or a unit takes it |
 //! | expensive | one, each element once, not inside a reduce | inlined: a reduce with its epilogue |
 //! | made of an expensive value, narrower or for several | each element once, inside a reduce only along rows | inlined: that value is stored |
@@ -230,8 +231,11 @@ impl<'a> Walk<'a> {
         }
         let is_taken = self.is_taken(n.dtype);
         let is_factor = |r: &Request| is_taken && self.is_factor_of_a_sum(r);
-        let vector = (self.target.vector_access_bytes / n.dtype.size()).max(1) as i64;
-        layout::order(n.shape(), vector, &self.cut.requests[i], &self.cut.drafts, is_factor)
+        layout::order(n.shape(), self.vector(n), &self.cut.requests[i], &self.cut.drafts, is_factor)
+    }
+    /// Elements of a node that an access moves at once.
+    fn vector(&self, n: &UOp) -> i64 {
+        (self.target.vector_access_bytes / n.dtype.size()).max(1) as i64
     }
     /// A kernel over these dims, the last of an order innermost, and a request for each element.
     fn draft_in_order(&mut self, rank: usize, dims: &[UOp], order: Option<&Order>) -> (u32, Request) {
@@ -365,6 +369,9 @@ impl<'a> Walk<'a> {
                 Staged("a chain of products reads it by an index from data")
             }
             Op::Gather => Inlined("its reader reads the table itself, at an index from data"),
+            Op::Reshape if self.is_packed_for_a_unit(i, n) => Staged(
+                "a matrix unit copies it in vectors, many times, which its order in memory does not allow",
+            ),
             o if o.is_movement() || o == Op::Detach => {
                 Inlined("it moves elements, and its reader's index says where they are")
             }
@@ -434,6 +441,16 @@ impl<'a> Walk<'a> {
     fn is_factor_for_a_unit(&self, i: usize, n: &UOp) -> bool {
         let is_factor = |r: &Request| self.is_factor_of_a_sum(r);
         n.op.is_elementwise() && self.is_taken(n.dtype) && self.cut.requests[i].iter().any(is_factor)
+    }
+    /// Whether it is memory that is a factor for a unit, and lies as a unit cannot copy it in vectors.
+    fn is_packed_for_a_unit(&self, i: usize, n: &UOp) -> bool {
+        let is_memory = matches!(n.input().op, Op::Param | Op::After);
+        if !is_memory || !n.dtype.is_float() || !self.is_taken(n.dtype) {
+            return false;
+        }
+        let asked = self.cut.requests[i].iter();
+        let factors: Vec<&Request> = asked.filter(|r| self.is_factor_of_a_sum(r)).collect();
+        layout::packed(n.shape(), &factors, self.vector(n)).is_some()
     }
     /// Whether a request is for a factor of a sum of products that uses it many times.
     fn is_factor_of_a_sum(&self, r: &Request) -> bool {
