@@ -8,6 +8,7 @@
 pub mod written;
 pub mod op;
 pub mod arg;
+pub mod facts;
 pub mod node;
 mod slot;
 mod table;

@@ -4,6 +4,7 @@
 //! its handles. A node's hash is structural (the same in every process), which also gives a deterministic order.
 
 use crate::arg::Arg;
+use crate::facts::Facts;
 use crate::infer;
 use crate::op::{Op, OpSet};
 use crate::slot::Handle;
@@ -14,14 +15,17 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The dims of a value: scalar `Index` nodes, constant or over bound variables.
 pub type Shape = SmallVec<[UOp; 4]>;
 
-/// What a [`UOp`] points at. In the order written: what a walk and a probe read lies together, next to the count of handles.
+/// What a [`UOp`] points at. In the order written: what a walk, a probe and a hash read lies together, next to the count of
+/// handles.
 #[repr(C)]
 pub struct Node {
+    hash: u64,
     /// What it does.
     pub op: Op,
     /// The type of its elements.
@@ -33,16 +37,9 @@ pub struct Node {
     simple: AtomicBool,
     /// What it works on.
     pub src: SmallVec<[UOp; 4]>,
-    hash: u64,
     /// What it carries besides.
     pub arg: Arg,
-    /// The ops of the sources.
-    pub src_ops: OpSet,
-    /// Ids of the ranges that are open here, ascending.
-    pub ranges: SmallVec<[u32; 6]>,
-    /// Least and greatest value, for integers and bools; the whole type where nothing better is known.
-    pub bounds: (i128, i128),
-    shape: Option<Shape>,
+    facts: Arc<Facts>,
     realized: OnceLock<UOp>,
 }
 
@@ -109,30 +106,25 @@ impl UOp {
     #[inline(never)]
     fn insert(op: Op, dtype: DType, src: SmallVec<[UOp; 4]>, arg: Arg, hash: u64) -> UOp {
         // outside the lock: inference reads sources, and another thread may insert the same node meanwhile
-        let src_ops = OpSet(src.iter().fold(0, |m, s| m | 1 << s.op as u32));
-        let shape = infer::shape(op, &src, &arg);
-        let ranges = infer::ranges(op, &src, &arg);
-        let bounds = infer::bounds(op, dtype, &src, &arg);
+        let facts = Facts::of(op, dtype, &src, &arg);
         let device = infer::device(&src, &arg);
         let volatile = src.iter().any(|s| s.volatile) || matches!(&arg, Arg::Buffer(b) if b.is_volatile());
         let node = Node {
+            hash,
             op,
             dtype,
-            src,
-            arg,
-            src_ops,
-            ranges,
-            bounds,
             device,
             volatile,
             simple: AtomicBool::new(false),
-            shape,
-            hash,
+            src,
+            arg,
+            facts,
             realized: OnceLock::new(),
         };
         UOp(table::insert(node, |n, new| is_same(n, new.op, new.dtype, &new.src, &new.arg)))
     }
     /// A hash of the structure, the same in every process (buffers count by identity).
+    #[inline]
     pub fn structural_hash(&self) -> u64 {
         self.0.hash
     }
@@ -141,13 +133,25 @@ impl UOp {
         let rest = self.src.iter().skip(1).map(UOp::structural_hash);
         hash_over(self.op, self.dtype, std::iter::once(first).chain(rest), &self.arg)
     }
+    /// What follows from its structure.
+    #[inline]
+    pub(crate) fn facts(&self) -> &Arc<Facts> {
+        &self.0.facts
+    }
+    /// The ops of the sources.
+    #[inline]
+    pub fn src_ops(&self) -> OpSet {
+        OpSet(self.src.iter().fold(0, |m, s| m | 1 << s.op as u32))
+    }
     /// The dims of the value, or `None` for effects and malformed nodes.
+    #[inline]
     pub fn try_shape(&self) -> Option<&Shape> {
-        self.0.shape.as_ref()
+        self.0.facts.shape.as_ref()
     }
     /// The dims of the value; empty for effects and malformed nodes, which a spec check reports.
+    #[inline]
     pub fn shape(&self) -> &[UOp] {
-        self.0.shape.as_deref().unwrap_or(&[])
+        self.0.facts.shape.as_deref().unwrap_or(&[])
     }
     /// The memory that holds this node's value, once someone has computed it: a view of a `Buffer`, never a node that
     /// leads back here. Whoever still holds the node finds the value instead of computing (or storing) it again.
@@ -167,6 +171,7 @@ impl UOp {
         self.0.simple.store(true, Relaxed);
     }
     /// How many handles there are.
+    #[inline]
     pub fn ref_count(&self) -> usize {
         self.0.count()
     }
@@ -186,6 +191,13 @@ pub fn live_nodes() -> usize {
     table::len()
 }
 
+impl std::ops::Deref for Node {
+    type Target = Facts;
+    #[inline]
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
 impl std::ops::Deref for UOp {
     type Target = Node;
     #[inline]
@@ -235,6 +247,32 @@ mod tests {
         assert_eq!(x.ref_count(), n);
     }
     #[test]
+    fn a_node_is_two_cache_lines() {
+        assert_eq!(crate::slot::SLOT_BYTES, 128);
+    }
+    #[test]
+    fn nodes_that_agree_in_their_facts_share_them() {
+        let dims = [UOp::index(7), UOp::index(5)];
+        let param = |slot| UOp::param(slot, 35, DType::F32).reshape(&dims);
+        let (x, y) = (param(900_001), param(900_002));
+        let sum = &x + &y;
+        assert!(Arc::ptr_eq(x.facts(), y.facts()) && Arc::ptr_eq(x.facts(), sum.facts()));
+        assert!(Arc::ptr_eq(sum.facts(), (&sum * UOp::float(2.0, DType::F32)).facts()));
+        assert!(!Arc::ptr_eq(sum.facts(), sum.permute(&[1, 0]).facts()));
+        assert_eq!((sum.shape(), sum.permute(&[1, 0]).shape()[0].as_int()), (&dims[..], Some(5)));
+    }
+    #[test]
+    fn slots_are_used_in_order_however_they_became_free() {
+        let make = || -> Vec<UOp> { (0..40_000).map(|i| UOp::index(55_000_000 + i)).collect() };
+        let mut nodes: Vec<Option<UOp>> = make().into_iter().map(Some).collect();
+        (0..nodes.len()).for_each(|i| nodes[i * 7919 % 40_000] = None);
+        let again = make();
+        let is_next = |w: &&[UOp]| (1..8).contains(&(w[1].slot_number() as i64 - w[0].slot_number() as i64));
+        let in_order = again.windows(2).filter(is_next).count();
+        // but for those that this thread freed last
+        assert!(in_order > 32_000, "{in_order} of 40000 lie behind the one before");
+    }
+    #[test]
     fn dropping_a_deep_graph_does_not_recurse() {
         let mut x = UOp::variable("deep", 0, 10);
         for i in 0..1_000_000 {
@@ -269,18 +307,15 @@ mod tests {
         let (op, dtype, src, arg) = (n.op, n.dtype, n.src.clone(), n.arg.clone());
         drop(n);
         let unpublished = Unpublished::new(Node {
-            volatile: false,
+            hash,
             op,
             dtype,
+            device: 0,
+            volatile: false,
+            simple: AtomicBool::new(false),
             src: src.clone(),
             arg: arg.clone(),
-            src_ops: OpSet(0),
-            ranges: SmallVec::new(),
-            bounds: (0, 0),
-            device: 0,
-            simple: AtomicBool::new(false),
-            shape: None,
-            hash,
+            facts: src[0].facts().clone(),
             realized: OnceLock::new(),
         });
         assert_eq!(std::ptr::from_ref(unpublished.slot()) as usize, slot, "a slot is used again");

@@ -274,8 +274,9 @@ impl<C, R> Matcher<C, R> {
             Op::Lt | Op::Eq | Op::Ne => n.src.first().map_or(n.dtype, |s| s.dtype),
             _ => n.dtype,
         };
+        let src_ops = n.src_ops();
         for e in rules {
-            if !e.types.has(dtype) || !n.src_ops.has_all(e.needs) {
+            if !e.types.has(dtype) || !src_ops.has_all(e.needs) {
                 continue;
             }
             let r = match e.apply {

@@ -5,15 +5,15 @@
 //! it gets the node that is there now, or none, and compares whether it is the one it wants.
 
 use crate::node::Node;
-use crate::sync::{AtomicUsize, Cell, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicU32, Cell, Mutex, MutexGuard, Ordering, fence};
 use crate::table;
 use std::cell::RefCell;
 
-/// Memory for a node. On cache lines of its own, the first of which has all that a probe compares.
-#[repr(C, align(64))]
+/// Memory for a node. On two cache lines of its own, which come together; the first has all that a probe compares.
+#[repr(C, align(128))]
 pub(crate) struct Slot {
     /// Handles to the node; 0 where there is none.
-    count: AtomicUsize,
+    count: AtomicU32,
     /// How many slots were made before it: a list with a place for each slot needs no hashing.
     number: u32,
     // written by whoever took the slot from the free ones, before it counts a handle; dropped by whoever let go of the
@@ -29,6 +29,7 @@ impl Slot {
     pub(crate) fn try_hold(&'static self) -> Option<Handle> {
         let mut n = self.count.load(Ordering::Relaxed);
         while n != 0 {
+            check_room(n);
             // acquires what was written before the first handle was counted: all counts since then were read and written
             match self.count.compare_exchange_weak(n, n + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(Handle(self)),
@@ -90,6 +91,17 @@ impl Drop for Unpublished {
     }
 }
 
+/// Most handles to a node. They would fill eight gigabytes, unless someone forgets them.
+const MOST_HANDLES: u32 = 1 << 30;
+
+/// A count that starts again at zero would free a node that has handles.
+#[inline]
+fn check_room(count: u32) {
+    if count > MOST_HANDLES {
+        std::process::abort();
+    }
+}
+
 /// A counted handle to the node in a slot.
 pub(crate) struct Handle(&'static Slot);
 
@@ -98,8 +110,9 @@ impl Handle {
     pub(crate) fn slot(&self) -> &'static Slot {
         self.0
     }
+    #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.0.count.load(Ordering::Relaxed)
+        self.0.count.load(Ordering::Relaxed) as usize
     }
 }
 
@@ -115,7 +128,7 @@ impl std::ops::Deref for Handle {
 impl Clone for Handle {
     #[inline]
     fn clone(&self) -> Handle {
-        self.0.count.fetch_add(1, Ordering::Relaxed);
+        check_room(self.0.count.fetch_add(1, Ordering::Relaxed));
         Handle(self.0)
     }
 }
@@ -142,7 +155,7 @@ struct ThreadSlab {
 
 impl Drop for ThreadSlab {
     fn drop(&mut self) {
-        free_slots().lists.push(std::mem::take(&mut self.free));
+        free_slots().give(std::mem::take(&mut self.free));
     }
 }
 
@@ -150,32 +163,56 @@ thread_local! {
     static SLAB: RefCell<ThreadSlab> = RefCell::default();
 }
 
-/// Slots that are allocated at once.
-const BATCH: u32 = 64;
-/// Free slots from which a thread shares them with others.
-const MANY: usize = 8192;
+/// Slots of a chunk: which of them are free is a word.
+const CHUNK: usize = 64;
+/// Chunks that are allocated at once.
+const BATCH: usize = 16;
+/// Free slots from which a thread shares the half of them that it freed first.
+const MANY: usize = 4096;
 
-/// Free slots of no thread, and how many slots there are in all.
+/// Free slots of no thread. They are given out in the order in which they lie in memory, so that nodes which are made one after
+/// the other lie one after the other, however their slots became free.
 struct FreeSlots {
-    lists: Vec<Vec<&'static Slot>>,
-    made: u32,
+    /// All slots there are.
+    chunks: Vec<&'static [Slot]>,
+    /// Those of each chunk that are free, as bits.
+    free: Vec<u64>,
+    /// No chunk before this one has a free slot.
+    first: usize,
 }
 
-static FREE_SLOTS: Mutex<FreeSlots> = Mutex::new(FreeSlots { lists: Vec::new(), made: 0 });
+static FREE_SLOTS: Mutex<FreeSlots> =
+    Mutex::new(FreeSlots { chunks: Vec::new(), free: Vec::new(), first: 0 });
 
 fn free_slots() -> MutexGuard<'static, FreeSlots> {
     FREE_SLOTS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl FreeSlots {
-    fn take(&mut self) -> Vec<&'static Slot> {
-        self.lists.pop().filter(|v| !v.is_empty()).unwrap_or_else(|| {
-            let first = self.made;
-            self.made += BATCH;
-            let empty = |number| Slot { count: AtomicUsize::new(0), number, node: Cell::empty() };
-            let slots: &'static [Slot] = Vec::leak((first..self.made).map(empty).collect());
-            slots.iter().collect()
-        })
+    /// All free slots of a chunk, the first in memory last.
+    fn take(&mut self) -> impl Iterator<Item = &'static Slot> + use<> {
+        while self.free.get(self.first) == Some(&0) {
+            self.first += 1;
+        }
+        if self.first == self.free.len() {
+            self.make();
+        }
+        let (chunk, free) = (self.chunks[self.first], std::mem::take(&mut self.free[self.first]));
+        chunk.iter().enumerate().rev().filter(move |(i, _)| free >> i & 1 == 1).map(|(_, slot)| slot)
+    }
+    fn make(&mut self) {
+        let made = self.chunks.len() * CHUNK;
+        let empty = |i| Slot { count: AtomicU32::new(0), number: (made + i) as u32, node: Cell::empty() };
+        let slots: &'static [Slot] = Vec::leak((0..BATCH * CHUNK).map(empty).collect());
+        self.chunks.extend(slots.chunks(CHUNK));
+        self.free.resize(self.chunks.len(), u64::MAX);
+    }
+    fn give(&mut self, slots: impl IntoIterator<Item = &'static Slot>) {
+        for slot in slots {
+            let (chunk, bit) = (slot.number as usize / CHUNK, slot.number as usize % CHUNK);
+            self.free[chunk] |= 1 << bit;
+            self.first = self.first.min(chunk);
+        }
     }
 }
 
@@ -185,11 +222,12 @@ fn allocate() -> &'static Slot {
     if let Ok(Some(slot)) = SLAB.try_with(own) {
         return slot;
     }
-    let mut more = free_slots().take();
-    let slot = more.swap_remove(0);
+    let mut more: Vec<&'static Slot> = free_slots().take().collect();
+    // there is one, or the chunk would not have been taken
+    let slot = more.pop().unwrap_or_else(|| unreachable!("a chunk with no free slot"));
     // at thread exit there may be no slab any more
     if SLAB.try_with(|s| s.borrow_mut().free.append(&mut more)).is_err() {
-        free_slots().lists.push(more);
+        free_slots().give(more);
     }
     slot
 }
@@ -236,12 +274,12 @@ fn free(slot: &'static Slot) {
         let free = &mut s.borrow_mut().free;
         free.push(slot);
         if free.len() > MANY {
-            free_slots().lists.push(free.split_off(MANY / 2));
+            free_slots().give(free.drain(..MANY / 2));
         }
     });
     // at thread exit there may be no slab any more
     if kept.is_err() {
-        free_slots().lists.push(vec![slot]);
+        free_slots().give([slot]);
     }
 }
 

@@ -2,7 +2,7 @@
 //! tries the orders in which threads can meet and checks that each access is ordered after those it must not race with.
 
 pub(crate) use frit_abi::sync::{Mutex, MutexGuard};
-pub(crate) use std::sync::atomic::{AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;

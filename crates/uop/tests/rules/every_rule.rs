@@ -47,7 +47,7 @@ fn check(rule: &Rule<()>, types: Types, seed: u64) -> Verdict {
         let mut sample = Sample::new(seed ^ round.wrapping_mul(0x51ab), operand);
         let Some(n) = sample.instance(&rule.pattern, root) else { continue };
         built += 1;
-        if !n.src_ops.has_all(rule.needs) || !rule.roots.has(n.op) {
+        if !n.src_ops().has_all(rule.needs) || !rule.roots.has(n.op) {
             return Verdict::Wrong(format!("{} does not pass the rule's own filter", show(&n)));
         }
         let after = match catch_unwind(AssertUnwindSafe(|| apply(&n))) {

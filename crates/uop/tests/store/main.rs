@@ -164,7 +164,7 @@ fn the_machine_sees_a_race_and_a_deadlock() {
     // published by a relaxed store: the reader may see the flag and not the value
     let relaxed = failure(&|| {
         let cell: &'static sync::Cell<u64> = Box::leak(Box::new(sync::Cell::empty()));
-        let flag: &'static sync::AtomicUsize = Box::leak(Box::new(sync::AtomicUsize::new(0)));
+        let flag: &'static sync::AtomicU32 = Box::leak(Box::new(sync::AtomicU32::new(0)));
         let write: Box<dyn FnOnce() + Send> = Box::new(|| {
             unsafe { cell.write(1) };
             flag.store(1, sync::Ordering::Relaxed);

@@ -220,17 +220,14 @@ fn run_thread(i: usize, f: Box<dyn FnOnce() + Send>, done: &std::sync::Barrier) 
 // ---- the machine
 
 /// An atomic number, with what its readers may rely on.
-pub struct AtomicUsize {
-    value: std::sync::atomic::AtomicUsize,
+pub struct AtomicU32 {
+    value: std::sync::atomic::AtomicU32,
     released: Lock<Stamp>,
 }
 
-impl AtomicUsize {
-    pub const fn new(v: usize) -> AtomicUsize {
-        AtomicUsize {
-            value: std::sync::atomic::AtomicUsize::new(v),
-            released: Lock::new(Stamp(0, [0; THREADS])),
-        }
+impl AtomicU32 {
+    pub const fn new(v: u32) -> AtomicU32 {
+        AtomicU32 { value: std::sync::atomic::AtomicU32::new(v), released: Lock::new(Stamp(0, [0; THREADS])) }
     }
     fn acquire(&self, order: Ordering) {
         let released = *self.released.lock().unwrap_or_else(PoisonError::into_inner).now();
@@ -250,35 +247,29 @@ impl AtomicUsize {
             me(|_, t| join(released, &t.clock));
         }
     }
-    pub fn load(&self, order: Ordering) -> usize {
+    pub fn load(&self, order: Ordering) -> u32 {
         switch(State::Ready);
         self.acquire(order);
         self.value.load(Ordering::SeqCst)
     }
-    pub fn store(&self, v: usize, order: Ordering) {
+    pub fn store(&self, v: u32, order: Ordering) {
         switch(State::Ready);
         self.release(order, false);
         self.value.store(v, Ordering::SeqCst);
     }
-    pub fn fetch_add(&self, v: usize, order: Ordering) -> usize {
+    pub fn fetch_add(&self, v: u32, order: Ordering) -> u32 {
         switch(State::Ready);
         self.acquire(order);
         self.release(order, true);
         self.value.fetch_add(v, Ordering::SeqCst)
     }
-    pub fn fetch_sub(&self, v: usize, order: Ordering) -> usize {
+    pub fn fetch_sub(&self, v: u32, order: Ordering) -> u32 {
         switch(State::Ready);
         self.acquire(order);
         self.release(order, true);
         self.value.fetch_sub(v, Ordering::SeqCst)
     }
-    pub fn compare_exchange_weak(
-        &self,
-        a: usize,
-        b: usize,
-        yes: Ordering,
-        no: Ordering,
-    ) -> Result<usize, usize> {
+    pub fn compare_exchange_weak(&self, a: u32, b: u32, yes: Ordering, no: Ordering) -> Result<u32, u32> {
         switch(State::Ready);
         let done = self.value.compare_exchange(a, b, Ordering::SeqCst, Ordering::SeqCst);
         self.acquire(if done.is_ok() { yes } else { no });
