@@ -1,7 +1,8 @@
-//! A sum's range of which only digits are used becomes a range for each digit.
+//! A range of which only digits are used becomes a range for each digit.
 //!
 //! What lies in blocks, as quantised weights do, is indexed by quotients and remainders, of which no one knows how they move.
-//! Digits move by constant steps.
+//! Digits move by constant steps. It is done for sums, and on CPUs for what is stored element by element where the lowest digit
+//! fills vectors: weights that are unpacked.
 //!
 //! ```text
 //! Reduce(x[k] * f(q[20 * (k / 32) + k mod 16] >> 4 * (k / 16 mod 2)), k over 576)
@@ -13,21 +14,28 @@ use crate::kernel::access::fold;
 use crate::kernel::ranges::{Replacement, all, replace};
 use crate::pass::Ctx;
 use frit_uop::symbolic::simplify;
-use frit_uop::{AxisKind, Op, UOp};
+use frit_uop::{AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// The pass.
-pub fn digits(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
+pub fn digits(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let order = sink.toposort();
     let ranges = all(&order);
+    // tiles of a sum's results want long axes
+    let is_elementwise = !order.iter().any(|n| matches!(n.op, Op::Reduce | Op::Scan));
+    let lanes = ctx.target.lanes(DType::F32) as i64;
+    let fills = |cuts: &Vec<i64>| cuts.first().is_some_and(|c| c % lanes == 0);
+    let is_stored = ctx.target.grid.is_none() && lanes > 1 && is_elementwise;
     let mut cuts: FxHashMap<u32, Vec<i64>> = FxHashMap::default();
     for r in &ranges {
-        if let Some(arg) = r.range_arg().filter(|a| a.kind == AxisKind::Reduce)
-            && let Some(found) = places(&order, r, arg.id)
-        {
-            cuts.insert(arg.id, found);
-        }
+        let Some(arg) = r.range_arg() else { continue };
+        let found = match arg.kind {
+            AxisKind::Reduce => places(&order, r, arg.id),
+            AxisKind::Global if is_stored => places(&order, r, arg.id).filter(fills),
+            _ => None,
+        };
+        cuts.extend(found.map(|f| (arg.id, f)));
     }
     while !cuts.is_empty() {
         let (new, parts) = split(sink, &ranges, &cuts);
