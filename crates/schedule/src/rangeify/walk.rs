@@ -26,7 +26,7 @@ use crate::cost::{self, Cost};
 use crate::error::Error;
 use crate::index::{self, Idx, max_numel, numel, same_size};
 use crate::record;
-use frit_abi::{Alu, DType, Target};
+use frit_abi::{Alu, DType, MatrixUnit, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
 use std::rc::Rc;
@@ -427,9 +427,11 @@ impl<'a> Walk<'a> {
             && asked.iter().all(is_once)
     }
 
-    /// Whether the grid has a matrix unit for factors of a type.
+    /// Whether there is a matrix unit for factors of a type. Vectors of a CPU, which every CPU has for bytes, are none here:
+    /// what they save is less than memory costs.
     fn is_taken(&self, d: DType) -> bool {
-        self.target.grid.is_some() && self.target.matrix.iter().any(|u| u.operands.contains(&d))
+        let is_wide = |u: &MatrixUnit| self.target.grid.is_some() || u.size[0] > 1;
+        self.target.matrix.iter().any(|u| is_wide(u) && u.operands.contains(&d))
     }
     /// Whether it converts factors of a matrix unit to a type that has all their values.
     fn is_widened_for_a_unit(&self, n: &UOp) -> bool {
@@ -437,7 +439,7 @@ impl<'a> Walk<'a> {
         let is_wider = from.size() < to.size() && from.is_float() == to.is_float();
         is_wider && self.is_taken(from)
     }
-    /// Whether it is computed for a sum of products that the grid has a matrix unit for.
+    /// Whether it is computed for a sum of products that there is a matrix unit for.
     fn is_factor_for_a_unit(&self, i: usize, n: &UOp) -> bool {
         let is_factor = |r: &Request| self.is_factor_of_a_sum(r);
         n.op.is_elementwise() && self.is_taken(n.dtype) && self.cut.requests[i].iter().any(is_factor)

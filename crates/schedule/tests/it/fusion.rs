@@ -3,7 +3,7 @@
 use crate::build::*;
 use frit_abi::{Alu, DType, Target};
 use frit_uop::AxisKind::*;
-use frit_uop::UOp;
+use frit_uop::{Op, UOp};
 
 #[test]
 fn an_elementwise_chain_is_one_kernel() {
@@ -49,6 +49,20 @@ fn layernorm_is_one_kernel_on_a_cpu() {
     assert_eq!(s.kernels.len(), 1, "{}", show(&s));
     let g = check_on(&outputs(&[layernorm(&f(0, &[16, 32]))]), &Target::interp_gpu());
     assert!(g.kernels.len() <= 3, "{}", show(&g));
+}
+#[test]
+fn factors_that_are_rounded_for_a_unit_are_stored_as_it_takes_them() {
+    let round = |x: &UOp| (x * x).cast(DType::BF16).cast(DType::F32);
+    let sink = outputs(&[matmul(&round(&f(0, &[32, 16])), &round(&f(1, &[16, 32])))]);
+    let narrow = |t: &Target| {
+        let s = check_on(&sink, t);
+        let stores = |k: &UOp| {
+            k.toposort().iter().filter(|n| n.op == Op::Store && n.value().dtype == DType::BF16).count()
+        };
+        s.kernels.iter().map(|k| stores(&k.ast)).sum::<usize>()
+    };
+    assert_eq!(narrow(&cpu()), 2);
+    assert_eq!(narrow(&Target { matrix: vec![], ..cpu() }), 0);
 }
 #[test]
 fn few_rows_with_much_work_are_staged() {
