@@ -3,7 +3,7 @@
 use super::access::substitute_open;
 use super::ranges::closed;
 use frit_uop::rewrite::unrecorded;
-use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
 /// A kernel that stores one value, made of reduces over rows of a sum of products.
@@ -100,19 +100,44 @@ impl Chain {
         for r in results.iter().filter(|r| Some(*r) != self.row.as_ref()) {
             if in_products(r) { &mut self.batch } else { &mut self.columns }.push(r.clone());
         }
-        self.factor_out(&order);
+        self.factor_out(&order, |_| None);
         self
     }
 
-    /// Multiply what is the same for a whole sum after it, if it comes from a reduce over the row.
-    fn factor_out(&mut self, order: &[UOp]) {
+    /// Multiply what is the same for a whole sum after it, if it comes from a reduce over the row, also where a factor is rounded
+    /// to bfloat16. That has float32's range, so the weights of a row before they are divided round as those after it.
+    pub fn factor_out_of_roundings(mut self) -> Chain {
+        let order = self.store.toposort();
+        self.factor_out(&order, |n| {
+            let narrow = (n.op == Op::Cast && n.input().op == Op::Cast).then(|| n.input())?;
+            let is_rounding =
+                [narrow.input().dtype, narrow.dtype, n.dtype] == [DType::F32, DType::BF16, DType::F32];
+            is_rounding.then(|| narrow.input())
+        });
+        self
+    }
+
+    /// Multiply what is the same for a whole sum after it, if it comes from a reduce over the row; `rounded` gives what was
+    /// before a rounding that it may leave.
+    fn factor_out(&mut self, order: &[UOp], rounded: impl Fn(&UOp) -> Option<&UOp>) {
         let along = id(&self.along);
         let mut new: FxHashMap<UOp, UOp> = FxHashMap::default();
         let is_sum =
             |n: &&UOp| n.op == Op::Reduce && n.arg == Arg::Alu(Alu::Add) && !n.ranges.contains(&along);
         for n in order.iter().filter(is_sum).filter(|n| n.dtype.is_float() && self.is_wide(n)) {
             let leaves = |f: &UOp| !f.ranges.contains(&along) && f.any(|x| x.op == Op::Reduce);
-            let (outside, inside): (Vec<UOp>, Vec<UOp>) = factors(n.body()).into_iter().partition(leaves);
+            let left = |f: UOp| {
+                let parts = rounded(&f).map(|x| factors(x).into_iter().partition::<Vec<UOp>, _>(leaves));
+                match parts.map(|(outside, inside)| (outside, product(inside))) {
+                    Some((mut all, Some(x))) if !all.is_empty() => {
+                        all.push(x.cast(DType::BF16).cast(DType::F32));
+                        all
+                    }
+                    _ => vec![f],
+                }
+            };
+            let all = factors(n.body()).into_iter().flat_map(left);
+            let (outside, inside): (Vec<UOp>, Vec<UOp>) = all.partition(leaves);
             let (Some(body), false) = (product(inside), outside.is_empty()) else { continue };
             let sum = body.reduce(Alu::Add, [self.along.clone()]);
             new.extend(product(outside).map(|f| (n.clone(), &sum * &f)));

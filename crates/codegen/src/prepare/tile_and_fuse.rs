@@ -9,20 +9,22 @@
 //!     ->   for blocks of i (threads) { S = q k^T;  M = max of S;  P = exp(S - M);  L = sum of P;  out = P v / L }
 //! ```
 //! Each step is a kernel of its own over a block, with opts of its own, and reads what those before it left in local memory:
-//! rows of the block side by side, so that vectors run along them. [`join`](crate::order::join) makes one program of them.
+//! rows of the block side by side, so that vectors run along them. Where a matrix unit multiplies rounded weights, it reads them
+//! as they are rounded, each row in one piece. [`join`](crate::order::join) makes one program of them.
 //! Loops one inside the other are always right too, so it is an opt. Numbers are those of the loops, but that a factor that is
 //! the same for a whole sum is multiplied after it.
 
 use crate::error::Error;
 use crate::kernel::access::{gated, substitute_open};
-use crate::kernel::chain::{CLOSED, Chain, extent, id};
+use crate::kernel::chain::{CLOSED, Chain, extent, factors, id};
 use crate::kernel::mask;
 use crate::kernel::ranges::{Replacement, closed, replace};
+use crate::kernel::row_block::narrowed;
 use crate::pass::{BLOCK, Blocks, Ctx, Opts};
 use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Alu, AxisKind, Op, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -34,21 +36,29 @@ const BLOCKS_A_THREAD: i64 = 4;
 
 /// The pass: the kernel, or those that a block of its rows walks through.
 pub fn tile_and_fuse(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
+    let target = ctx.target;
+    let chain = || {
+        let chain = Chain::of(sink)?;
+        let on_unit = chain.has_rounded_weights(target);
+        Some((on_unit, if on_unit { chain.factor_out_of_roundings() } else { chain }))
+    };
     let chosen = match ctx.opts {
-        Opts::Heuristic => Chain::of(sink).map(|c| (c.rows_of_block(ctx.target), c)),
+        Opts::Heuristic => chain().map(|(on_unit, c)| (c.rows_of_block(target, on_unit), on_unit, c)),
         Opts::List([opt @ Opt::TileAndFuse { rows }, rest @ ..]) => {
             ctx.opts = Opts::List(rest);
             let rows = *rows as i64;
-            let chain = Chain::of(sink).filter(|c| rest.is_empty() && (1..=c.count_rows()).contains(&rows));
+            let fits = |c: &Chain| rest.is_empty() && (1..=c.count_rows()).contains(&rows);
+            let chain = chain().filter(|(_, c)| fits(c));
             let why = "it is for chains of sums of products with so many rows, and the only one";
             let error = || Error::Opt { opt: opt.to_string(), why: why.into() };
-            Some((rows, chain.ok_or_else(error)?))
+            let (on_unit, chain) = chain.ok_or_else(error)?;
+            Some((rows, on_unit, chain))
         }
         Opts::List(_) => None,
     };
-    let Some((rows, chain)) = chosen else { return Ok(vec![sink.clone()]) };
+    let Some((rows, on_unit, chain)) = chosen else { return Ok(vec![sink.clone()]) };
     let (count, first_local) = (chain.count_blocks(rows), ctx.params.len() as u32);
-    let (kernels, locals) = chain.of_block(rows).kernels(first_local);
+    let (kernels, locals) = chain.of_block(rows, on_unit).kernels(first_local, on_unit);
     ctx.params.extend(locals);
     let (opt, name) = (Opt::TileAndFuse { rows: rows as usize }, sink.arg.clone());
     let (flops, bytes) = (ctx.flops.clone(), ctx.bytes.clone());
@@ -62,9 +72,11 @@ pub fn random_rows(sink: &UOp, seed: u64) -> Option<usize> {
     Some(1 + (seed / 3 % rows) as usize)
 }
 
-/// Ids of ranges in a kernel of a block: rows are inside what walks along them, and both outside columns and sums.
-const ALONG: u32 = 0;
-const ROW: u32 = 2;
+/// Ids of ranges in a kernel of a block: of rows, and of one or two loops that walk along them. Both are outside columns and sums;
+/// rows are the inner ones, unless each lies in one piece for a unit.
+const fn ids(on_unit: bool) -> (u32, u32) {
+    if on_unit { (0, 1) } else { (2, 0) }
+}
 const COLUMNS: u32 = 3;
 
 impl Chain {
@@ -77,9 +89,9 @@ impl Chain {
     }
     /// As many rows as leave what they make in the second-level cache, and all threads busy; such that the last block is full,
     /// or nearly.
-    fn rows_of_block(&self, target: &Target) -> i64 {
+    fn rows_of_block(&self, target: &Target, on_unit: bool) -> i64 {
         let all = self.count_rows();
-        let stages = self.stages();
+        let stages = self.stages(on_unit);
         let bytes: i64 = stages.iter().filter(|n| self.is_along(n)).map(|n| n.dtype.size() as i64).sum();
         let near = target.l2() as i64 / 2 / (extent(&self.along) * bytes).max(1);
         let most = near.clamp(1, MOST_ROWS).min(all);
@@ -93,11 +105,27 @@ impl Chain {
         (1..=most).rev().min_by_key(cost).unwrap_or(1)
     }
 
+    /// Whether the factor that all columns share is rounded to what a matrix unit takes, as the other one is.
+    fn has_rounded_weights(&self, target: &Target) -> bool {
+        let takes = |d: DType| target.matrix.iter().any(|u| u.size[0] > 1 && u.operands == [d; 2]);
+        let is_on_unit = |n: &UOp| match &factors(n.body())[..] {
+            [a, b] => {
+                matches!((narrowed(a), narrowed(b)), (Some(a), Some(b)) if a.dtype == b.dtype && takes(a.dtype))
+            }
+            _ => false,
+        };
+        let order = self.store.toposort();
+        let mut last = order.iter().filter(|n| n.op == Op::Reduce && self.is_wide(n));
+        last.any(|n| n.arg == Arg::Alu(Alu::Add) && !self.is_along(n) && is_on_unit(n))
+    }
+
     /// What is kept in local memory, in order: what reduces over rows give, products with what is done to each of their
-    /// results, and factors that all columns share.
-    fn stages(&self) -> Vec<UOp> {
+    /// results, and factors that all columns share. A unit's are kept as they are rounded, and before that too where a reduce over
+    /// rows takes them so.
+    fn stages(&self, on_unit: bool) -> Vec<UOp> {
         let order = self.store.toposort();
         let over_rows = |n: &UOp| n.op == Op::Reduce && !self.is_along(n);
+        let reduced: FxHashSet<&UOp> = order.iter().filter(|n| over_rows(n)).map(|n| n.body()).collect();
         // which have a product in their cone, and which a reduce over rows
         let (mut with_product, mut with_rows) = (FxHashSet::default(), FxHashSet::default());
         let mut kept: FxHashSet<UOp> = FxHashSet::default();
@@ -111,7 +139,12 @@ impl Chain {
             let is_last = |s: &UOp| has_rows && !with_rows.contains(s) || self.is_wide(n);
             let is_kept = |s: &UOp| over_rows(s) || self.is_along(s) && is_last(s);
             let narrow = n.src.iter().filter(|s| with_product.contains(*s) && !self.is_wide(s));
-            kept.extend(narrow.filter(|s| is_kept(s)).cloned());
+            for s in narrow.filter(|s| is_kept(s)) {
+                let rounded = narrowed(s).filter(|_| on_unit && self.is_wide(n));
+                let exact = rounded.filter(|r| r.op == Op::Cast).map(|r| r.input());
+                kept.extend(exact.filter(|x| reduced.contains(*x)).cloned());
+                kept.insert(rounded.unwrap_or(s).clone());
+            }
             if has_rows {
                 with_rows.insert(n.clone());
             }
@@ -120,7 +153,7 @@ impl Chain {
     }
 
     /// The same for one block of so many rows.
-    fn of_block(&self, rows: i64) -> Chain {
+    fn of_block(&self, rows: i64, on_unit: bool) -> Chain {
         let last = self.count_blocks(rows) - 1;
         let (mut values, mut rest) = (FxHashMap::default(), UOp::variable(BLOCK, 0, last));
         let mut next = |n: i64| {
@@ -131,7 +164,7 @@ impl Chain {
         let range = |n: i64, id: u32| UOp::range(&UOp::index(n), id, AxisKind::Global);
         let mut is_new = None;
         let row = self.row.as_ref().map(|r| {
-            let (all, own) = (extent(r), range(rows, ROW));
+            let (all, own) = (extent(r), range(rows, ids(on_unit).0));
             let first = next((all + rows - 1) / rows).fold_mul(&UOp::index(rows));
             // the last block begins so early that it is full, and does not store again what others do
             let begin =
@@ -151,14 +184,18 @@ impl Chain {
     }
 
     /// The kernels of a block, and the local memory between them.
-    fn kernels(&self, first_local: u32) -> (Vec<UOp>, Vec<UOp>) {
-        let walked = UOp::range(self.along.extent(), ALONG, AxisKind::Global);
+    fn kernels(&self, first_local: u32, on_unit: bool) -> (Vec<UOp>, Vec<UOp>) {
+        let (row, along) = ids(on_unit);
+        let walked = UOp::range(self.along.extent(), along, AxisKind::Global);
         let (mut kernels, mut locals, mut kept) = (vec![], vec![], FxHashMap::default());
         let named: FxHashMap<u32, UOp> = [(id(&self.along), walked)].into_iter().collect();
-        for (slot, n) in (first_local..).zip(self.stages()) {
+        for (slot, n) in (first_local..).zip(self.stages(on_unit)) {
             let along = Some(&self.along).filter(|_| self.is_along(&n));
-            let over: Vec<&UOp> =
-                along.into_iter().chain(self.row.iter().filter(|_| n.ranges.contains(&ROW))).collect();
+            let mut over: Vec<&UOp> =
+                along.into_iter().chain(self.row.iter().filter(|_| n.ranges.contains(&row))).collect();
+            if on_unit {
+                over.reverse();
+            }
             let at = over.iter().fold(UOp::index(0), |at, r| at.fold_mul(r.extent()).fold_add(r));
             let len: i64 = over.iter().map(|r| extent(r)).product();
             let local = UOp::param(slot, len as usize, n.dtype);
@@ -170,12 +207,12 @@ impl Chain {
         }
         let ends: Vec<UOp> = self.row.iter().chain(&self.columns).cloned().collect();
         kernels.push(kernel(self.store.substitute(&kept).end(ends)));
-        let seen = self.seen();
+        let seen = self.seen(along);
         (kernels.iter().map(|k| simplify(&replace(k, &seen, |_, n| n)[k])).collect(), locals)
     }
 
     /// Loops along rows that end where a mask hides the rest of all rows: over some of so many steps.
-    fn seen(&self) -> FxHashMap<u32, Replacement> {
+    fn seen(&self, walked: u32) -> FxHashMap<u32, Replacement> {
         let mut loops = FxHashMap::default();
         let is_row = |n: &UOp| n.op == Op::Reduce && closed(n).contains(&id(&self.along));
         let reduces: Vec<UOp> = self.store.toposort().into_iter().filter(is_row).collect();
@@ -185,7 +222,7 @@ impl Chain {
         let (Some(steps), Some(end)) = (steps, end) else { return loops };
         let chunks = (&end + (steps - 1)).floordiv(&UOp::index(steps));
         let chunks = simplify(&chunks.bin(Alu::Min, &UOp::index(all / steps)));
-        for (id, kind) in [(ALONG, AxisKind::Global), (CLOSED, AxisKind::Reduce)] {
+        for (id, kind) in [(walked, AxisKind::Global), (CLOSED, AxisKind::Reduce)] {
             let (outer, inner) =
                 (UOp::range(&chunks, id, kind), UOp::range(&UOp::index(steps), id + 1, kind));
             let value = outer.fold_mul(&UOp::index(steps)).fold_add(&inner);

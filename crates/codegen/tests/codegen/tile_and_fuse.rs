@@ -1,10 +1,12 @@
 //! Chains of products in blocks of rows, against the same loops one inside the other.
 
+use crate::evaluate::Buffers;
 use crate::kernels::{Case, matmul, range, softmax};
-use crate::run::{check, cpu, run};
+use crate::run::{check, cpu, run, run_against};
 use frit_abi::Target;
 use frit_codegen::{Opt, Opts, lower, random_opts};
-use frit_uop::{Alu, AxisKind, DType, UOp};
+use frit_uop::{Alu, AxisKind, DType, Scalar, UOp};
+use std::rc::Rc;
 
 const F: DType = DType::F32;
 
@@ -108,6 +110,76 @@ fn the_heuristic_fuses_what_it_is_given_and_random_opts_do_now_and_then() {
         let random = |seed| random_opts(&case.sink, &target, seed, 3).unwrap();
         assert!((0..9).any(|s| matches!(random(s)[..], [Opt::TileAndFuse { .. }])));
         assert!((0..9).any(|s| !matches!(random(s)[..], [Opt::TileAndFuse { .. }])));
+    }
+}
+
+/// Attention whose factors are all rounded to bfloat16.
+fn rounded_attention([heads, rows, keys, width, columns]: [i64; 5]) -> UOp {
+    let (h, i, d) = (
+        range(heads, 0, AxisKind::Global),
+        range(rows, 1, AxisKind::Global),
+        range(columns, 2, AxisKind::Global),
+    );
+    let red = |n: i64, id: u32| range(n, id, AxisKind::Reduce);
+    let load = |slot: u32, len: i64, at: &UOp| {
+        UOp::param(slot, (heads * len) as usize, DType::BF16).at(at).load().cast(F)
+    };
+    let score = |j: &UOp, id: u32| {
+        let e = red(width, id);
+        let q = load(1, rows * width, &((&h * rows + &i) * width + &e));
+        let k = load(2, keys * width, &((&h * keys + j) * width + &e));
+        (q * &k).reduce(Alu::Add, [e]) * &UOp::float(0.0625, F)
+    };
+    let (j, l, m) = (red(keys, 3), red(keys, 4), red(keys, 5));
+    let most = score(&j, 6).reduce(Alu::Max, [j]);
+    let weight = |j: &UOp, id: u32| (score(j, id) - &most).un(Alu::Exp);
+    let sum = weight(&l, 7).reduce(Alu::Add, [l]);
+    let part = (weight(&m, 8) * &sum.un(Alu::Recip)).cast(DType::BF16).cast(F);
+    let v = load(3, keys * columns, &((&h * keys + &m) * columns + &d));
+    let place = UOp::param(0, (heads * rows * columns) as usize, F).at(&((&h * rows + &i) * columns + &d));
+    UOp::sink([place.store(&(part * &v).reduce(Alu::Add, [m])).end([h, i, d])])
+}
+
+/// The same in float64, without roundings: loops inside loops would take minutes.
+fn rounded_by_hand([heads, rows, keys, width, columns]: [i64; 5], inputs: &Buffers) -> Rc<Buffers> {
+    let mut all = inputs.clone();
+    let at = |slot: usize, i: i64| inputs[slot][i as usize].as_f64();
+    for (h, i) in (0..heads).flat_map(|h| (0..rows).map(move |i| (h, i))) {
+        let product = |j: i64, e: i64| at(1, (h * rows + i) * width + e) * at(2, (h * keys + j) * width + e);
+        let scores: Vec<f64> =
+            (0..keys).map(|j| (0..width).map(|e| product(j, e)).sum::<f64>() * 0.0625).collect();
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        for d in 0..columns {
+            let v = |j: usize| at(3, (h * keys + j as i64) * columns + d);
+            let y: f64 = weights.iter().enumerate().map(|(j, w)| w / sum * v(j)).sum();
+            all[0][((h * rows + i) * columns + d) as usize] = Scalar::float(y, F);
+        }
+    }
+    Rc::new(all)
+}
+
+#[test]
+fn both_products_of_rounded_factors_are_given_to_a_unit() {
+    let case = |sink| Case { name: "rounded attention", sink, vars: vec![], exact: false };
+    // weights of a row sum up to 1, values are at most 5, and each weight is rounded once, before or after it is divided
+    let most = 2.0 * 5.0 * 2f64.powi(-9);
+    let close = |got: f64, want: f64| (got - want).abs() <= most + 1e-5;
+    for sizes in [[2, 32, 64, 32, 16], [1, 24, 40, 32, 16]] {
+        let case = case(rounded_attention(sizes));
+        for target in [Some(Target::interp()), cpu("CPU:AMX").map(|d| d.target().clone())] {
+            let Some(target) = target else { continue };
+            let run =
+                |opts| run_against(|inputs| rounded_by_hand(sizes, inputs), close, &case, &target, opts);
+            for opts in [Opts::List(&[Opt::TileAndFuse { rows: 16 }]), Opts::Heuristic] {
+                run(opts).unwrap_or_else(|e| panic!("{sizes:?} on {}: {e}", target.name));
+            }
+        }
+        let amx = frit_abi::machines::machine("AMX").unwrap();
+        let [program] = &lower(&case.sink, &amx, Opts::Heuristic).unwrap().programs[..] else { panic!() };
+        let products = program.to_string().lines().filter(|l| l.contains("{amx-bf16}")).count();
+        assert!(products >= 2, "{sizes:?}: {products} products on a unit\n{program}");
     }
 }
 
