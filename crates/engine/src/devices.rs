@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::config;
 use frit_abi::DType;
-use frit_abi::matrix::{MatrixUnit, Runner};
+use frit_abi::matrix::MatrixUnit;
 use frit_abi::sync::RwLock;
 use frit_runtime::disk;
 use frit_uop::UOp;
@@ -105,10 +105,10 @@ pub fn describe(name: &str) -> Result<String, Error> {
     Ok(frit_runtime::device(name)?.describe())
 }
 
-/// Whether lanes of a device multiply matrices of a type together, in a unit.
+/// Whether a device multiplies matrices of a type in a unit.
 pub fn has_unit(name: &str, dtype: DType) -> Result<bool, Error> {
     let device = frit_runtime::device(name)?;
-    let fits = |u: &MatrixUnit| matches!(u.runner, Runner::Warp(_)) && u.operands == [dtype; 2];
+    let fits = |u: &MatrixUnit| u.operands == [dtype; 2];
     Ok(device.target().matrix.iter().any(fits))
 }
 

@@ -42,7 +42,7 @@ pub struct Weights {
     pairs: Option<usize>,
     is_unpacked: bool,
     is_rounded: bool,
-    /// The device has units for bfloat16.
+    /// The device has units for bfloat16, and the model may be rounded to it.
     has_unit: bool,
 }
 
@@ -86,10 +86,17 @@ impl Weights {
         self.is_unpacked = true;
     }
     /// Products may round their factors: on a CPU those of few tokens are computed in whole numbers where the weight has them,
-    /// on a GPU those of many tokens are of bfloat16.
+    /// those of many tokens are of bfloat16 where there is a unit for it; on a CPU only in models that are quantised, since others
+    /// have digits to lose.
     pub fn round(&mut self) -> Result<()> {
         self.is_rounded = true;
-        self.has_unit = Device::has_unit(&Device::current()?, DType::BF16)?;
+        let device = Device::current()?;
+        let is_quantised = match &self.source {
+            Source::Gguf(file) => file.tensors().values().any(|t| t.kind.dtype().is_none()),
+            Source::Folder(_) => false,
+        };
+        let may_round = is_quantised || !device.starts_with("CPU");
+        self.has_unit = may_round && Device::has_unit(&device, DType::BF16)?;
         Ok(())
     }
     /// Whether products of many tokens round their factors to bfloat16.

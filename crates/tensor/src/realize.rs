@@ -186,7 +186,7 @@ impl Device {
         let _c = call("device");
         default_device()
     }
-    /// Whether the lanes of a device multiply matrices of a type together, in units: as a rule many times as fast as float32.
+    /// Whether a device multiplies matrices of a type in units: as a rule many times as fast as float32.
     #[track_caller]
     pub fn has_unit(device: &str, dtype: DType) -> Result<bool> {
         let _c = call("device");

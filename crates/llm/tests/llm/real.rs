@@ -33,11 +33,22 @@ fn real(name: &str) -> Option<PathBuf> {
 #[test]
 fn smollm2_says_what_llama_cpp_and_float64_say() {
     let Some(path) = real("SmolLM2-135M-Instruct.Q4_1.gguf") else { return };
+    let (worst, _) = read_what_llama_cpp_wrote(&path, true);
+    assert!(worst < 0.02, "logits are off by {worst}");
+    let (worst, largest) = read_what_llama_cpp_wrote(&path, false);
+    // Nine products of a layer and the head follow each other. Where a unit multiplies bfloat16, each of their two factors is
+    // off by 2^-9 of itself at most, each by another part, so that errors grow as the root of their number
+    let most = 2f32.powi(-9) * (2.0 * (30.0 * 9.0 + 1.0f32)).sqrt() * largest;
+    assert!(worst < most, "logits of up to {largest} are off by {worst}, more than {most}");
+}
+
+/// By how much the likeliest logits are off, and the largest of them.
+fn read_what_llama_cpp_wrote(path: &Path, is_float: bool) -> (f32, f32) {
     let truth = safetensors::load(data("smollm2.safetensors")).unwrap();
     let ints = |name: &str| truth[name].to_vec::<i32>().unwrap();
     let (lengths, tokens, ids) = (ints("lengths"), ints("tokens"), ints("ids"));
     let logits = truth["logits"].to_vec::<f32>().unwrap();
-    let model = open(path, &Options { context: Some(256), ..Options::default() }).unwrap();
+    let model = open(path, &Options { context: Some(256), is_float, ..Options::default() }).unwrap();
     let width = model.tokens();
     let (step, answer, top) = (32, 64, 8);
     let sizes = Sizes { rows: vec![1], chunks: vec![step] };
@@ -71,11 +82,11 @@ fn smollm2_says_what_llama_cpp_and_float64_say() {
         }
     }
     println!(
-        "{positions} positions: {equal} as llama.cpp, {close} within 0.05 of it, {} where only float64 agrees; logits off by {worst}",
+        "float32 {is_float}, {positions} positions: {equal} as llama.cpp, {close} within 0.05 of it, {} where only float64 agrees; logits off by {worst}",
         positions - equal - close
     );
     assert_eq!(positions, 640);
-    assert!(worst < 0.02, "logits are off by {worst}");
+    (worst, logits.iter().fold(0f32, |most, l| most.max(l.abs())))
 }
 
 /// A folder of Hugging Face with what a file of llama2.c says.
