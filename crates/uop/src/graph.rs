@@ -5,7 +5,7 @@ use crate::node::UOp;
 use crate::nodes::Nodes;
 use crate::op::Op;
 use crate::slot::SLOT_BYTES;
-use hashbrown::hash_table::{self, Entry, HashTable};
+use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -238,12 +238,17 @@ impl Numbered {
 }
 
 /// What is known of some nodes. They are found by their addresses: no node has to be fetched for its hash, and nodes that
-/// were made together are found together. It has no order.
-pub struct NodeMap<V>(HashTable<(UOp, V)>);
+/// were made together are found together. They are kept in the order in which they came, so that a walk of all of them, be it
+/// to drop them, goes through memory as the walk that found them did.
+pub struct NodeMap<V> {
+    known: Vec<(UOp, V)>,
+    /// Positions in the list.
+    table: HashTable<u32>,
+}
 
 impl<V> Default for NodeMap<V> {
     fn default() -> Self {
-        NodeMap(HashTable::new())
+        NodeMap { known: vec![], table: HashTable::new() }
     }
 }
 
@@ -267,31 +272,44 @@ impl<V> NodeMap<V> {
     /// What is known of a node.
     #[inline]
     pub fn get(&self, n: &UOp) -> Option<&V> {
-        self.0.find(slot_hash(n), |e| e.0 == *n).map(|e| &e.1)
+        let at = self.table.find(slot_hash(n), |&i| self.known[i as usize].0 == *n);
+        at.map(|&i| &self.known[i as usize].1)
     }
     /// Whether anything is.
     #[inline]
     pub fn contains(&self, n: &UOp) -> bool {
         self.get(n).is_some()
     }
+    /// Where a node is in the list, or where it will be.
+    #[inline]
+    fn position(&mut self, n: &UOp) -> usize {
+        let known = &self.known;
+        let hash = |i: &u32| slot_hash(&known[*i as usize].0);
+        let entry = self.table.entry(slot_hash(n), |&i| known[i as usize].0 == *n, hash);
+        *entry.or_insert(known.len() as u32).get() as usize
+    }
     /// From now on this; what it was before.
     pub fn insert(&mut self, n: UOp, v: V) -> Option<V> {
-        match self.0.entry(slot_hash(&n), |e| e.0 == n, |e| slot_hash(&e.0)) {
-            Entry::Occupied(mut e) => Some(std::mem::replace(&mut e.get_mut().1, v)),
-            Entry::Vacant(e) => {
-                e.insert((n, v));
+        let at = self.position(&n);
+        match self.known.get_mut(at) {
+            Some(known) => Some(std::mem::replace(&mut known.1, v)),
+            None => {
+                self.known.push((n, v));
                 None
             }
         }
     }
-    /// Nodes and what is known of them, in no order.
+    /// Nodes and what is known of them, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = (&UOp, &V)> {
-        self.0.iter().map(|(n, v)| (n, v))
+        self.known.iter().map(|(n, v)| (n, v))
     }
     /// What is known of a node, or else this, to be changed.
     pub fn get_or_insert_with(&mut self, n: &UOp, make: impl FnOnce() -> V) -> &mut V {
-        let entry = self.0.entry(slot_hash(n), |e| e.0 == *n, |e| slot_hash(&e.0));
-        &mut entry.or_insert_with(|| (n.clone(), make())).into_mut().1
+        let at = self.position(n);
+        if at == self.known.len() {
+            self.known.push((n.clone(), make()));
+        }
+        &mut self.known[at].1
     }
 }
 
@@ -303,12 +321,12 @@ impl<V> FromIterator<(UOp, V)> for NodeMap<V> {
     }
 }
 
-/// All that is known, in no order.
+/// All that is known, in the order in which it came.
 impl<V> IntoIterator for NodeMap<V> {
     type Item = (UOp, V);
-    type IntoIter = hash_table::IntoIter<(UOp, V)>;
+    type IntoIter = std::vec::IntoIter<(UOp, V)>;
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.known.into_iter()
     }
 }
 

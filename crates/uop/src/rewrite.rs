@@ -184,7 +184,7 @@ impl<'m, C> Rewriter<'m, C> {
         let (answers, stack, values) = (NodeMap::default(), vec![], vec![]);
         Rewriter { matcher, answers, stack, values, tracing: TRACING.get(), marks: false }
     }
-    /// What became of each node so far, in no order.
+    /// What became of each node so far.
     pub fn answers(&self) -> impl Iterator<Item = (&UOp, &UOp)> {
         self.answers.iter()
     }

@@ -15,32 +15,37 @@ use smallvec::SmallVec;
 /// Values by node and request.
 type Values = Vec<SmallVec<[UOp; 2]>>;
 
-/// A `Sink` of every stage and store, each over values of one element; and the names of where drafts store, for people.
-pub fn build(cut: &Cut) -> (UOp, Vec<String>) {
+/// A `Sink` of every stage and store, each over values of one element; and the names of where drafts store, for people. Only
+/// for them placements are left in the cut.
+pub fn build(cut: &mut Cut) -> (UOp, Vec<String>) {
+    let (placements, requests) = (std::mem::take(&mut cut.placements), std::mem::take(&mut cut.requests));
+    let (is_told, mut told) = (record::is_on() || origins(), vec![]);
     let draft_of: FxHashMap<u32, u32> = cut.stores.iter().copied().collect();
     let mut b = Build {
-        cut,
+        cut: &*cut,
         values: cut.list.nodes.iter().map(|_| SmallVec::new()).collect(),
         memory: FxHashMap::default(),
         effects: vec![None; cut.drafts.len()],
         list: vec![],
         from_data: FxHashMap::default(),
-        places: vec![String::new(); if record::is_on() || origins() { cut.drafts.len() } else { 0 }],
+        places: vec![String::new(); if is_told { cut.drafts.len() } else { 0 }],
     };
-    for (i, n) in cut.list.nodes.iter().enumerate() {
-        match (&cut.placements[i], n.op) {
-            (Placement::Inline { recipes, .. }, _) => {
+    // each placement goes when it is used, while it is near
+    for (i, (placement, requests)) in placements.into_iter().zip(requests).enumerate() {
+        let n = &cut.list.nodes[i];
+        match (&placement, n.op) {
+            (Placement::Inline { recipes }, _) => {
                 b.values[i] = recipes.iter().map(|r| combine(n, r, &b.values)).collect();
             }
             (Placement::Staged { draft, recipe, order }, _) => {
                 let value = combine(n, recipe, &b.values);
                 let value = if n.op == Op::Contiguous { value.contiguous() } else { value };
                 let memory = b.store(*draft, value);
-                b.load_from(i, memory, order.as_ref());
+                b.load_from(i, &requests, memory, order.as_deref());
             }
             (Placement::Scattered { draft, rows }, _) => {
-                let memory = b.scatter(*draft, rows.as_ref());
-                b.load_from(i, memory, None);
+                let memory = b.scatter(*draft, rows.as_deref());
+                b.load_from(i, &requests, memory, None);
             }
             (Placement::ScatteredInPlace { draft, rows: Some(rows) }, _) => {
                 let memory = b.target(*draft);
@@ -57,18 +62,23 @@ pub fn build(cut: &Cut) -> (UOp, Vec<String>) {
             (_, Op::After) => {
                 let store = draft_of.get(&cut.list.src(i)[1]);
                 let effect = store.and_then(|&d| b.effects[d as usize].clone());
-                b.load_from(i, n.input().after(effect), None);
+                b.load_from(i, &requests, n.input().after(effect), None);
             }
             _ => {}
         }
-        let what = match &cut.placements[i] {
+        let what = match &placement {
             Placement::Inline { .. } => "an element of it, computed where it is read",
             _ => "an element of it, read from memory",
         };
         b.values[i].iter().for_each(|value| replaced(what, n, value));
+        if is_told {
+            told.push(placement);
+        }
     }
-    record::placements(cut, &b.places);
-    (UOp::sink(b.list), b.places)
+    let (sink, places) = (UOp::sink(b.list), b.places);
+    cut.placements = told;
+    record::placements(cut, &places);
+    (sink, places)
 }
 
 struct Build<'c> {
@@ -161,13 +171,13 @@ impl Build<'_> {
         effect
     }
     /// Every request of node `i` loads from memory, where dims lie in an order.
-    fn load_from(&mut self, i: usize, memory: UOp, order: Option<&Order>) {
+    fn load_from(&mut self, i: usize, requests: &[Request], memory: UOp, order: Option<&Order>) {
         let n = &self.cut.list.nodes[i];
         let load = |r: &Request| {
             let may_be_empty = &self.cut.drafts[r.kernel as usize].may_be_empty;
             r.load(&memory, &position(n.shape(), r, order), may_be_empty)
         };
-        self.values[i] = self.cut.requests[i].iter().map(load).collect();
+        self.values[i] = requests.iter().map(load).collect();
         if n.op == Op::After {
             self.memory.insert(i as u32, memory);
         }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Chains {
     /// What is never stored, by node; empty where there is no chain.
     is_inside: Vec<bool>,
-    /// The last product of each.
+    /// The last product of each, in order.
     ends: Vec<u32>,
 }
 
@@ -46,6 +46,7 @@ impl Chains {
         if target.grid.is_some() {
             chains.share(list, &is_product, target);
         }
+        chains.ends.sort_unstable();
         chains
     }
 
@@ -83,7 +84,7 @@ impl Chains {
     }
     /// Whether a node is the last product of a chain.
     pub fn is_end(&self, i: usize) -> bool {
-        self.ends.contains(&(i as u32))
+        self.ends.binary_search(&(i as u32)).is_ok()
     }
 }
 

@@ -19,8 +19,8 @@ use crate::plan::Plan;
 
 /// Leaves no movement op and no axis behind: values that live in memory are `Stage`s, all others are inside kernels.
 pub fn rangeify(plan: &mut Plan) -> Result<(), Error> {
-    let cut = walk::walk(plan.list(), plan.target)?;
-    let (sink, places) = build::build(&cut);
+    let mut cut = walk::walk(plan.list(), plan.target)?;
+    let (sink, places) = build::build(&mut cut);
     plan.origins = record::origins(&cut, &places);
     plan.set_sink(sink);
     Ok(())

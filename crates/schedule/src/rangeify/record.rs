@@ -18,8 +18,8 @@ pub fn place(places: &mut [String], draft: u32, memory: &UOp) {
 fn drafts_of(cut: &Cut, node: usize) -> (Vec<u32>, &'static str) {
     match &cut.placements[node] {
         Placement::Unused => (vec![], ""),
-        Placement::Inline { kernels, .. } => {
-            let mut kernels = kernels.to_vec();
+        Placement::Inline { recipes } => {
+            let mut kernels: Vec<u32> = recipes.iter().map(|r| r.kernel).collect();
             kernels.sort_unstable();
             kernels.dedup();
             (kernels, "inlined")

@@ -29,14 +29,14 @@ pub type Order = SmallVec<[usize; 4]>;
 pub enum Placement {
     /// No one asks for it, or it is memory already.
     Unused,
-    /// One recipe for each request, and the kernels that they are of.
-    Inline { recipes: Vec<Recipe>, kernels: SmallVec<[u32; 4]> },
+    /// One recipe for each request.
+    Inline { recipes: SmallVec<[Recipe; 1]> },
     /// Stored by a draft, its dims in an order where it is not theirs; every request is a load.
-    Staged { draft: u32, recipe: Recipe, order: Option<Order> },
+    Staged { draft: u32, recipe: Recipe, order: Option<Box<Order>> },
     /// A draft stores the base, then rows are written over it.
-    Scattered { draft: u32, rows: Option<Rows> },
+    Scattered { draft: u32, rows: Option<Box<Rows>> },
     /// Of a store: rows are written over what is in its memory.
-    ScatteredInPlace { draft: u32, rows: Option<Rows> },
+    ScatteredInPlace { draft: u32, rows: Option<Box<Rows>> },
 }
 
 /// The rows of a scatter: the draft of their kernel, index and value links, how to combine.
@@ -227,6 +227,8 @@ pub enum Link {
 /// How a node's value for one request is made from its sources'.
 #[derive(Clone, Debug, Default)]
 pub struct Recipe {
+    /// The kernel that asks.
+    pub kernel: u32,
     pub links: SmallVec<[Link; 2]>,
     /// Ranges a reduce or scan combines over.
     pub ranges: SmallVec<[UOp; 2]>,

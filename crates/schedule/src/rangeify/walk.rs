@@ -120,8 +120,7 @@ impl<'a> Walk<'a> {
         // answered: the memory is for the next requests, while it is near
         let asked = std::mem::take(&mut self.cut.requests[i]);
         let recipes = asked.iter().map(|r| self.ask_sources(i, &n, r)).collect::<Result<_, _>>()?;
-        let kernels = asked.iter().map(|r| r.kernel).collect();
-        self.cut.placements[i] = Placement::Inline { recipes, kernels };
+        self.cut.placements[i] = Placement::Inline { recipes };
         Ok(())
     }
 
@@ -160,7 +159,7 @@ impl<'a> Walk<'a> {
         if let Some(scatter) = self.scattered_in_place(i, memory) {
             let n = self.cut.list.nodes[scatter].clone();
             let rows = self.rows(scatter, &n)?;
-            self.cut.placements[i] = Placement::ScatteredInPlace { draft: k, rows };
+            self.cut.placements[i] = Placement::ScatteredInPlace { draft: k, rows: rows.map(Box::new) };
             return Ok(());
         }
         let idx = if value.shape().is_empty() { Idx::new() } else { idx };
@@ -219,7 +218,7 @@ impl<'a> Walk<'a> {
         let recipe = self.ask_sources(i, n, &request)?;
         let draft = &mut self.cut.drafts[k as usize];
         (draft.root, draft.rank) = (None, draft.rank.min(i));
-        self.cut.placements[i] = Placement::Staged { draft: k, recipe, order };
+        self.cut.placements[i] = Placement::Staged { draft: k, recipe, order: order.map(Box::new) };
         Ok(())
     }
 
@@ -268,7 +267,7 @@ impl<'a> Walk<'a> {
         let link = self.ask(self.cut.list.src(i)[0], request)?;
         self.cut.drafts[copy as usize].root = Some(link);
         let rows = self.rows(i, n)?;
-        self.cut.placements[i] = Placement::Scattered { draft: copy, rows };
+        self.cut.placements[i] = Placement::Scattered { draft: copy, rows: rows.map(Box::new) };
         Ok(())
     }
 
@@ -643,7 +642,7 @@ impl<'a> Walk<'a> {
 
     /// Hand a request on to the sources.
     fn ask_sources(&mut self, i: usize, n: &UOp, r: &Request) -> Result<Recipe, Error> {
-        let mut recipe = Recipe::default();
+        let mut recipe = Recipe { kernel: r.kernel, ..Recipe::default() };
         let x = self.cut.list.src(i).first().copied().unwrap_or(0);
         match n.op {
             Op::Contiguous | Op::Detach => recipe.links.push(self.ask(x, r.clone())?),

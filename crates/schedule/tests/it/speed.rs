@@ -214,4 +214,18 @@ fn scheduling_is_linear_in_depth() {
     let (few, many) = (per_layer(32), per_layer(2000));
     println!("allocations and bytes a layer: {few:?} at 32 layers, {many:?} at 2000");
     assert!(many.0 < 1.1 * few.0 && many.1 < 1.15 * few.1, "{few:?} at 32 layers, {many:?} at 2000");
+    // what is larger than the caches costs by its bytes
+    assert!(many.1 < 90_000.0, "{} bytes a layer", many.1);
+    // the same number of layers in many small graphs and in one, in turns: what else the machine does is in both
+    let (small, large) = (residual(32, 32, 64), residual(2000, 32, 64));
+    let ms = |sink: &UOp, times: usize| {
+        let t = cpu_ms();
+        (0..times).for_each(|_| _ = schedule(sink, &cpu()).unwrap());
+        cpu_ms() - t
+    };
+    let turns = if cfg!(debug_assertions) { 0 } else { 5 };
+    let slower = (0..turns).map(|_| (ms(&small, 62), ms(&large, 1))).map(|(few, many)| many / few);
+    let slower: Vec<f64> = slower.collect();
+    println!("a layer of 2000 takes {slower:.2?} times as long as one of 32");
+    assert!(turns == 0 || slower.iter().any(|r| *r < 2.0), "{slower:?}");
 }
