@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod elementary;
 pub mod fork;
 pub mod kernel;
+pub mod layout;
 pub mod machines;
 pub mod matrix;
 pub mod record;

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::DType;
+use crate::layout::{Digit, Layout, Unit};
 
 /// One of the three extents of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -23,20 +24,11 @@ pub enum Dim {
     K,
 }
 
-/// A bit of an element's place: this bit of this coordinate.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Bit(pub Dim, pub u8);
-
 /// Where an operand is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Home {
-    /// In the registers of a warp's lanes. Bit i of a register's number, or of a lane's, is one bit of a coordinate.
-    Lanes {
-        /// What the bits of the register's number are, the lowest first.
-        registers: &'static [Bit],
-        /// What the bits of the lane's number are.
-        lanes: &'static [Bit],
-    },
+    /// In the registers of a warp's lanes: a [`Layout`] of these digits, whose coordinates are m, n and k.
+    Lanes(&'static [Digit]),
     /// In a tile register, which is loaded from rows in memory with any distance between them.
     Tile(Rows),
     /// In memory of that shape, where the unit itself reads it.
@@ -132,27 +124,22 @@ impl MatrixUnit {
     }
     /// Elements of an operand that one lane holds; all of them where a core holds it.
     pub const fn held(&self, operand: usize) -> usize {
-        match self.homes[operand] {
-            Home::Lanes { registers, .. } => 1 << registers.len(),
-            _ => self.elements(operand),
+        match self.runner {
+            Runner::Warp(lanes) => self.elements(operand) / lanes as usize,
+            Runner::Core => self.elements(operand),
         }
     }
-    /// The coordinates (m, n, k) of what register `register` of lane `lane` holds of an operand that lanes hold.
-    pub fn of_lane(&self, operand: usize, register: usize, lane: usize) -> [usize; 3] {
-        let mut at = [0; 3];
-        if let Home::Lanes { registers, lanes } = self.homes[operand] {
-            for (number, bits) in [(register, registers), (lane, lanes)] {
-                for (i, Bit(d, to)) in bits.iter().enumerate() {
-                    at[*d as usize] |= (number >> i & 1) << to;
-                }
-            }
+    /// Where an operand lies that lanes hold, by m, n and k.
+    pub fn layout(&self, operand: usize) -> Option<Layout> {
+        match self.homes[operand] {
+            Home::Lanes(digits) => Some(Layout::new(digits)),
+            _ => None,
         }
-        at
     }
     /// Accumulators that there is room for; operands pass through two of the tile registers.
     pub const fn accumulators(&self) -> usize {
         match self.homes[2] {
-            Home::Lanes { .. } => self.registers / self.held(2),
+            Home::Lanes(_) => self.registers / self.held(2),
             _ => self.registers - 2,
         }
     }
@@ -236,56 +223,51 @@ pub fn dots(bytes: usize, registers: usize, has_vnni: bool) -> Vec<MatrixUnit> {
     same.into_iter().chain(mixed).collect()
 }
 
-/// Operands of two bytes, four bytes or one in each of a lane's registers of 32 bits; the accumulator is the same for all.
+/// Where `mma.sync` has its operands, `W` elements of A and B in each of a lane's registers of 32 bits: along k those of a word,
+/// then four lanes, then another word.
+struct Words<const W: i64>;
+
+impl<const W: i64> Words<W> {
+    const A: Home = Home::Lanes(&[
+        Digit::new(Dim::M as usize, 8, Unit::Lane, 4),
+        Digit::new(Dim::M as usize, 2, Unit::Register, W),
+        Digit::new(Dim::K as usize, W, Unit::Register, 1),
+        Digit::new(Dim::K as usize, 4, Unit::Lane, 1),
+        Digit::new(Dim::K as usize, 2, Unit::Register, 2 * W),
+    ]);
+    const B: Home = Home::Lanes(&[
+        Digit::new(Dim::K as usize, W, Unit::Register, 1),
+        Digit::new(Dim::K as usize, 4, Unit::Lane, 1),
+        Digit::new(Dim::K as usize, 2, Unit::Register, W),
+        Digit::new(Dim::N as usize, 8, Unit::Lane, 4),
+    ]);
+    /// The accumulator is the same for all.
+    const C: Home = Home::Lanes(&[
+        Digit::new(Dim::M as usize, 8, Unit::Lane, 4),
+        Digit::new(Dim::M as usize, 2, Unit::Register, 2),
+        Digit::new(Dim::N as usize, 2, Unit::Register, 1),
+        Digit::new(Dim::N as usize, 4, Unit::Lane, 1),
+    ]);
+    const ALL: [Home; 3] = [Self::A, Self::B, Self::C];
+}
+
 const fn mma_sync(
     name: &'static str,
     size: [usize; 3],
     operands: [DType; 2],
     accumulator: DType,
 ) -> MatrixUnit {
-    use Dim::*;
-    let [a, b]: [Home; 2] = match operands[0].size() {
-        4 => [
-            Home::Lanes {
-                registers: &[Bit(M, 3), Bit(K, 2)],
-                lanes: &[Bit(K, 0), Bit(K, 1), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
-            },
-            Home::Lanes {
-                registers: &[Bit(K, 2)],
-                lanes: &[Bit(K, 0), Bit(K, 1), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
-            },
-        ],
-        2 => [
-            Home::Lanes {
-                registers: &[Bit(K, 0), Bit(M, 3), Bit(K, 3)],
-                lanes: &[Bit(K, 1), Bit(K, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
-            },
-            Home::Lanes {
-                registers: &[Bit(K, 0), Bit(K, 3)],
-                lanes: &[Bit(K, 1), Bit(K, 2), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
-            },
-        ],
-        _ => [
-            Home::Lanes {
-                registers: &[Bit(K, 0), Bit(K, 1), Bit(M, 3), Bit(K, 4)],
-                lanes: &[Bit(K, 2), Bit(K, 3), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
-            },
-            Home::Lanes {
-                registers: &[Bit(K, 0), Bit(K, 1), Bit(K, 4)],
-                lanes: &[Bit(K, 2), Bit(K, 3), Bit(N, 0), Bit(N, 1), Bit(N, 2)],
-            },
-        ],
-    };
-    let c = Home::Lanes {
-        registers: &[Bit(N, 0), Bit(M, 3)],
-        lanes: &[Bit(N, 1), Bit(N, 2), Bit(M, 0), Bit(M, 1), Bit(M, 2)],
+    let homes = match operands[0].size() {
+        4 => Words::<1>::ALL,
+        2 => Words::<2>::ALL,
+        _ => Words::<4>::ALL,
     };
     MatrixUnit {
         name,
         size,
         operands,
         accumulator,
-        homes: [a, b, c],
+        homes,
         runner: Runner::Warp(32),
         setup: Setup::None,
         registers: 128,
@@ -326,10 +308,15 @@ mod tests {
             let word = 4 / unit.operands[0].size();
             for operand in 0..3 {
                 let mut seen = std::collections::HashSet::new();
+                let layout = unit.layout(operand).unwrap();
+                assert_eq!(layout.size(Unit::Register), unit.held(operand) as i64);
                 for lane in 0..32 {
                     for r in 0..unit.held(operand) {
                         let (group, t) = (lane / 4, lane % 4);
-                        let [m, n, k] = unit.of_lane(operand, r, lane);
+                        let at: [i64; 3] = layout.coordinates(r as i64, lane as i64);
+                        assert_eq!(layout.place(&at, Unit::Lane), lane as i64);
+                        assert_eq!(layout.place(&at, Unit::Register), r as i64);
+                        let [m, n, k] = at.map(|x| x as usize);
                         let (part, register) = (r % word, r / word);
                         let expected = match operand {
                             0 => [group + 8 * (register % 2), 0, t * word + part + 4 * word * (register / 2)],
@@ -343,6 +330,34 @@ mod tests {
                 assert_eq!(seen.len(), unit.elements(operand), "operand {operand} of {}", unit.name);
             }
         }
+    }
+
+    #[test]
+    fn results_of_halves_are_operands_as_they_are() {
+        let [m, n, k] = [Dim::M, Dim::N, Dim::K].map(|d| d as usize);
+        for unit in MMA_SYNC.into_iter().chain([MMA_TF32]) {
+            let tiles = unit.size[2] / unit.size[1];
+            let results = unit.layout(2).unwrap().repeated(n, tiles as i64).renamed(n, k);
+            let found = unit.layout(0).unwrap().registers_in(&results);
+            // by enumeration: in every lane the element of A's register is that of the results'
+            let holds = |a: i64, c: i64, lane: i64| {
+                let [x, y]: [[i64; 3]; 2] =
+                    [unit.layout(0).unwrap().coordinates(a, lane), results.coordinates(c, lane)];
+                [x[m], x[k]] == [y[m], y[k]]
+            };
+            let same =
+                |a: i64| (0..results.size(Unit::Register)).find(|c| (0..32).all(|lane| holds(a, *c, lane)));
+            assert_eq!(found, (0..unit.held(0) as i64).map(same).collect(), "{}", unit.name);
+            assert_eq!(found.is_some(), unit.operands[0].size() == 2, "{}", unit.name);
+        }
+    }
+
+    #[test]
+    fn a_row_of_results_lies_in_four_lanes() {
+        let results = MMA_TF32.layout(2).unwrap();
+        assert_eq!(results.distances(Dim::N as usize), [1, 2]);
+        assert_eq!(results.distances(Dim::M as usize), [4, 8, 16]);
+        assert_eq!(results.to_string(), "0: 8 lane*4, 2 register*2; 1: 2 register, 4 lane");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Lowering<'_> {
     /// The kernel with operations of the unit in place of the sum `reduce` of products of `loads`.
     fn lower(&mut self, sink: &UOp, reduce: &UOp, loads: [&UOp; 2]) -> UOp {
         match self.chosen.unit.homes[2] {
-            Home::Lanes { .. } => self.in_lanes(sink, reduce, loads),
+            Home::Lanes(_) => self.in_lanes(sink, reduce, loads),
             Home::Tile(rows) | Home::Memory(rows) => self.in_tiles(sink, reduce, loads, rows),
         }
     }
@@ -171,7 +171,7 @@ impl Lowering<'_> {
     fn tile_of(&mut self, operand: usize, load: &UOp) -> UOp {
         let rows = match self.chosen.unit.homes[operand] {
             Home::Tile(rows) | Home::Memory(rows) => rows,
-            Home::Lanes { .. } => return load.clone(),
+            Home::Lanes(_) => return load.clone(),
         };
         let tile = self.plan.tiles.iter().find(|t| self.chosen.operand(t.operand) == Some(operand));
         match (tile, self.direct(load, rows)) {

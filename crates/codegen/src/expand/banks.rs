@@ -5,24 +5,19 @@
 //! row puts them side by side.
 
 use crate::plan::stage::MOST_ADDED;
+use frit_abi::layout::{Banks, Layout, Swizzle};
 use frit_abi::target::Grid;
 use frit_uop::symbolic::fold::evaluate;
 use frit_uop::{Scalar, UOp};
 
 /// Words by which rows are lengthened, at most.
 const MOST_PAD: i64 = 8;
+/// What it costs an instruction that its address is swizzled: no two are a constant apart.
+const SWIZZLED: f64 = 0.5;
 
-/// The banks of a machine's local memory, and the bytes of a word of one.
-#[derive(Clone, Copy)]
-pub struct Banks {
-    count: i64,
-    word: i64,
-}
-
-impl Banks {
-    pub fn of(grid: &Grid) -> Banks {
-        Banks { count: grid.banks.max(1).into(), word: grid.bank_bytes.max(1).into() }
-    }
+/// The banks of a machine's local memory.
+pub fn of(grid: &Grid) -> Banks {
+    Banks { count: grid.banks.max(1).into(), word: grid.bank_bytes.max(1).into() }
 }
 
 /// An access of a tile.
@@ -36,40 +31,26 @@ pub struct Access {
 }
 
 impl Access {
-    /// Instructions, and how often a warp goes to memory for them. Neighbours that lie side by side are one vector where
-    /// everything else is a multiple of it away; so many lanes have one at once as there are banks for.
-    fn cost(&self, strides: &[i64], bytes: i64, banks: Banks) -> f64 {
-        let near = strides.iter().position(|s| *s == 1);
-        let others = || strides.iter().enumerate().filter(|(d, _)| Some(*d) != near).map(|(_, s)| s);
-        let fits = |w: &i64| others().all(|s| s % w == 0);
-        let most = near.map_or(1, |d| self.wide[d]);
-        let wide = std::iter::successors(Some(most), |w| Some(w / 2)).find(fits).unwrap_or(1);
+    /// Instructions, and how often a warp goes to memory for them. Neighbours that lie side by side are one vector; so many
+    /// lanes have one at once as there are banks for.
+    fn cost(&self, layout: &Layout, bytes: i64, banks: Banks) -> f64 {
+        let vector = |d: usize| {
+            let run = layout.run(d);
+            std::iter::successors(Some(self.wide[d]), |w| Some(w / 2)).find(|w| *w < 2 || run % w == 0)
+        };
+        let wide = (0..self.wide.len()).filter_map(vector).max().unwrap_or(1).max(1);
         let together = (banks.count * banks.word / (wide * bytes).max(banks.word)).max(1) as usize;
-        let rounds: usize =
-            self.lanes.chunks(together).map(|l| meetings(l, wide, strides, bytes, banks)).sum();
-        self.count as f64 / wide as f64 * (1 + rounds) as f64
+        let chunks = self.lanes.chunks(together);
+        let rounds: usize = chunks.map(|lanes| layout.rounds(lanes, wide, bytes, banks)).sum();
+        let address = if layout.swizzle().is_some() { SWIZZLED } else { 0.0 };
+        self.count as f64 / wide as f64 * (1.0 + address + rounds as f64)
     }
 }
 
-/// The most words of a bank that some lanes want.
-fn meetings(lanes: &[Vec<i64>], wide: i64, strides: &[i64], bytes: i64, banks: Banks) -> usize {
-    let mut words: Vec<Vec<i64>> = vec![vec![]; banks.count as usize];
-    for at in lanes {
-        let element: i64 = at.iter().zip(strides).map(|(i, s)| i * s).sum();
-        let [first, last] = [element * bytes, (element + wide) * bytes - 1].map(|b| b.div_euclid(banks.word));
-        for word in first..=last {
-            let bank = &mut words[word.rem_euclid(banks.count) as usize];
-            if !bank.contains(&word) {
-                bank.push(word);
-            }
-        }
-    }
-    words.iter().map(Vec::len).max().unwrap_or(0)
-}
-
-/// Strides of a tile: the dense ones, or where accesses then take fewer rounds, with another dimension contiguous, or one
-/// dimension's rows a few words longer. Where more than one element must lie together whole, that is along the last dimension.
-pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, banks: Banks) -> Vec<i64> {
+/// The layout of a tile: dense, or where accesses then take fewer rounds, with another dimension contiguous, with one dimension's
+/// rows a few words longer, or with pieces of rows swizzled. Where more than one element must lie together whole, that is along
+/// the last dimension.
+pub fn layout(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, banks: Banks) -> Layout {
     let word = (banks.word / bytes).max(1);
     let padded = |near: usize, dim: usize, pad: i64| {
         let (mut strides, mut size) = (vec![1; extents.len()], extents.get(near).copied().unwrap_or(1));
@@ -78,7 +59,7 @@ pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, ban
             strides[d] = size;
             size *= extents[d];
         }
-        (strides, size)
+        (Layout::strided(extents, &strides), size)
     };
     let dims = extents.len();
     let orders = (0..dims).rev().filter(|d| extents[*d] > 1 || *d + 1 == dims);
@@ -86,28 +67,24 @@ pub fn strides(extents: &[i64], bytes: i64, accesses: &[Access], whole: i64, ban
         let pads = (0..dims).filter(move |d| *d != near).flat_map(|d| (1..=MOST_PAD).map(move |w| (d, w)));
         std::iter::once((0, 0)).chain(pads).map(move |(dim, words)| padded(near, dim, words * word))
     });
-    let cost = |(strides, size): &(Vec<i64>, i64)| {
-        (accesses.iter().map(|a| a.cost(strides, bytes, banks)).sum::<f64>(), *size)
-    };
     let least: i64 = extents.iter().product();
-    let is_small = |(_, size): &(Vec<i64>, i64)| *size <= least + least / MOST_ADDED as i64;
-    let is_whole = |(strides, _): &(Vec<i64>, i64)| {
-        let [others @ .., last] = &strides[..] else { return true };
-        whole == 1 || *last == 1 && others.iter().all(|s| s % whole == 0)
-    };
-    let best = all
-        .filter(|s| is_small(s) && is_whole(s))
-        .map(|s| (cost(&s), s.0))
-        .reduce(|a, b| if b.0 < a.0 { b } else { a });
-    best.map_or_else(|| dense(extents), |(_, strides)| strides)
+    let swizzled = swizzle(least, bytes, whole, banks).map(|s| (Layout::dense(extents).swizzled(s), least));
+    let cost = |layout: &Layout| accesses.iter().map(|a| a.cost(layout, bytes, banks)).sum::<f64>();
+    let is_small = |(_, size): &(Layout, i64)| *size <= least + least / MOST_ADDED as i64;
+    let is_whole = |(layout, _): &(Layout, i64)| whole == 1 || layout.run(dims - 1) % whole == 0;
+    let all = all.chain(swizzled).filter(|l| is_small(l) && is_whole(l));
+    let best = all.map(|(l, size)| ((cost(&l), size), l)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+    best.map_or_else(|| Layout::dense(extents), |(_, layout)| layout)
 }
 
-/// Strides where nothing is to be gained by any but the dense ones.
-pub fn dense(extents: &[i64]) -> Vec<i64> {
-    let mut strides: Vec<i64> =
-        extents.iter().rev().scan(1, |size, e| Some(std::mem::replace(size, *size * e))).collect();
-    strides.reverse();
-    strides
+/// The swizzle of so many elements: pieces that stay whole change places within a row of all banks, by that row's number.
+fn swizzle(elements: i64, bytes: i64, whole: i64, banks: Banks) -> Option<Swizzle> {
+    let row = banks.count * banks.word / bytes;
+    let log = |n: i64| (n as u64).is_power_of_two().then(|| n.ilog2());
+    let (to, from) = (log(whole)?, log(row)?);
+    let bits = from.checked_sub(to).filter(|bits| *bits > 0)?;
+    // all of it stays inside
+    (elements % (row << bits) == 0).then_some(Swizzle { bits, from, to })
 }
 
 /// The values that indices have in the lanes of the first warp of a block; everything else stands at 0.
@@ -133,6 +110,7 @@ fn value(index: &UOp, ids: &[UOp], lane: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use frit_abi::layout::Unit;
 
     const BANKS: Banks = Banks { count: 32, word: 4 };
 
@@ -144,30 +122,40 @@ mod tests {
     fn a_square_read_across_gets_longer_rows() {
         let accesses = [access([1, 1], 32, |l| vec![0, l]), access([1, 1], 32, |l| vec![l, 0])];
         for (bytes, pitch) in [(4, 33), (2, 34), (8, 33)] {
-            assert_eq!(accesses[1].cost(&[32, 1], bytes, BANKS), 32.0 * if bytes == 2 { 17.0 } else { 33.0 });
-            let s = strides(&[32, 32], bytes, &accesses, 1, BANKS);
-            assert_eq!(s, [pitch, 1]);
+            let dense = accesses[1].cost(&Layout::dense(&[32, 32]), bytes, BANKS);
+            assert_eq!(dense, 32.0 * if bytes == 2 { 17.0 } else { 33.0 });
+            let l = layout(&[32, 32], bytes, &accesses, 1, BANKS);
+            assert_eq!(l, Layout::strided(&[32, 32], &[pitch, 1]));
             // a warp's double words are two words each
-            assert!(accesses[1].cost(&s, bytes, BANKS) <= 32.0 * (1.0 + (bytes as f64 / 4.0).max(1.0)));
+            assert!(accesses[1].cost(&l, bytes, BANKS) <= 32.0 * (1.0 + (bytes as f64 / 4.0).max(1.0)));
         }
     }
     #[test]
     fn a_tile_without_conflicts_stays_dense() {
         let accesses = [access([1, 1], 32, |l| vec![0, l]), access([1, 1], 32, |_| vec![3, 5])];
-        assert_eq!(strides(&[32, 32], 4, &accesses, 1, BANKS), [32, 1]);
+        assert_eq!(layout(&[32, 32], 4, &accesses, 1, BANKS), Layout::dense(&[32, 32]));
     }
     #[test]
     fn what_a_lane_reads_at_once_lies_together() {
         // filled along rows, and each lane reads four rows of a column often
         let accesses =
             [access([1, 4], 4, |l| vec![l / 4, l % 4 * 4]), access([4, 1], 128, |l| vec![l * 4, 0])];
-        let s = strides(&[128, 16], 4, &accesses, 1, BANKS);
-        assert_eq!((s[0], s[1] % 4), (1, 0));
-        assert_eq!(accesses[1].cost(&s, 4, BANKS), 32.0 + 128.0);
+        let l = layout(&[128, 16], 4, &accesses, 1, BANKS);
+        assert_eq!(l.run(0) % 4, 0, "{l}");
+        assert_eq!(accesses[1].cost(&l, 4, BANKS), 32.0 + 128.0);
     }
     #[test]
-    fn dense_strides_are_row_major() {
-        assert_eq!(dense(&[2, 3, 4]), [12, 4, 1]);
-        assert_eq!(dense(&[]), [0; 0]);
+    fn short_rows_that_must_stay_whole_are_swizzled() {
+        // matrices of 8 rows of 16 bytes: where rows have 64 bytes or more, 16 more fit in a quarter; 32 bytes have no room
+        let rows = |width: i64| {
+            let read = access([1, 8], 128, move |l| vec![l % 16, l / 16 * 8]);
+            let filled = access([1, 8], 16, move |l| vec![l * 8 / width, l * 8 % width]);
+            layout(&[128, width], 2, &[filled, read], 8, BANKS)
+        };
+        assert_eq!(rows(32), Layout::strided(&[128, 32], &[40, 1]));
+        assert_eq!(rows(16), Layout::dense(&[128, 16]).swizzled(Swizzle { bits: 3, from: 6, to: 3 }));
+        let read: Vec<Vec<i64>> = (0..8).map(|r| vec![r, 8]).collect();
+        assert_eq!(rows(16).rounds(&read, 8, 2, BANKS), 1);
+        assert_eq!(rows(16).size(Unit::Place), 128 * 16);
     }
 }

@@ -6,17 +6,18 @@
 //! On a grid all lanes of a block share the filling, with barriers around it, and rows are as long as makes lanes meet in few
 //! banks.
 
-use super::banks::{self, Access, Banks};
+use super::banks::{self, Access};
 use super::{barrier, lane_ids, linear_lane};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::kernel::ranges;
 use crate::pass::Ctx;
 use frit_abi::Target;
+use frit_abi::layout::{Layout, Unit};
 use frit_abi::target::Grid;
 use frit_uop::rewrite::replaced;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use frit_uop::{Alu, Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -45,14 +46,14 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     // by stage
     let mut copies: FxHashMap<&UOp, Copies> = FxHashMap::default();
-    let mut strides: FxHashMap<&UOp, Vec<i64>> = FxHashMap::default();
+    let mut layouts: FxHashMap<&UOp, Layout> = FxHashMap::default();
     for n in &order {
         let src: Vec<UOp> = n.src.iter().map(|s| done[s].clone()).collect();
         let new = match n.op {
             Op::Stage => {
                 let tile = Tile::of(n, &src, &ranges, &order, ctx)?;
                 copies.insert(n, tile.copies.clone());
-                strides.insert(n, tile.strides.clone());
+                layouts.insert(n, tile.layout.clone());
                 match ctx.target.grid {
                     None => tile.filled(),
                     Some(_) => tile.filled_by_lanes(&lane, lanes, &mut next),
@@ -60,7 +61,7 @@ pub fn bufferise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             }
             // one index a dimension of the stage, or one for all
             Op::Index if n.src[0].op == Op::Stage && n.src.len() > 2 => {
-                src[0].at(&copies[&n.src[0]].place(place(&src[1..], &strides[&n.src[0]])))
+                src[0].at(&copies[&n.src[0]].place(place(&src[1..], &layouts[&n.src[0]])))
             }
             Op::Index if n.src[0].op == Op::Stage => {
                 n.with_src(smallvec![src[0].clone(), copies[&n.src[0]].place(src[1].clone())])
@@ -82,10 +83,22 @@ fn flat<'n>(parts: impl Iterator<Item = (&'n UOp, UOp)>) -> UOp {
     parts.fold(UOp::index(0), |i, (x, extent)| i.fold_mul(&extent).fold_add(x))
 }
 
-/// The element at these indices of a tile.
-fn place(indices: &[UOp], strides: &[i64]) -> UOp {
-    let parts = indices.iter().zip(strides).map(|(i, s)| i.fold_mul(&UOp::index(*s)));
-    parts.fold(UOp::index(0), |sum, i| sum.fold_add(&i))
+/// Where the element at these indices of a tile lies.
+fn place(indices: &[UOp], layout: &Layout) -> UOp {
+    let mut at = UOp::index(0);
+    for (of, index) in indices.iter().enumerate() {
+        let mut digits = layout.of(of).peekable();
+        while let Some((d, step)) = digits.next() {
+            let higher = index.floordiv(&UOp::index(step));
+            let digit = if digits.peek().is_some() { higher.modulo(&UOp::index(d.radix)) } else { higher };
+            at = at.fold_add(&digit.fold_mul(&UOp::index(d.weight)));
+        }
+    }
+    let Some(s) = layout.swizzle() else { return at };
+    let piece = UOp::index(1 << s.to);
+    let (pieces, within) = (simplify(&at.floordiv(&piece)), simplify(&at.modulo(&piece)));
+    let by = pieces.floordiv(&UOp::index(1 << (s.from - s.to))).modulo(&UOp::index(1 << s.bits));
+    pieces.bin(Alu::Xor, &by).fold_mul(&piece).fold_add(&within)
 }
 
 /// The loops around a stage that are written out: each iteration has memory of its own, lanes of a vector side by side.
@@ -134,6 +147,11 @@ fn coordinates(flat: &UOp, extents: &[i64]) -> Vec<UOp> {
     }
     at.reverse();
     at
+}
+
+/// Elements of memory that a tile takes, its last row as long as the others.
+fn memory(layout: &Layout) -> i64 {
+    layout.digits().iter().map(|d| d.weight * d.radix).max().unwrap_or(1).max(layout.size(Unit::Place))
 }
 
 /// How many elements of a stage an access of a lane moves.
@@ -199,8 +217,7 @@ struct Tile {
     /// What it is filled over, with extents.
     fill: Vec<UOp>,
     extents: Vec<i64>,
-    /// Elements from one to the next of each.
-    strides: Vec<i64>,
+    layout: Layout,
     /// Rows and columns of an element, where a matrix unit makes it.
     shape: Option<(u32, u32)>,
     /// The loops it is filled in, and those of them that are written out.
@@ -225,7 +242,7 @@ impl Tile {
         let extents: Option<Vec<i64>> = fill.iter().map(|r| r.extent().as_int()).collect();
         let extents = extents.ok_or_else(|| Error::Kernel(format!("{n:?} of unknown size")))?;
         let shape = matrix_of(&value, ctx)?;
-        let strides = match &ctx.target.grid {
+        let layout = match &ctx.target.grid {
             Some(grid) => {
                 let accesses = accesses(n, &extents, order, ctx.target, grid);
                 let is_row = |i: &UOp| i.op == Op::Index && i.src[0] == *n && is_matrix(i, order);
@@ -237,12 +254,11 @@ impl Tile {
                 let is_multiplied = || order.iter().any(|n| n.op == Op::Matrix);
                 let is_whole = is_copied && is_multiplied() || order.iter().any(is_row);
                 let whole = if is_whole { most } else { 1 };
-                banks::strides(&extents, n.dtype.size() as i64, &accesses, whole, Banks::of(grid))
+                banks::layout(&extents, n.dtype.size() as i64, &accesses, whole, banks::of(grid))
             }
-            None => banks::dense(&extents),
+            None => Layout::dense(&extents),
         };
-        let rows = strides.iter().zip(&extents).map(|(s, e)| s * e).max().unwrap_or(1);
-        let elements = rows * shape.map_or(1, |(r, c)| (r * c) as i64);
+        let elements = memory(&layout) * shape.map_or(1, |(r, c)| (r * c) as i64);
         let outer: Vec<UOp> = n.ranges.iter().filter_map(|r| ranges.get(r).cloned()).collect();
         // matrix units and blocks have their copies in the tile
         let written_out = if shape.is_none() && ctx.target.grid.is_none() { &outer[..] } else { &[] };
@@ -257,7 +273,7 @@ impl Tile {
         let copies = Copies::of(written_out, turn, size);
         let memory = UOp::define(Space::Local, ctx.fresh(), copies.elements() as usize, n.dtype);
         let at_once = access_elements(n, ctx.target);
-        Ok(Tile { memory, value, fill, extents, strides, shape, outer, copies, at_once })
+        Ok(Tile { memory, value, fill, extents, layout, shape, outer, copies, at_once })
     }
 
     /// Filled by one thread.
@@ -304,7 +320,7 @@ impl Tile {
         let at = coordinates(&flat, &self.extents);
         let ids = self.fill.iter().map(|r| r.range_arg().map_or(0, |a| a.id));
         let mut value = substitute_open(&self.value, &ids.zip(at.iter().cloned()).collect());
-        let mut place = self.copies.place(place(&at, &self.strides));
+        let mut place = self.copies.place(place(&at, &self.layout));
         if len % lanes != 0 {
             let inside = flat.lt(&UOp::index(len));
             place = inside.select(&place, &UOp::invalid());

@@ -2,7 +2,8 @@
 
 use super::access::{coefficient, factor, substitute_open};
 use frit_abi::MatrixUnit;
-use frit_abi::matrix::{Bit, Dim, Home};
+use frit_abi::layout::{Digit, Unit};
+use frit_abi::matrix::Dim;
 use frit_uop::symbolic::simplify;
 use frit_uop::{Arg, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -14,6 +15,10 @@ pub struct Fragments {
     pub unit: MatrixUnit,
     pub parts: [UOp; 3],
     pub lane: UOp,
+}
+
+fn dim(coordinate: usize) -> Option<Dim> {
+    [Dim::M, Dim::N, Dim::K].into_iter().find(|d| *d as usize == coordinate)
 }
 
 fn id(range: &UOp) -> u32 {
@@ -35,52 +40,52 @@ impl Fragments {
         self.loaded(operand, load).unwrap_or_else(|| UOp::stack((0..self.unit.held(operand)).map(each)))
     }
 
+    /// The coordinates of what a register of the first lane has of an operand.
+    pub fn held(&self, operand: usize, register: usize) -> [i64; 3] {
+        self.unit.layout(operand).map_or([0; 3], |layout| layout.coordinates(register as i64, 0))
+    }
     /// The coordinate `d` of what register `register` of this lane holds of an operand.
     fn of_lane(&self, operand: usize, d: Dim, register: usize) -> UOp {
-        let Home::Lanes { registers, lanes } = self.unit.homes[operand] else { return UOp::index(0) };
-        let fixed = registers.iter().enumerate().filter(|(_, b)| b.0 == d);
-        let fixed: i64 = fixed.map(|(i, b)| ((register >> i & 1) as i64) << b.1).sum();
-        let mut at = UOp::index(fixed);
-        let mut i = 0;
-        while i < lanes.len() {
-            // neighbouring bits of the lane that are neighbours in the coordinate are taken together
-            let follows = |n: usize| {
-                lanes.get(i + n).is_some_and(|b| b.0 == d && b.1 as usize == lanes[i].1 as usize + n)
-            };
-            let run = (1..).find(|n| !follows(*n)).unwrap_or(1);
-            if lanes[i].0 == d {
-                let bits = self.lane.floordiv(&UOp::index(1 << i)).modulo(&UOp::index(1 << run));
-                at = bits.fold_mul(&UOp::index(1 << lanes[i].1)).fold_add(&at);
-            }
-            i += run;
-        }
-        at
+        let Some(layout) = self.unit.layout(operand) else { return UOp::index(0) };
+        let fixed = UOp::index(self.held(operand, register)[d as usize]);
+        let in_lanes = layout.of(d as usize).filter(|(digit, _)| digit.unit == Unit::Lane);
+        in_lanes.fold(fixed, |at, (digit, step)| {
+            self.digit_of_lane(digit).fold_mul(&UOp::index(step)).fold_add(&at)
+        })
+    }
+    fn digit_of_lane(&self, digit: &Digit) -> UOp {
+        self.lane.floordiv(&UOp::index(digit.weight)).modulo(&UOp::index(digit.radix))
     }
 
     /// What a lane holds of an operand that is staged, loaded by all lanes of the warp together, where matrices of 8 rows of 16
     /// bytes lie in the stage as they make up the operand.
     fn loaded(&self, operand: usize, load: &UOp) -> Option<UOp> {
-        let Home::Lanes { registers, lanes } = self.unit.homes[operand] else { return None };
+        let layout = self.unit.layout(operand)?;
         let stage = load.src.first().filter(|at| at.op == Op::Index && at.src[0].op == Op::Stage)?;
-        let word = (4 / load.dtype.size().max(1)).checked_ilog2()? as usize;
-        let (Bit(along, _), Bit(across, _)) = (*lanes.first()?, *lanes.get(2)?);
-        let is_run = |bits: &[Bit], d: Dim, from: usize| {
-            bits.iter().enumerate().all(|(i, b)| *b == Bit(d, (from + i) as u8))
+        let word = (4 / load.dtype.size().max(1)) as i64;
+        let in_lane = |weight: i64| {
+            layout
+                .digits()
+                .iter()
+                .find(|g| g.unit == Unit::Lane && g.weight == weight)
+                .and_then(|g| dim(g.of))
         };
-        let (within, which) = registers.split_at_checked(word)?;
-        let (row, columns) = (1i64 << (word + 2), 8);
-        if !is_run(within, along, 0)
-            || !is_run(&lanes[..2], along, word)
-            || !is_run(&lanes[2..], across, 0)
-            || lanes.len() != 5
-            || which.len() > 2
-        {
+        // four lanes have the words of a row, eight such the rows of a matrix, and registers the matrices
+        let (along, across, columns) = (in_lane(1)?, in_lane(4)?, 8);
+        let is_matrix = layout.begins(along as usize, &[(word, Unit::Register, 1), (4, Unit::Lane, 1)])
+            && layout.begins(across as usize, &[(columns, Unit::Lane, 4)])
+            && layout.size(Unit::Lane) == 4 * columns;
+        let digits = [along, across].into_iter().flat_map(|d| layout.of(d as usize));
+        let which: Vec<(&Digit, i64)> =
+            digits.filter(|(g, _)| g.unit == Unit::Register && g.radix > 1 && g.weight >= word).collect();
+        if word == 0 || !is_matrix || which.len() > 2 || which.iter().any(|(g, _)| g.radix != 2) {
             return None;
         }
+        let row = word * 4;
         let last = stage.src.last().filter(|_| stage.src.len() > 2)?;
         let lies = |d: Dim| coefficient(last, id(self.part(d))) == Some(1);
         let transposed = !lies(along);
-        if transposed && !(lies(across) && word == 1) {
+        if transposed && !(lies(across) && word == 2) {
             return None;
         }
         // where this lane's row begins: which one of a matrix, and which matrix
@@ -91,8 +96,10 @@ impl Fragments {
             at.insert(id(self.part(d)), old.fold_add(&x));
         };
         add(if transposed { along } else { across }, bits(1, columns));
-        for (i, Bit(d, to)) in which.iter().enumerate() {
-            add(*d, bits(columns << i, 2).fold_mul(&UOp::index(1 << to)));
+        // matrices are loaded in the order of the registers that they go to
+        for (digit, step) in &which {
+            let first = columns * digit.weight / word;
+            add(dim(digit.of)?, bits(first, 2).fold_mul(&UOp::index(*step)));
         }
         let begin = substitute_open(stage, &at);
         let is_aligned = begin.src.last().is_some_and(|x| factor(&simplify(x)) % row == 0);

@@ -7,7 +7,7 @@ use super::chain::{Chain, extent, id};
 use super::fragment::Fragments;
 use super::mask;
 use frit_abi::MatrixUnit;
-use frit_abi::matrix::{Bit, Dim, Home, Runner};
+use frit_abi::matrix::{Dim, Home, Runner};
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, Space, UOp};
 use rustc_hash::FxHashMap;
@@ -210,8 +210,8 @@ impl<'a> RowBlock<'a> {
     }
     /// Whether this lane is the first of those that share a row.
     pub fn is_first_of_row(&self) -> UOp {
-        let across =
-            self.across().map(|bit| self.fragments.lane.floordiv(&UOp::index(bit)).modulo(&UOp::index(2)));
+        let across = self.across().into_iter();
+        let across = across.map(|bit| self.fragments.lane.floordiv(&UOp::index(bit)).modulo(&UOp::index(2)));
         across.reduce(|a, b| a.fold_add(&b)).map_or(UOp::boolean(true), |n| n.eq_(&UOp::index(0)))
     }
     /// The kernel of these stores.
@@ -222,9 +222,9 @@ impl<'a> RowBlock<'a> {
 
     /// Registers of results that are of one row, by row.
     pub fn rows(&self) -> Vec<Vec<usize>> {
-        let mut rows: Vec<(usize, Vec<usize>)> = vec![];
+        let mut rows: Vec<(i64, Vec<usize>)> = vec![];
         for r in 0..self.unit.held(2) {
-            let row = self.unit.of_lane(2, r, 0)[0];
+            let row = self.fragments.held(2, r)[Dim::M as usize];
             match rows.iter_mut().find(|(x, _)| *x == row) {
                 Some((_, of_row)) => of_row.push(r),
                 None => rows.push((row, vec![r])),
@@ -234,18 +234,14 @@ impl<'a> RowBlock<'a> {
     }
     /// What the lanes of a row come to, in each of them.
     pub fn exchanged(&self, x: UOp, alu: Alu) -> UOp {
-        self.across().fold(x, |x, distance| {
+        self.across().into_iter().fold(x, |x, distance| {
             let other = UOp::new(Op::LaneShuffle, x.dtype, [x.clone()], Arg::Lanes(distance as u32));
             x.bin(alu, &other)
         })
     }
-    /// The bits of a lane that say which columns of a row it has.
-    fn across(&self) -> impl Iterator<Item = i64> {
-        let lanes: &[Bit] = match self.unit.homes[2] {
-            Home::Lanes { lanes, .. } => lanes,
-            _ => &[],
-        };
-        lanes.iter().enumerate().filter(|(_, Bit(d, _))| *d == Dim::N).map(|(i, _)| 1 << i)
+    /// How far apart lanes are that have columns of one row.
+    fn across(&self) -> Vec<i64> {
+        self.unit.layout(2).map_or_else(Vec::new, |results| results.distances(Dim::N as usize))
     }
 
     fn zeros(&self) -> UOp {
@@ -258,11 +254,8 @@ impl<'a> RowBlock<'a> {
     /// Tile `j` of operand 0 that results are.
     fn operand_of(&self, results: &[Vec<UOp>], j: i64) -> UOp {
         let tiles = self.unit.size[2] / self.unit.size[1];
-        let of = |register: usize| {
-            let (t, r) = as_operand(&self.unit, register).unwrap_or((0, 0));
-            results[j as usize * tiles + t][r].cast(self.unit.operands[0])
-        };
-        UOp::stack((0..self.unit.held(0)).map(of))
+        let of = |(t, r): (usize, usize)| results[j as usize * tiles + t][r].cast(self.unit.operands[0]);
+        UOp::stack(as_operand(&self.unit).unwrap_or_default().into_iter().map(of))
     }
 }
 
@@ -308,9 +301,8 @@ pub fn narrowed(n: &UOp) -> Option<&UOp> {
 
 /// Whether lanes hold all that a unit takes and gives, and its results are operands of it as they are.
 pub fn is_chained(unit: &MatrixUnit) -> bool {
-    let in_lanes = unit.homes.iter().all(|h| matches!(h, Home::Lanes { .. }));
-    let is_taken = || (0..unit.held(0)).all(|r| as_operand(unit, r).is_some());
-    in_lanes && unit.runner != Runner::Core && unit.accumulator == DType::F32 && is_taken()
+    let in_lanes = unit.homes.iter().all(|h| matches!(h, Home::Lanes(_)));
+    in_lanes && unit.runner != Runner::Core && unit.accumulator == DType::F32 && as_operand(unit).is_some()
 }
 
 /// Lanes that run a unit together.
@@ -318,16 +310,12 @@ pub fn lanes(unit: &MatrixUnit) -> usize {
     if let Runner::Warp(n) = unit.runner { n as usize } else { 1 }
 }
 
-/// The tile and the register of results that a register of operand 0 is, along what is columns of the one and summed over by the
-/// other: the same in every lane.
-fn as_operand(unit: &MatrixUnit, register: usize) -> Option<(usize, usize)> {
+/// For each register of operand 0 the tile and the register of results that it is, along what is columns of the one and summed
+/// over by the other.
+fn as_operand(unit: &MatrixUnit) -> Option<Vec<(usize, usize)>> {
+    let [n, k] = [Dim::N, Dim::K].map(|d| d as usize);
     let tiles = unit.size[2] / unit.size[1];
-    let all = (0..tiles).flat_map(|t| (0..unit.held(2)).map(move |r| (t, r)));
-    let same = |(t, r): &(usize, usize)| {
-        (0..lanes(unit)).all(|lane| {
-            let ([m, _, k], [row, column, _]) = (unit.of_lane(0, register, lane), unit.of_lane(2, *r, lane));
-            (m, k) == (row, t * unit.size[1] + column)
-        })
-    };
-    all.into_iter().find(same)
+    let results = unit.layout(2)?.repeated(n, tiles as i64).renamed(n, k);
+    let registers = unit.layout(0)?.registers_in(&results)?;
+    Some(registers.into_iter().map(|r| (r as usize / unit.held(2), r as usize % unit.held(2))).collect())
 }

@@ -99,7 +99,7 @@ impl Chosen {
     pub fn layout(&self, operand: usize) -> [Coordinate; 2] {
         match self.unit.homes[operand] {
             Home::Tile(rows) | Home::Memory(rows) => [rows.row, rows.column],
-            Home::Lanes { .. } => MatrixUnit::coordinates(operand),
+            Home::Lanes(_) => MatrixUnit::coordinates(operand),
         }
     }
     /// Where an axis comes in that order; 0 for axes that are no part of it.

@@ -65,7 +65,7 @@ impl Plan<'_> {
         let idx = load.index();
         let part = self.matrix.as_ref().and_then(|m| Some((m, m.operand(operand)?)));
         // lanes take theirs from anywhere, a tile register lies as it wants
-        let part = part.filter(|(m, o)| !matches!(m.unit.homes[*o], Home::Lanes { .. }));
+        let part = part.filter(|(m, o)| !matches!(m.unit.homes[*o], Home::Lanes(_)));
         // lanes fill a tile in the order of memory, of equal steps along those that go on longest
         let order = |a: &Axis| match self.walk(idx, a) {
             Some(w) if grid && part.is_none() => (std::cmp::Reverse(w.step.abs()), w.run),

@@ -7,6 +7,7 @@
 
 use super::alu;
 use frit_abi::bytecode::Kind;
+use frit_abi::layout::Layout;
 use frit_abi::matrix::{Home, Rows, Runner};
 use frit_abi::{DType, MatrixUnit, Scalar};
 
@@ -76,11 +77,12 @@ impl Matrix {
         let [row, column] = MatrixUnit::coordinates(o);
         let columns = unit.extent(column);
         match unit.homes[o] {
-            Home::Lanes { .. } => {
+            Home::Lanes(digits) => {
+                let layout = Layout::new(digits);
                 for lane in 0..lanes {
                     for r in 0..unit.held(o) {
-                        let at = unit.of_lane(o, r, lane);
-                        f(lane, r, 0, at[row as usize] * columns + at[column as usize]);
+                        let at: [i64; 3] = layout.coordinates(r as i64, lane as i64);
+                        f(lane, r, 0, at[row as usize] as usize * columns + at[column as usize] as usize);
                     }
                 }
             }
@@ -136,6 +138,6 @@ impl Matrix {
 fn pack_of(unit: &MatrixUnit, operand: usize) -> usize {
     match unit.homes[operand] {
         Home::Tile(rows) | Home::Memory(rows) => rows.pack,
-        Home::Lanes { .. } => 1,
+        Home::Lanes(_) => 1,
     }
 }
