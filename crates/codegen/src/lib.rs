@@ -22,7 +22,7 @@ pub use choose::alternatives;
 pub use error::Error;
 pub use kernel::verify::verify;
 pub use pass::{Blocks, Ctx, Holds, Opts, Pass, Program, Run};
-pub use plan::opt::{Layout, Opt};
+pub use plan::opt::{Opt, Order};
 pub use plan::{Axis, Plan};
 
 use frit_abi::Target;

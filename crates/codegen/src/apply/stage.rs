@@ -9,7 +9,7 @@ use crate::kernel::access::{coefficient, substitute_open, with_index};
 use crate::pass::Ctx;
 use crate::plan::Plan;
 use crate::plan::axes::{Dim, Tile};
-use crate::plan::opt::Layout;
+use crate::plan::opt::Order;
 use frit_abi::matrix::Home;
 use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
@@ -127,7 +127,7 @@ impl<'a> Fill<'a> {
         if let (Some(gate), Some((_, idx))) = (&self.inside, value.buffer_and_index()) {
             value = with_index(&value, gate.select(idx, &UOp::invalid()));
         }
-        let packed = self.plan.ast.any(|n| n.op == Op::Reduce) && self.tile.layout == Layout::LoopOrder;
+        let packed = self.plan.ast.any(|n| n.op == Op::Reduce) && self.tile.order == Order::LoopOrder;
         if !packed && self.plan.target.grid.is_none() {
             value = in_order_of_memory(value, &mut self.ranges);
         }
@@ -169,7 +169,7 @@ impl<'a> Fill<'a> {
             && self.plan.target.vector_bytes > 0
             && (contiguous || across);
         let at_once =
-            self.tile.layout == Layout::RowMajor && d.stride == Some(self.lanes()) && d.extent <= AT_ONCE;
+            self.tile.order == Order::RowMajor && d.stride == Some(self.lanes()) && d.extent <= AT_ONCE;
         let lanes = self.plan.target.vector_bytes / self.load.dtype.size().max(1);
         let fits = (d.extent as u64).is_power_of_two() && d.extent <= lanes as i64;
         let kind = match copies {

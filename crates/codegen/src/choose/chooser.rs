@@ -2,7 +2,7 @@
 
 use crate::kernel::ranges::closed;
 use crate::plan::Plan;
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::{Opt, Order};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 use smallvec::SmallVec;
 
@@ -95,7 +95,7 @@ impl<'p, 'a> Chooser<'p, 'a> {
     pub(super) fn stage(&mut self, load: &UOp, at: usize, buffers: u8) -> bool {
         let operand = self.plan.operands.iter().position(|l| l == load);
         let stage =
-            |operand| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers };
+            |operand| Opt::Stage { operand, at, space: Space::Local, order: Order::LoopOrder, buffers };
         operand.is_some_and(|o| self.take(stage(o)))
     }
     pub(super) fn split(&mut self, axis: usize, n: usize, kind: AxisKind) -> bool {

@@ -13,7 +13,7 @@ use super::ways::{Applied, Ways};
 use crate::kernel::access::coefficient;
 use crate::kernel::contraction::Product;
 use crate::plan::axes::Chosen;
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::{Opt, Order};
 use crate::plan::{Axis, Plan};
 use frit_abi::matrix::{Dim, Home};
 use frit_uop::{AxisKind, Op, Space};
@@ -158,7 +158,7 @@ impl Ways {
             operand: chosen.operands[1],
             at: packed,
             space: Space::Local,
-            layout: Layout::LoopOrder,
+            order: Order::LoopOrder,
             buffers: 1,
         });
         if !is_direct(done.plan, &chosen) {
@@ -167,7 +167,7 @@ impl Ways {
                 operand: chosen.operands[0],
                 at: packed,
                 space: Space::Local,
-                layout: Layout::LoopOrder,
+                order: Order::LoopOrder,
                 buffers: 1,
             });
         }

@@ -3,7 +3,7 @@
 use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::{Opt, Order};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 
 /// Iterations of a loop that is unrolled for what they share, at most.
@@ -213,7 +213,7 @@ impl Chooser<'_, '_> {
         }
         let large = load.buffer().shape()[0].as_int().is_some_and(|n| n > PACKED_LEAST);
         if (strided || scattered) && large && self.plan.axes[at].size().is_some_and(|n| n >= 8) {
-            self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers: 1 });
+            self.take(Opt::Stage { operand, at, space: Space::Local, order: Order::LoopOrder, buffers: 1 });
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::{Opt, Order};
 use crate::plan::{Axis, Plan};
 use frit_uop::{Arg, AxisKind, Space, UOp};
 
@@ -178,6 +178,6 @@ impl Chooser<'_, '_> {
         let at = self.plan.axes.iter().position(|x| place(x) == 1);
         let operand = self.plan.operands.iter().position(|l| l == load);
         let (Some(at), Some(operand)) = (at, operand) else { return false };
-        self.take(Opt::Stage { operand, at, space: Space::Local, layout: Layout::RowMajor, buffers: 1 })
+        self.take(Opt::Stage { operand, at, space: Space::Local, order: Order::RowMajor, buffers: 1 })
     }
 }

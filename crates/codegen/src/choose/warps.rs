@@ -8,7 +8,7 @@
 
 use super::ways::{Applied, Ways};
 use crate::plan::Plan;
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::{Opt, Order};
 use crate::plan::shape::{After, Products, Shape};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 use rustc_hash::FxHashSet;
@@ -99,7 +99,7 @@ fn applied(ways: &Ways, done: &mut Applied, shape: &Shape) -> Option<()> {
     }
     for operand in done.plan.matrix.as_ref()?.operands {
         let stage =
-            |buffers| Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers };
+            |buffers| Opt::Stage { operand, at, space: Space::Local, order: Order::LoopOrder, buffers };
         done.take(stage(shape.buffers)).or_else(|| done.take(stage(1)))?;
     }
     Some(())

@@ -2,7 +2,7 @@
 //!
 //! Nothing is rewritten here: ranges are replaced once, when the list of opts is done.
 
-use super::opt::Layout;
+use super::opt::Order;
 use crate::error::Error;
 use crate::kernel::access::{slot, substitute_open};
 use crate::kernel::ranges::{self, closed};
@@ -53,7 +53,7 @@ pub(crate) struct Tile {
     /// Dimensions that are one run of memory, filled in vectors that are transposed.
     pub run: Option<std::ops::Range<usize>>,
     pub space: Space,
-    pub layout: Layout,
+    pub order: Order,
     pub buffers: u8,
 }
 

@@ -1,7 +1,7 @@
 //! Which opts are legal, and applying them.
 
 use super::axes::Plan;
-use super::opt::{Layout, Opt};
+use super::opt::{Opt, Order};
 use crate::error::Error;
 use frit_uop::{AxisKind, Space};
 
@@ -21,8 +21,8 @@ impl Plan<'_> {
             Opt::Reorder { order } => self.reorder(order),
             Opt::Swap { a, b } => self.swap(*a, *b),
             Opt::Pad { axis, n } => self.pad(*axis, *n),
-            Opt::Stage { operand, at, space, layout, buffers } => {
-                self.stage(*operand, *at, *space, *layout, *buffers)
+            Opt::Stage { operand, at, space, order, buffers } => {
+                self.stage(*operand, *at, *space, *order, *buffers)
             }
             Opt::Matrix { unit, axes } => self.give_to_unit(unit, *axes),
             // those that are first
@@ -66,10 +66,10 @@ impl Plan<'_> {
             all.push(Opt::Reorder { order: [n - 1].into_iter().chain(0..n - 1).collect() });
         }
         for operand in 0..self.operands.len() {
-            for layout in [Layout::LoopOrder, Layout::RowMajor] {
+            for order in [Order::LoopOrder, Order::RowMajor] {
                 for buffers in [1, 2] {
                     let space = Space::Local;
-                    all.extend((0..n).map(|at| Opt::Stage { operand, at, space, layout, buffers }));
+                    all.extend((0..n).map(|at| Opt::Stage { operand, at, space, order, buffers }));
                 }
             }
         }

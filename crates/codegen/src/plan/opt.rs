@@ -8,9 +8,9 @@
 
 use frit_uop::{AxisKind, Space};
 
-/// How a staged tile lies in memory.
+/// The order of a staged tile in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Layout {
+pub enum Order {
     /// As the kernel walks it: loops in their order, then copies, of those the contiguous one last.
     LoopOrder,
     /// The same, but what was one vector in memory stays together, though a loop inside takes it in parts; filled as
@@ -49,7 +49,7 @@ pub enum Opt {
         /// Where the tile lives.
         space: Space,
         /// How it lies there.
-        layout: Layout,
+        order: Order,
         /// How many take turns: with two on a grid, one is filled while the other is read.
         buffers: u8,
     },
@@ -132,8 +132,8 @@ impl std::fmt::Display for Opt {
                 f.write_str("reorder")?;
                 order.iter().try_for_each(|a| write!(f, " {a}"))
             }
-            Opt::Stage { operand, at, space, layout, buffers } => {
-                write!(f, "stage {operand} {at} {space:?} {layout:?}")?;
+            Opt::Stage { operand, at, space, order, buffers } => {
+                write!(f, "stage {operand} {at} {space:?} {order:?}")?;
                 if *buffers == 1 { Ok(()) } else { write!(f, " {buffers}") }
             }
             Opt::Pad { axis, n } => write!(f, "pad {axis} {n}"),
@@ -173,10 +173,10 @@ impl std::str::FromStr for Opt {
             "stage" => {
                 let spaces = [Space::Global, Space::Local, Space::Reg];
                 let space = spaces.into_iter().find(|s| format!("{s:?}") == word(3)).ok_or_else(wrong)?;
-                let layouts = [Layout::LoopOrder, Layout::RowMajor];
-                let layout = layouts.into_iter().find(|l| format!("{l:?}") == word(4)).ok_or_else(wrong)?;
+                let orders = [Order::LoopOrder, Order::RowMajor];
+                let order = orders.into_iter().find(|l| format!("{l:?}") == word(4)).ok_or_else(wrong)?;
                 let buffers = words.get(5).map_or(Ok(1), |w| w.parse().map_err(|_| wrong()))?;
-                Opt::Stage { operand: number(1)?, at: number(2)?, space, layout, buffers }
+                Opt::Stage { operand: number(1)?, at: number(2)?, space, order, buffers }
             }
             "pad" => Opt::Pad { axis: number(1)?, n: number(2)? },
             "tile-and-fuse" => Opt::TileAndFuse { rows: number(1)? },

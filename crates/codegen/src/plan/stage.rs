@@ -4,7 +4,7 @@
 //! as zeros; a copy that lies across is filled in runs of memory.
 
 use super::axes::{Axis, Dim, Plan, Tile};
-use super::opt::Layout;
+use super::opt::Order;
 use crate::kernel::access::{Walk, coefficient, slot, walk};
 use frit_abi::matrix::Home;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
@@ -22,7 +22,7 @@ impl Plan<'_> {
         operand: usize,
         at: usize,
         space: Space,
-        layout: Layout,
+        order: Order,
         buffers: u8,
     ) -> Result<(), String> {
         use AxisKind::*;
@@ -67,7 +67,7 @@ impl Plan<'_> {
         // lanes take theirs from anywhere, a tile register lies as it wants
         let part = part.filter(|(m, o)| !matches!(m.unit.homes[*o], Home::Lanes(_)));
         // lanes fill a tile in the order of memory, of equal steps along those that go on longest
-        let order = |a: &Axis| match self.walk(idx, a) {
+        let step = |a: &Axis| match self.walk(idx, a) {
             Some(w) if grid && part.is_none() => (std::cmp::Reverse(w.step.abs()), w.run),
             None if grid && part.is_none() => (std::cmp::Reverse(i64::MAX), 0),
             _ => (std::cmp::Reverse(0), 0),
@@ -76,7 +76,7 @@ impl Plan<'_> {
             let side_by_side = a.kind.is_in_registers() || matches!(a.kind, Local | GroupReduce | Warp);
             let contiguous = a.kind.is_side_by_side() && coefficient(idx, a.origin) == Some(1);
             // what a matrix unit takes at once lies together, as it wants it
-            (part.map_or(0, |(m, o)| m.rank(o, a.id())), order(a), side_by_side, contiguous, a.kind == Vector)
+            (part.map_or(0, |(m, o)| m.rank(o, a.id())), step(a), side_by_side, contiguous, a.kind == Vector)
         });
         // a unit's part of one row is no loop
         if tile.iter().all(|a| a.size() == Some(1)) {
@@ -85,14 +85,14 @@ impl Plan<'_> {
         if load.index().any(|n| n.op == Op::Reduce) {
             return Err("its index comes from a reduce".into());
         }
-        let mut dims = match layout {
-            Layout::LoopOrder => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
+        let mut dims = match order {
+            Order::LoopOrder => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
             _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
-            Layout::RowMajor => self.lines(load, tile)?,
+            Order::RowMajor => self.lines(load, tile)?,
         };
-        let can_grow = layout == Layout::LoopOrder && part.is_none();
+        let can_grow = order == Order::LoopOrder && part.is_none();
         let run = self.memory_run(load, &mut dims, can_grow);
-        let new = Tile { operand, dims, run, space, layout, buffers };
+        let new = Tile { operand, dims, run, space, order, buffers };
         // a block has its tiles in one memory, a core in its cache one after the other
         let (others, limit) = match &self.target.grid {
             Some(g) => (&self.tiles[..], g.local_bytes - g.local_bytes / (MOST_ADDED + 1)),
@@ -155,7 +155,7 @@ impl Plan<'_> {
     /// How large the copy of a load would be that is made at an axis.
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
-        staged.stage(operand, at, Space::Local, Layout::LoopOrder, 1).ok()?;
+        staged.stage(operand, at, Space::Local, Order::LoopOrder, 1).ok()?;
         Some(staged.tiles.last()?.elements() * self.operands[operand].dtype.size())
     }
 

@@ -3,7 +3,7 @@
 use crate::kernels::{Case, range};
 use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
-use frit_codegen::{Layout, Opt, Opts, plan};
+use frit_codegen::{Opt, Opts, Order, plan};
 use frit_uop::{AxisKind, DType, Op, Space, Step, UOp};
 
 /// `out[i, j] = x[j, i]`, with nothing read from the last columns of x if some are `hidden`.
@@ -41,7 +41,7 @@ fn vectors_that_are_taken_in_parts_are_right_wherever_they_are_copied() {
             Opt::Reorder { order: vec![0, 3, 1, 4, 2, 5] },
         ];
         let stage =
-            |at| Opt::Stage { operand: 0, at, space: Space::Local, layout: Layout::RowMajor, buffers: 1 };
+            |at| Opt::Stage { operand: 0, at, space: Space::Local, order: Order::RowMajor, buffers: 1 };
         let staged = (0..5).map(|at| [&opts[..], &[stage(at)]].concat());
         let legal: Vec<Vec<Opt>> = staged.filter(|o| plan(&c.sink, &target, o).is_ok()).collect();
         // from the loop over halves of a vector outward
@@ -58,7 +58,7 @@ fn far_memory_is_brought_near_in_whole_vectors() {
         for (hidden, dtype) in [(0, DType::F32), (3, DType::F32), (0, DType::BF16)] {
             let c = turned(1037, 139, hidden, dtype);
             let opts = frit_codegen::lower(&c.sink, &target, Opts::Heuristic).unwrap().opts;
-            let in_lines = |o: &Opt| matches!(o, Opt::Stage { layout: Layout::RowMajor, .. });
+            let in_lines = |o: &Opt| matches!(o, Opt::Stage { order: Order::RowMajor, .. });
             // short vectors are not worth it where there is an edge
             let worth = target.lanes(DType::F32) >= 8;
             assert_eq!(opts.iter().any(in_lines), worth, "{} {dtype}: {opts:?}", target.name);

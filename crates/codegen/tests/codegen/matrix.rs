@@ -4,7 +4,7 @@ use crate::kernels::{Case, conv, range};
 use crate::run::{check, cpu, lower, run};
 use frit_abi::Target;
 use frit_abi::matrix::{AMX_BF16, MMA_SYNC, MMA_TF32, VNNI, dots};
-use frit_codegen::{Layout, Opt, Opts, plan, random_opts};
+use frit_codegen::{Opt, Opts, Order, plan, random_opts};
 use frit_uop::{Alu, AxisKind, DType, Op, Space, Step, UOp};
 
 /// How the second factor lies in memory.
@@ -159,13 +159,7 @@ fn padded(cpu: &Target) {
     for operand in 0..loads {
         for at in 0..4 {
             let mut staged = opts.clone();
-            staged.push(Opt::Stage {
-                operand,
-                at,
-                space: Space::Local,
-                layout: Layout::LoopOrder,
-                buffers: 1,
-            });
+            staged.push(Opt::Stage { operand, at, space: Space::Local, order: Order::LoopOrder, buffers: 1 });
             if plan(&c.sink, cpu, &staged).is_ok() {
                 check(&c, cpu, &staged);
             }
@@ -176,7 +170,7 @@ fn padded(cpu: &Target) {
             operand,
             at: 1,
             space: Space::Local,
-            layout: Layout::LoopOrder,
+            order: Order::LoopOrder,
             buffers: 1,
         })
         .collect();
@@ -410,7 +404,7 @@ fn block_of_warps(
     let loads = plan(sink, target, &opts).unwrap().operands;
     let is_factor = |l: &UOp| l.buffer_and_index().is_some_and(|(_, idx)| idx.ranges.contains(&2));
     for operand in (0..loads.len()).filter(|i| is_factor(&loads[*i])) {
-        opts.push(Opt::Stage { operand, at, space: Space::Local, layout: Layout::LoopOrder, buffers });
+        opts.push(Opt::Stage { operand, at, space: Space::Local, order: Order::LoopOrder, buffers });
     }
     opts
 }

@@ -4,7 +4,7 @@ use crate::kernels::{cases, conv, matmul, range, softmax};
 use crate::run::lower;
 use frit_abi::Target;
 use frit_abi::target::Isa;
-use frit_codegen::{Error, Layout, Opt, Opts};
+use frit_codegen::{Error, Opt, Opts, Order};
 use frit_uop::{Alu, Arg, AxisKind, DType, Linear, Op, Space, Step, UOp};
 
 fn case(name: &str) -> UOp {
@@ -149,13 +149,13 @@ fn an_illegal_opt_says_why() {
     check(
         &m,
         &cpu,
-        Opt::Stage { operand: 9, at: 0, space: Space::Local, layout: Layout::LoopOrder, buffers: 1 },
+        Opt::Stage { operand: 9, at: 0, space: Space::Local, order: Order::LoopOrder, buffers: 1 },
         "there are 2 loads",
     );
     check(
         &m,
         &cpu,
-        Opt::Stage { operand: 0, at: 0, space: Space::Reg, layout: Layout::LoopOrder, buffers: 1 },
+        Opt::Stage { operand: 0, at: 0, space: Space::Reg, order: Order::LoopOrder, buffers: 1 },
         "registers hold",
     );
     check(&matmul(256, 8, 8), &gpu, split(0, 256, Local), "lanes of [256]");
@@ -188,7 +188,7 @@ fn an_opt_is_a_line_that_parses_back() {
     let vector = split(0, 4, AxisKind::Vector);
     assert_eq!(vector.to_string(), "split 0 4 Vector inner");
     assert_eq!(vector.to_string().parse::<Opt>(), Ok(vector));
-    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, layout: Layout::RowMajor, buffers: 1 };
+    let lines = Opt::Stage { operand: 1, at: 2, space: Space::Local, order: Order::RowMajor, buffers: 1 };
     assert_eq!(lines.to_string().parse::<Opt>(), Ok(lines));
     let rows = Opt::TileAndFuse { rows: 64 };
     assert_eq!(rows.to_string().parse::<Opt>(), Ok(rows));

@@ -1,7 +1,7 @@
 //! From one list of opts to others: one more opt, one less, or another size of one.
 
 use frit_abi::{DType, Target};
-use frit_codegen::{Layout, Opt, Plan};
+use frit_codegen::{Opt, Order, Plan};
 use frit_uop::{AxisKind, Linear, Step, UOp};
 
 /// Longer lists for each state in a round; of more, every n-th, beginning elsewhere in each round.
@@ -55,15 +55,15 @@ fn changed(opts: &[Opt]) -> Vec<Vec<Opt>> {
                     all.push(with(&[split]));
                 }
             }
-            Opt::Stage { operand, at, space, layout, buffers } => {
+            Opt::Stage { operand, at, space, order, buffers } => {
                 let (operand, space) = (*operand, *space);
-                let stage = |at, layout| Opt::Stage { operand, at, space, layout, buffers: *buffers };
+                let stage = |at, order| Opt::Stage { operand, at, space, order, buffers: *buffers };
                 let buffers = if *buffers == 1 { 2 } else { 1 };
-                all.push(with(&[Opt::Stage { operand, at: *at, space, layout: *layout, buffers }]));
+                all.push(with(&[Opt::Stage { operand, at: *at, space, order: *order, buffers }]));
                 let places = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
-                all.extend(places.map(|to| with(&[stage(to, *layout)])));
-                let layouts = [Layout::LoopOrder, Layout::RowMajor].into_iter().filter(|l| l != layout);
-                all.extend(layouts.map(|other| with(&[stage(*at, other)])));
+                all.extend(places.map(|to| with(&[stage(to, *order)])));
+                let orders = [Order::LoopOrder, Order::RowMajor].into_iter().filter(|o| o != order);
+                all.extend(orders.map(|other| with(&[stage(*at, other)])));
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The opts of a choice: tiles, panels and their groups, what threads share, copies.
 
 use super::{BETWEEN, Choice, Contraction, EQUAL, INSIDE, MOST_PARTS, OUTSIDE, Operand, SLICES, WORTH};
-use crate::plan::opt::{Layout, Opt};
+use crate::plan::opt::{Opt, Order};
 use crate::plan::{Axis, Plan};
 use frit_uop::{AxisKind, Space};
 
@@ -306,7 +306,7 @@ impl Contraction<'_, '_> {
                 operand,
                 at,
                 space: Space::Local,
-                layout: Layout::LoopOrder,
+                order: Order::LoopOrder,
                 buffers: 1,
             });
         }
