@@ -10,12 +10,15 @@
 //! arithmetic, not the next row while a loop works on this one, and not many store streams that are pages apart. Rows
 //! that are written are prefetched in the loop that writes them first. What a loop around touches again hits the cache,
 //! unless too much lies between. In a busy loop over short rows, a line is prefetched in each iteration that reads a part
-//! of it.
+//! of it; and where rows have few rounds, it is the next row's.
 
 use crate::kernel::access::coefficient;
 use frit_abi::{Costs, Target};
 use frit_uop::{Op, Step, UOp};
 use rustc_hash::FxHashSet;
+
+/// A row is prefetched from the one before it where more than one of so many parts of it would come without.
+const LEAST_PART: i64 = 8;
 
 /// A loop with no other in it.
 struct InnermostLoop<'a> {
@@ -117,7 +120,14 @@ fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], target: &Target
         return along().filter(|_| in_rows && same.next().is_some_and(|r| std::ptr::eq(r, s)));
     }
     if same.count() == 1 && whole.is_none_or(|n| n > 2 * ahead) {
-        return along();
+        // rows of few rounds: where they begin, no round before asks for them
+        let rounds = s.of.open.last().and_then(|r| r.extent().as_int());
+        let is_short =
+            |b: &i64| rounds.is_some_and(|n| b.abs() > s.step.abs().saturating_mul(n) / LEAST_PART);
+        // it must still be in the first cache when its turn comes
+        let fits = whole.is_some_and(|n| n <= target.caches[0] as i64 / 2);
+        let next_row = || s.row.filter(|r| fits && *r != 0);
+        return along().map(|b| next_row().filter(|_| is_short(&b)).unwrap_or(b));
     }
     // one of the loops over this row prefetches the next row, the one with the most work
     let first = all.iter().filter(|r| r.is_over(s)).reduce(|a, b| if b.work() > a.work() { b } else { a });
@@ -370,6 +380,19 @@ mod tests {
             |n: i64| around(&r, lines(n).chain((0..99).map(|_| Step::Do(read.un(Alu::Sqrt)))).collect());
         // 32 lines a round are 2 KiB, and a round of 131 steps is 66 cycles of 500
         assert_eq!(prefetched(busy(32)).first(), Some(&(1, 8 * 4096)));
+    }
+
+    #[test]
+    fn tiles_of_few_rounds_are_prefetched_from_the_tile_before() {
+        let x = UOp::param(0, 1 << 22, DType::F32);
+        let tiles = |rounds: i64| {
+            let (tiles, r) = (range(256, 0), range(rounds, 1));
+            let at = |row: i64| load(&x, &tiles * (16 * rounds * 32) + &r * 32 + row * rounds * 32);
+            prefetched(around(&tiles, around(&r, (0..16).map(|row| Step::Do(at(row))).collect())))
+        };
+        // a line of each of 16 rows a round: two rounds are 2 KiB, and of twelve rounds the first two would wait for memory
+        assert_eq!(tiles(12).first(), Some(&(2, 16 * 12 * 128)));
+        assert_eq!(tiles(64).first(), Some(&(2, 2 * 128)));
     }
 
     /// How many prefetches there are in a loop over so many rows, so far apart, of a buffer of so many elements.
