@@ -65,12 +65,16 @@ fn as_read(dims: &[UOp], asked: &[Request], drafts: &[Draft]) -> Option<Order> {
     let (&last, _) = all.split_last().filter(|(_, outer)| !outer.is_empty())?;
     let as_read = |r: &Request| {
         let d = &drafts[r.kernel as usize];
-        let is_copy = d.is_permuted && !r.in_reduce && r.is_ungated() && is_plain(&r.idx);
-        let place = |k: &usize| d.ranges.iter().position(|x| *x == r.idx[*k]);
+        let is_copy = d.is_permuted && !r.in_reduce && r.is_ungated();
+        // a dim is walked where the innermost of its ranges is: each by its own, or by digits of it
+        let walks = |x: &UOp, k: usize| x.range_arg().is_some_and(|a| r.idx[k].ranges.contains(&a.id));
+        let place = |k: &usize| d.ranges.iter().rposition(|x| walks(x, *k));
         let places = is_copy.then(|| all.iter().map(place).collect::<Option<Vec<usize>>>())??;
         let mut order: Vec<(usize, usize)> = places.into_iter().zip(all.iter().copied()).collect();
         order.sort_unstable();
-        Some(order.into_iter().map(|(_, d)| d).collect())
+        let is_row = order.last().is_some_and(|(at, k)| r.idx[*k] == d.ranges[*at]);
+        let is_apart = order.windows(2).all(|w| w[0].0 != w[1].0);
+        (is_row && is_apart).then(|| order.into_iter().map(|(_, d)| d).collect())
     };
     // one that walks several dims as one range and then rows would read each element by itself
     let keeps_rows = |r: &Request| {
