@@ -1,6 +1,7 @@
 //! What a kernel means, computed the slow way: nested loops over its ranges, one element at a time.
 
 use frit_uop::{Alu, Arg, DType, Op, Scalar, UOp};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
 /// Buffers by slot, as scalars of their types.
@@ -9,12 +10,12 @@ pub type Buffers = Vec<Vec<Scalar>>;
 struct Evaluator<'a> {
     buffers: &'a mut Buffers,
     vars: &'a HashMap<String, i64>,
-    env: HashMap<u32, i64>,
+    env: FxHashMap<u32, i64>,
 }
 
 /// Run the kernel: the buffers change as its stores say.
 pub fn evaluate(sink: &UOp, buffers: &mut Buffers, vars: &HashMap<String, i64>) {
-    let mut e = Evaluator { buffers, vars, env: HashMap::new() };
+    let mut e = Evaluator { buffers, vars, env: FxHashMap::default() };
     // several stores in the same ranges run side by side, as they would in one loop
     let mut groups: Vec<(Vec<UOp>, Vec<UOp>)> = vec![];
     for end in &sink.src {
@@ -65,10 +66,10 @@ impl Evaluator<'_> {
         self.value(i).as_i64()
     }
     fn value(&mut self, n: &UOp) -> Scalar {
-        self.memo(n, &mut HashMap::new())
+        self.memo(n, &mut FxHashMap::default())
     }
     /// `seen` holds while no range changes.
-    fn memo(&mut self, n: &UOp, seen: &mut HashMap<usize, Scalar>) -> Scalar {
+    fn memo(&mut self, n: &UOp, seen: &mut FxHashMap<usize, Scalar>) -> Scalar {
         if let Some(v) = seen.get(&n.address()) {
             return *v;
         }

@@ -1,7 +1,7 @@
 //! What only a device with a driver does: replays as graphs, copies between devices, a driver that fails.
 
-use crate::memory::{long, stays_flat};
-use crate::support::{child, gpu, is_child, on};
+use crate::memory::stays_flat;
+use crate::support::{child, gpu, is_child, is_long, on};
 use frit::nn::{Linear, Optimizer, Sgd};
 use frit::{Device, Jit, Tensor};
 
@@ -306,7 +306,7 @@ fn child_flat() {
             let step = Jit::new(|x: Tensor| Ok((x * 2.0 + 1.0).sum(..)));
             let x = vector(&[1.0, 2.0, 3.0]).realize().unwrap();
             let mut device = None;
-            let total = if long() { 100_000 } else { 10_000 };
+            let total = if is_long() { 100_000 } else { 10_000 };
             stays_flat("replays on a GPU", total, |i| {
                 let sum: Tensor = step.call(x.clone()).unwrap();
                 if i % 100 == 0 {

@@ -3,7 +3,7 @@
 //! Each loop runs in a process of its own, so that nothing else is measured. `FRIT_LONG=1` runs the whole 100,000 steps,
 //! a million replays and 10,000 captures.
 
-use crate::support::{child, is_child};
+use crate::support::{child, is_child, is_long};
 use frit::nn::{Adam, Linear, Optimizer, Sequential};
 use frit::{Device, Jit, Tensor, manual_seed};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const SIZES: usize = 50;
 
 /// Train an MLP of 784-128-10; the batch is 32, or cycles over sizes.
 fn train(cycling: bool) {
-    let long = long();
+    let long = is_long();
     let (total, limit) = if long { (100_000, Duration::MAX) } else { (4_000, Duration::from_secs(10)) };
     // steps before the first measurement; a few rounds over the sizes are enough, for every one is compiled
     let settled = if cycling && !long { 5 * SIZES } else { 1000 };
@@ -78,10 +78,6 @@ pub fn stays_flat(what: &str, total: usize, mut turn: impl FnMut(usize)) {
     assert!(more.abs() <= 64, "{more} nodes more after {total} {what} than after {settled}");
 }
 
-pub fn long() -> bool {
-    std::env::var("FRIT_LONG").is_ok_and(|v| v == "1")
-}
-
 /// A step with everything a replay has to do: inputs, state, random numbers, a fresh result.
 fn step() -> Jit<Tensor, Tensor> {
     let total = Tensor::zeros([16]).contiguous();
@@ -103,7 +99,7 @@ fn replays_of_a_jit_run_in_flat_memory() {
 fn child_replays() {
     if is_child() {
         let (jit, x) = (step(), Tensor::ones([16]).contiguous());
-        let total = if long() { 1_000_000 } else { 50_000 };
+        let total = if is_long() { 1_000_000 } else { 50_000 };
         stays_flat("replays", total, |_| _ = jit.call(x.clone()).unwrap());
         assert_eq!(jit.kernels().len(), 1, "it was replayed");
     }
@@ -118,7 +114,7 @@ fn jits_made_and_dropped_leave_nothing() {
 fn child_captures() {
     if is_child() {
         let x = Tensor::ones([16]).contiguous();
-        stays_flat("captures", if long() { 10_000 } else { 1_000 }, |_| {
+        stays_flat("captures", if is_long() { 10_000 } else { 1_000 }, |_| {
             let jit = step();
             for _ in 0..3 {
                 jit.call(x.clone()).unwrap();

@@ -4,7 +4,7 @@
 //! results must be equal to the bit, whatever is fused: integers of all widths wrap, divide by zero and shift too far.
 //! *Smooth* programs have any values and no jumps; how far results may be off follows from the type and the length.
 
-use crate::support::{DEVICES, Random, evaluate, gpu, on, other_cpus, tensor, values};
+use crate::support::{DEVICES, Random, evaluate, gpu, is_long, on, other_cpus, tensor, values};
 use frit::engine::with_random_opts;
 use frit::{DType, Index, Tensor, keepdim};
 use frit_reference::Array;
@@ -468,11 +468,10 @@ fn run(device: &str, seeds: std::ops::Range<u64>, kind: Kind) {
 
 /// Which programs. `FRIT_LONG=1` runs many more, `SUITE_SEED=n` the group of that seed.
 fn seeds(n: u64) -> std::ops::Range<u64> {
-    let long = std::env::var("FRIT_LONG").is_ok_and(|v| v == "1");
     let first = std::env::var("SUITE_SEED").ok().and_then(|s| s.parse().ok());
     match first {
         Some(first) => first..first + GROUP,
-        None => 0..if long { 20 * n } else { n },
+        None => 0..if is_long() { 20 * n } else { n },
     }
 }
 

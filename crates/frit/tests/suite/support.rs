@@ -137,6 +137,11 @@ pub fn child(test: &str, env: &[(&str, &str)]) -> String {
     text
 }
 
+/// Whether `FRIT_LONG=1` asks for all that there is to try.
+pub fn is_long() -> bool {
+    std::env::var("FRIT_LONG").is_ok_and(|v| v == "1")
+}
+
 /// Whether this process was started by [`child`].
 pub fn is_child() -> bool {
     std::env::var_os("SUITE_CHILD").is_some()
