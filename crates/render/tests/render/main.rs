@@ -13,3 +13,4 @@ mod shuffle;
 mod x86;
 #[cfg(all(target_arch = "x86_64", unix))]
 mod x86_stress;
+mod x86_table;

@@ -6,13 +6,11 @@
 //! ```
 //! The inner sums are a product with a small matrix, the outer ones a shorter transform.
 
+use super::roots::{radix, root};
 use super::{Parts, table};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use std::f64::consts::TAU;
 
-/// The greatest length that is one product with a matrix, if it can be divided.
-const RADIX: usize = 32;
 /// The greatest prime that is.
 const PRIME: usize = 61;
 
@@ -61,14 +59,6 @@ fn dft(x: Parts, n: usize, sign: f64) -> Result<(Tensor, Tensor)> {
     Ok((ordered(re), ordered(im)))
 }
 
-/// The greatest divisor up to the radix, else the least prime; n itself where nothing divides it.
-fn radix(n: usize) -> usize {
-    if let Some(r) = (2..=RADIX.min(n)).rev().find(|&r| n.is_multiple_of(r)) {
-        return r;
-    }
-    (RADIX + 1..).take_while(|p| p * p <= n).find(|p| n.is_multiple_of(*p)).unwrap_or(n)
-}
-
 /// `exp(sign 2πi a/b)` for `(a, b)` of each place: reduced exactly before it is an angle.
 fn roots(
     dims: &[usize],
@@ -85,22 +75,6 @@ fn roots(
         im.push(sign * s);
     }
     Ok((table(&re, dims, like)?, table(&im, dims, like)?))
-}
-
-/// Sine and cosine of `a/b` of a turn, exact at quarters.
-fn root(a: u128, b: u128) -> (f64, f64) {
-    let eighths = 8 * (a % b); // of b
-    let (octant, rest) = (eighths / b, eighths % b);
-    // within an eighth of a turn of an axis
-    let (near, turned) = if octant % 2 == 1 { (b - rest, true) } else { (rest, false) };
-    let (s, c) = (TAU / 8.0 * near as f64 / b as f64).sin_cos();
-    let (s, c) = if turned { (c, s) } else { (s, c) };
-    match octant / 2 {
-        0 => (s, c),
-        1 => (c, -s),
-        2 => (-s, -c),
-        _ => (-c, s),
-    }
 }
 
 /// A length that nothing divides, through a convolution of a length that two divides:
@@ -125,51 +99,4 @@ fn by_convolution(x: Parts, n: usize, sign: f64) -> Result<(Tensor, Tensor)> {
     let first = |t: Tensor| t.narrow(1, 0, n) * (1.0 / m as f64);
     let (yr, yi) = (first(yr), first(yi));
     Ok((&yr * &cr - &yi * &ci, &yr * &ci + &yi * &cr))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Fft, Tensor};
-
-    #[test]
-    fn roots_are_exact_at_quarters() {
-        assert_eq!([0, 1, 2, 3].map(|a| root(a, 4)), [(0.0, 1.0), (1.0, -0.0), (-0.0, -1.0), (-1.0, 0.0)]);
-        let (s, c) = root(5, 12);
-        assert!((s - 0.5).abs() < 1e-15 && (c + 0.75f64.sqrt()).abs() < 1e-15);
-    }
-
-    #[test]
-    fn lengths_are_divided_by_their_factors() {
-        assert_eq!([1024, 96, 37 * 41, 62, 997].map(radix), [32, 32, 37, 31, 997]);
-    }
-
-    /// The error of a transform of length n is near the rounding of its results.
-    #[test]
-    fn errors_are_near_rounding() {
-        for n in [1, 5, 64, 96, 1024, 1009, 37 * 41, 2 * 67] {
-            let part = |seed: usize| -> Vec<f32> {
-                (0..n).map(|i| ((i * 7919 + seed * 104729) % 1000) as f32 / 500.0 - 1.0).collect()
-            };
-            let (re, im) = (part(1), part(2));
-            let x = Tensor::from_slice(&re).complex(&Tensor::from_slice(&im));
-            let y = x.fft(Fft::default()).to_vec::<f32>().unwrap();
-            let (mut off, mut all) = (0.0, 0.0);
-            for k in 0..n {
-                let (mut r, mut i) = (0.0, 0.0);
-                for j in 0..n {
-                    let (s, c) = root((j * k) as u128, n as u128);
-                    r += re[j] as f64 * c + im[j] as f64 * s;
-                    i += im[j] as f64 * c - re[j] as f64 * s;
-                }
-                off += (y[2 * k] as f64 - r).powi(2) + (y[2 * k + 1] as f64 - i).powi(2);
-                all += r * r + i * i;
-            }
-            let error = (off / all).sqrt();
-            assert!(error < 4e-7, "{n}: {error:e}");
-            let back = x.fft(Fft::default()).ifft(Fft::default()).to_vec::<f32>().unwrap();
-            let far = (0..n).map(|j| (back[2 * j] - re[j]).abs().max((back[2 * j + 1] - im[j]).abs()));
-            assert!(far.fold(0.0, f32::max) < 3e-6, "{n}");
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! Any length is transformed in O(n log n): by its factors up to 32, and through a convolution where a factor is a
 //! larger prime. Sines and cosines come from float64 and are rounded once.
 
+mod roots;
 mod dft;
 mod stft;
 

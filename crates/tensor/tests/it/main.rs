@@ -4,6 +4,7 @@ mod assign;
 mod behaviour;
 mod disk;
 mod errors;
+mod fft;
 #[cfg(unix)]
 mod fork;
 mod function;
