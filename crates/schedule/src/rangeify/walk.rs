@@ -443,9 +443,9 @@ impl<'a> Walk<'a> {
         let is_factor = |r: &Request| self.is_factor_of_a_sum(r);
         n.op.is_elementwise() && self.is_taken(n.dtype) && self.cut.requests[i].iter().any(is_factor)
     }
-    /// Whether it is memory that is a factor for a unit, and lies as a unit cannot copy it in vectors.
+    /// Whether it is memory that is a factor for a unit of a grid, and lies as that cannot copy it in vectors.
     fn is_packed_for_a_unit(&self, i: usize, n: &UOp) -> bool {
-        let is_memory = matches!(n.input().op, Op::Param | Op::After);
+        let is_memory = self.target.grid.is_some() && matches!(n.input().op, Op::Param | Op::After);
         if !is_memory || !n.dtype.is_float() || !self.is_taken(n.dtype) {
             return false;
         }
