@@ -13,7 +13,7 @@ pub trait Attend {
 }
 
 enum Between {
-    Dense(FeedForward),
+    Dense(Box<FeedForward>),
     Mixture(Box<Mixture>),
 }
 
@@ -127,7 +127,7 @@ impl Layer {
             Some(e) if w.has(&name("ffn_gate_inp.weight")) => {
                 Between::Mixture(Box::new(Mixture::read(w, c, e, &at)?))
             }
-            _ => Between::Dense(FeedForward::read(w, c, &at, "", c.hidden)?),
+            _ => Between::Dense(Box::new(FeedForward::read(w, c, &at, "", c.hidden)?)),
         };
         Ok(Layer {
             norm: norm("attn_norm")?,

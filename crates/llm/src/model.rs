@@ -150,7 +150,7 @@ fn finish<T>(
     }
     if !options.is_float {
         weights.round()?;
-        config.is_rounded = weights.rounds_to_bfloat16();
+        config.is_rounded = weights.rounded_from().is_some();
     }
     let model = make(&weights, config)?;
     weights.finish()?;

@@ -3,6 +3,7 @@
 //! Tensors that someone asked for are remembered: one that is left at the end is an error that names it.
 
 use crate::adapter::{Adapter, Adapting, LowRank, Place};
+use crate::config::FEW;
 use frit_nn::gguf::{Gguf, Words};
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::{DType, Device, Error, Result, Tensor};
@@ -44,7 +45,11 @@ pub struct Weights {
     is_rounded: bool,
     /// The device has units for bfloat16, and the model may be rounded to it.
     has_unit: bool,
+    is_cpu: bool,
 }
+
+/// Rows of a tile of a CPU's matrix unit.
+const CPU_TILE: usize = 16;
 
 /// Tables of a GGUF file that nobody multiplies by.
 const UNUSED_GGUF: &[&str] = &["rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight"];
@@ -60,6 +65,7 @@ impl Weights {
             is_unpacked: false,
             is_rounded: false,
             has_unit: false,
+            is_cpu: false,
         }
     }
     /// Those of a GGUF file; `names` are what they would be called in a folder.
@@ -95,14 +101,17 @@ impl Weights {
             Source::Gguf(file) => file.tensors().values().any(|t| t.kind.dtype().is_none()),
             Source::Folder(_) => false,
         };
-        let may_round = is_quantised || !device.starts_with("CPU");
+        self.is_cpu = device.starts_with("CPU");
+        let may_round = is_quantised || !self.is_cpu;
         self.has_unit = may_round && Device::has_unit(&device, DType::BF16)?;
         Ok(())
     }
-    /// Whether products of many tokens round their factors to bfloat16.
-    pub fn rounds_to_bfloat16(&self) -> bool {
+    /// From how many tokens on products round their factors to bfloat16, if they do. For fewer than fill a tile of a CPU's unit,
+    /// weights would be packed for less than vectors of float32 take.
+    pub fn rounded_from(&self) -> Option<usize> {
         let is_trained = self.adapting.as_ref().is_some_and(Adapting::is_trained);
-        self.is_rounded && !self.is_unpacked && !is_trained && self.has_unit
+        let does = self.is_rounded && !self.is_unpacked && !is_trained && self.has_unit;
+        does.then_some(if self.is_cpu { CPU_TILE } else { FEW + 1 })
     }
     /// A weight for products in whole numbers, if there is one and it is asked for.
     pub fn words(&self, name: &str) -> Result<Option<Words>> {
