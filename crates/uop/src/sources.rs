@@ -118,7 +118,7 @@ impl Node {
         let ranges = self.src.iter().rev().take_while(|s| matches!(s.op, Op::Range | Op::Special)).count();
         &self.src[..(self.src.len() - ranges).max(1)]
     }
-    /// `Reduce`, `Stage`, `End`: the ranges that are closed there ([`Node::ranges`] are those still open).
+    /// `Reduce`, `Stage`, `End`: the ranges that are closed there (its own `ranges` are those still open).
     #[inline]
     #[track_caller]
     pub fn closed_ranges(&self) -> &[UOp] {
