@@ -29,12 +29,16 @@ fn weights_are_in_memory_once_wherever_they_lie() -> Result<()> {
         let bytes = model.node(&node).output("y").bytes();
         let failed = |e: std::io::Error| frit_tensor::Error::new("test", e.to_string());
         std::fs::write(&path, bytes).map_err(failed)?;
-        let Some(before) = resident() else { return Ok(()) };
-        let session = Session::load(&path)?;
-        for _ in 0..4 {
-            session.run([("x", Value::from(Tensor::ones([1, N])))])?[0].tensor()?.to_vec::<f32>()?;
+        // other tests of this process take memory meanwhile: the least of a few
+        let mut grown = usize::MAX;
+        for _ in 0..3 {
+            let Some(before) = resident() else { return Ok(()) };
+            let session = Session::load(&path)?;
+            for _ in 0..4 {
+                session.run([("x", Value::from(Tensor::ones([1, N])))])?[0].tensor()?.to_vec::<f32>()?;
+            }
+            grown = grown.min(resident().unwrap_or_default().saturating_sub(before));
         }
-        let grown = resident().unwrap_or_default().saturating_sub(before);
         std::fs::remove_file(&path).map_err(failed)?;
         assert!(grown < weights.len() * 3 / 2, "{grown} bytes for {} of weights", weights.len());
     }
