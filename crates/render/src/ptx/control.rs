@@ -145,7 +145,7 @@ fn is_one_instruction(n: &UOp) -> bool {
     let is_simple = match n.op {
         Op::Add | Op::Sub | Op::Mul | Op::MulAcc => d.is_float() || d.size() >= 4,
         Op::Max | Op::Min => d != DType::F64 && (d.is_float() || d.size() >= 4),
-        Op::Matrix => return true,
+        Op::Matrix | Op::LoadMatrix => return true,
         _ => false,
     };
     is_simple && n.lanes() == 1 && d != DType::Bool
@@ -191,8 +191,8 @@ impl Writer<'_> {
     /// The register variable that a value is computed into, if it is.
     pub fn updated(&self, n: &UOp) -> Option<&[Operand]> {
         match self.values.get(self.lives.updates.get(n)?) {
-            Some(Val::Lanes(regs)) => Some(regs),
-            _ => None,
+            Some(Val::Lanes(regs) | Val::Pairs(regs) | Val::Quads(regs)) => Some(regs),
+            None => None,
         }
     }
 
@@ -203,23 +203,32 @@ impl Writer<'_> {
         if self.lives.unchanged.contains(n) {
             return Ok(v);
         }
-        let class = Class::of(n.dtype);
-        let Val::Lanes(regs) = v else { return Ok(v) };
-        Ok(Val::Lanes(regs.into_iter().map(|r| self.make(class, mov(class), &[r])).collect()))
+        let mut copied = |regs: Operands, class: Class| {
+            regs.into_iter().map(|r| self.make(class, mov(class), &[r])).collect::<Operands>()
+        };
+        Ok(match v {
+            Val::Lanes(regs) => Val::Lanes(copied(regs, Class::of(n.dtype))),
+            Val::Pairs(regs) => Val::Pairs(copied(regs, Class::Word)),
+            Val::Quads(regs) => Val::Quads(copied(regs, Class::Word)),
+        })
     }
 
     pub fn store_register(&mut self, n: &UOp, variable: &UOp) -> Result<(), Error> {
-        let Some(Val::Lanes(to)) = self.values.get(variable).cloned() else {
+        let Some(variable) = self.values.get(variable).cloned() else {
             return Err(self.malformed(format!("{variable:?} is not declared")));
         };
-        let value = self.value(&n.src[1])?;
+        let (value, d) = (self.value(&n.src[1])?, n.src[1].dtype);
         let gate = n.gate().map(|g| self.truth(g)).transpose()?;
-        for (lane, &r) in to.iter().enumerate() {
-            let from = self.lane(&value, lane, n.src[1].dtype);
-            if from == r {
-                continue;
-            }
-            self.emit_if(gate, mov(Class::of(n.src[1].dtype)), &[r, from.as_bits()]);
+        let lanes = variable.lanes();
+        let mut each = || (0..lanes).map(|k| self.lane(&value, k, d).as_bits()).collect::<Operands>();
+        let (to, from, class) = match (variable, &value) {
+            (Val::Lanes(to), _) => (to, each(), Class::of(d)),
+            (Val::Pairs(to), _) => (to, self.pairs(&value, lanes, d), Class::Word),
+            (Val::Quads(to), Val::Quads(words)) => (to, words.clone(), Class::Word),
+            (Val::Quads(to), _) => (to, each().chunks(4).map(|c| self.joined(c, d)).collect(), Class::Word),
+        };
+        for (&r, from) in to.iter().zip::<Operands>(from).filter(|(r, from)| *r != from) {
+            self.emit_if(gate, mov(class), &[r, from]);
         }
         Ok(())
     }

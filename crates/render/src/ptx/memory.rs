@@ -212,7 +212,10 @@ impl Writer<'_> {
         let trans = if transposed { ".trans" } else { "" };
         let form = format!("ldmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16");
         debug_assert!(super::forms::is_known(&form), "{form} is not among the forms");
-        let regs: Operands = (0..matrices).map(|_| self.fresh(Class::Word)).collect();
+        let regs: Operands = match self.updated(n) {
+            Some(regs) => regs.into(),
+            None => (0..matrices).map(|_| self.fresh(Class::Word)).collect(),
+        };
         _ = writeln!(
             self.body,
             "  {form} {{{}}}, {};",
@@ -360,7 +363,7 @@ impl Writer<'_> {
         lanes.chunks(per).map(|c| self.joined(c, d)).collect()
     }
     /// Several narrow lanes in one register.
-    fn joined(&mut self, lanes: &[Operand], d: DType) -> Operand {
+    pub fn joined(&mut self, lanes: &[Operand], d: DType) -> Operand {
         let bits = d.bits() as i64;
         let constants: Option<Vec<i64>> = lanes
             .iter()

@@ -154,8 +154,8 @@ impl<'a> Writer<'a> {
                 return Err(w.malformed(format!("{d:?} among the defines")));
             };
             if space == Space::Reg {
-                let regs = (0..len).map(|_| w.fresh(Class::of(d.dtype))).collect();
-                w.values.insert(d.clone(), Val::Lanes(regs));
+                let v = w.registers(d.dtype, len);
+                w.values.insert(d.clone(), v);
             } else {
                 w.local.insert(d.clone(), w.local_bytes);
                 w.local_bytes += (len * d.dtype.size()).next_multiple_of(LOCAL_ALIGN);
@@ -175,6 +175,18 @@ impl<'a> Writer<'a> {
     fn fresh(&mut self, class: Class) -> Operand {
         self.counts[class as usize] += 1;
         Operand::Reg(class, self.counts[class as usize] - 1)
+    }
+
+    /// Registers for so many elements: of small ones as many in each as there is room for, as matrix units take them.
+    fn registers(&mut self, d: DType, len: usize) -> Val {
+        let mut of = |class: Class, n: usize| (0..n).map(|_| self.fresh(class)).collect();
+        match d.size() {
+            2 if types::is_half(d) && len > 1 && len.is_multiple_of(2) => {
+                Val::Pairs(of(Class::Word, len / 2))
+            }
+            1 if d != DType::Bool && len > 1 && len.is_multiple_of(4) => Val::Quads(of(Class::Word, len / 4)),
+            _ => Val::Lanes(of(Class::of(d), len)),
+        }
     }
 
     /// An instruction.
@@ -219,7 +231,7 @@ impl<'a> Writer<'a> {
     /// Registers of 32 bits that a lane's variables take, and what it loads before all loops for use in them.
     fn variables(&self) -> i64 {
         let words = |d: &UOp| match d.arg {
-            Arg::Define { space: Space::Reg, len, .. } => len * d.dtype.size().div_ceil(4),
+            Arg::Define { space: Space::Reg, len, .. } => (len * d.dtype.size()).div_ceil(4),
             _ => 0,
         };
         let variables: usize = self.linear.defines.iter().map(words).sum();
