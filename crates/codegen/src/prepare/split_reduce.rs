@@ -11,7 +11,7 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::substitute_open;
+use crate::kernel::access::{coefficient, substitute_open};
 use crate::kernel::contraction::Product;
 use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::kernel::ranges::{self, closed};
@@ -23,6 +23,7 @@ use frit_abi::{MatrixUnit, Target};
 use frit_uop::symbolic::simplify;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 
 /// How often each value is used, at least, where a cut pays.
 const REUSE: u64 = 8;
@@ -87,6 +88,9 @@ struct OnUnit {
     unit: MatrixUnit,
     sizes: [usize; 3],
     batches: usize,
+    /// The results' ranges in the order of partial sums: columns innermost, and of those that have neighbours in memory, as
+    /// the unit walks them.
+    order: Vec<usize>,
 }
 
 impl OnUnit {
@@ -104,7 +108,18 @@ impl OnUnit {
         let size = |of: [bool; 2]| count(results.iter().filter(|r| walked(r) == of)) as usize;
         let (rows, columns) = (size([true, false]), size([false, true]));
         let batches = size([true, true]) * size([false, false]);
-        Some(OnUnit { unit, sizes: [rows, columns, count(summed) as usize], batches })
+        let step = |r: &UOp, of: usize| {
+            let id = r.range_arg().map_or(u32::MAX, |a| a.id);
+            coefficient(product.loads[of].index(), id).map_or(u64::MAX, i64::unsigned_abs)
+        };
+        let place = |r: &UOp| match walked(&r) {
+            [false, true] => (2, Reverse(step(r, 1))),
+            [true, false] => (1, Reverse(step(r, 0))),
+            _ => (0, Reverse(0)),
+        };
+        let mut order: Vec<usize> = (0..results.len()).collect();
+        order.sort_by_key(|i| place(&results[*i]));
+        Some(OnUnit { unit, sizes: [rows, columns, count(summed) as usize], batches, order })
     }
 
     /// The slices of an axis by which it is estimated to be done first, the second program included.
@@ -204,9 +219,12 @@ impl LongSum {
         (elements.saturating_mul(REUSE) <= all).then(|| elements.saturating_mul(factor.dtype.size() as u64))
     }
 
-    /// A place in the workspace: slices outermost, results as their ranges lie.
+    /// A place in the workspace: slices outermost, results as their ranges lie, or as a unit has them.
     fn place(&self, work: &UOp, slice: &UOp, results: &[UOp]) -> UOp {
-        work.at(&results.iter().fold(slice.clone(), |at, r| at.fold_mul(r.extent()).fold_add(r)))
+        let as_they_lie: Vec<usize> = (0..results.len()).collect();
+        let order = self.unit.as_ref().map_or(&as_they_lie, |u| &u.order);
+        let of = |at: UOp, i: &usize| at.fold_mul(results[*i].extent()).fold_add(&results[*i]);
+        work.at(&order.iter().fold(slice.clone(), of))
     }
 
     /// The program that writes a partial sum for each slice and result.

@@ -3,9 +3,10 @@
 use crate::kernels::{Case, conv, matmul};
 use crate::run::check;
 use frit_abi::Target;
+use frit_abi::machines::machine;
 use frit_abi::target::Isa;
 use frit_codegen::{Opt, Opts, lower, plan};
-use frit_uop::{AxisKind, DType, UOp};
+use frit_uop::{Alu, AxisKind, DType, Op, Step, UOp};
 
 fn case(sink: UOp) -> Case {
     Case { name: "split", sink, vars: vec![], exact: true }
@@ -53,4 +54,31 @@ fn few_results_of_a_long_sum_are_cut() {
     for (m, n, k) in [(1024, 1024, 1024), (64, 64, 2048), (4096, 4096, 1 << 14)] {
         assert_eq!(lower(&matmul(m, n, k), &target, Opts::Heuristic).unwrap().programs.len(), 1);
     }
+}
+
+/// `out[c, w] = sum over k of a[k] b[k, w, c]`: columns whose neighbours in memory are not those of the result.
+fn weights(rows: i64, channels: i64, width: i64, k: i64) -> UOp {
+    let range = |n: i64, id: u32, kind| UOp::range(&UOp::index(n), id, kind);
+    let [o, c, w] = [(rows, 0), (channels, 1), (width, 2)].map(|(n, id)| range(n, id, AxisKind::Global));
+    let s = range(k, 3, AxisKind::Reduce);
+    let a = UOp::param(1, (k * rows) as usize, DType::BF16).at(&(&s * rows + &o)).load().cast(DType::F32);
+    let b = UOp::param(2, (k * width * channels) as usize, DType::BF16);
+    let b = b.at(&((&s * width + &w) * channels + &c)).load().cast(DType::F32);
+    let sum = (&a * &b).reduce(Alu::Add, [s]);
+    let to = UOp::param(0, (rows * channels * width) as usize, DType::F32)
+        .at(&((&o * channels + &c) * width + &w));
+    UOp::sink([to.store(&sum).end([o, c, w])])
+}
+
+#[test]
+fn partial_sums_of_a_unit_lie_as_it_walks_columns() {
+    let h200 = machine("H200").unwrap();
+    let lowered = lower(&weights(64, 64, 9, 1 << 15), &h200, Opts::Heuristic).unwrap();
+    assert!(matches!(lowered.opts[..], [Opt::SplitReduce { .. }, ..]), "{:?}", lowered.opts);
+    // two columns of a lane are neighbours, so they are stored together
+    let stores = lowered.programs[0].steps.iter().filter(|s| matches!(s, Step::Do(n) if n.op == Op::Store));
+    let to_memory = |s: &&Step| s.node().buffer_and_index().is_some_and(|(b, _)| b.op == Op::Param);
+    let lanes: Vec<usize> = stores.filter(to_memory).map(|s| s.node().target().lanes()).collect();
+    assert!(!lanes.is_empty() && lanes.iter().all(|n| *n == 2), "{lanes:?}");
+    check(&case(weights(32, 16, 3, 256)), &machine("GPU").unwrap(), &[Opt::SplitReduce { n: 4 }]);
 }
