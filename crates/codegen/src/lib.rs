@@ -89,6 +89,7 @@ pub const PASSES: &[Pass] = {
         row("skip",        Graph(order::skip::skip),                     PROGRAM,          ALL),
         row("linearise",   Order(order::linearise::linearise),           LINEAR,           ALL),
         row("pipeline",    Steps(order::pipeline::pipeline),             LINEAR,           GRIDS),
+        row("overlap",     List(order::overlap::overlap),                LINEAR,           GRIDS),
         row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),
         row("prefetch",    Steps(order::prefetch::prefetch),             LINEAR,           VECTOR_CPUS),
         row("join",        Join(order::join::join),                      LINEAR,           CPUS),

@@ -148,6 +148,8 @@ pub enum Run {
     Order(fn(&UOp, &mut Ctx) -> Result<Linear, Error>),
     /// Rewrites the steps of the list.
     Steps(fn(Vec<Step>, &Target) -> Vec<Step>),
+    /// Rewrites the list, and may define registers.
+    List(fn(Linear, &Target) -> Linear),
     /// Makes one list of those of a block.
     Join(fn(Vec<Linear>, &Blocks) -> Result<Linear, Error>),
 }
@@ -194,6 +196,7 @@ impl Pass {
                 linear.steps = f(linear.steps, ctx.target);
                 Program::List(linear)
             }
+            (Run::List(f), Program::List(linear)) => Program::List(f(linear, ctx.target)),
             (Run::Join(_), list @ Program::List(_)) => list,
             _ => return Err(self.broken("it stands where the kernel has another form")),
         };

@@ -15,7 +15,7 @@
 //! for k { barrier; v = x[min(k + 1, last)]; … tile[k % 2] …; tile[(k + 1) % 2] = v }
 //! ```
 
-use super::is_step;
+use super::{behind, is_step, opened, replaced};
 use frit_abi::Target;
 use frit_uop::graph::substitute_all;
 use frit_uop::symbolic::fold::evaluate;
@@ -295,19 +295,6 @@ fn directly(body: &[Step]) -> Vec<&UOp> {
     direct
 }
 
-/// The loops that are open after some steps.
-fn opened(steps: &[Step]) -> Vec<UOp> {
-    let mut open: Vec<UOp> = vec![];
-    for step in steps {
-        match step {
-            Step::Open(r) => open.push(r.clone()),
-            Step::Close(_) => _ = open.pop(),
-            _ => {}
-        }
-    }
-    open
-}
-
 fn is_local(store: &UOp) -> bool {
     store
         .buffer_and_index()
@@ -317,16 +304,6 @@ fn is_local(store: &UOp) -> bool {
 /// What a store's place is computed from: all but its value.
 fn place(store: &UOp) -> impl Iterator<Item = &UOp> {
     store.src.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, s)| s)
-}
-
-/// The steps that a source is made of, as values: not what only comes before it.
-fn behind<'n>(source: &'n UOp, found: &mut dyn FnMut(&'n UOp)) {
-    match source.op {
-        op if is_step(op) => found(source),
-        Op::After => behind(source.input(), found),
-        Op::Range => {}
-        _ => source.src.iter().for_each(|s| behind(s, found)),
-    }
 }
 
 /// Those of some steps that lead to sources, in their order.
@@ -342,16 +319,4 @@ fn needed<'a>(sources: impl Iterator<Item = &'a UOp>, steps: &[&'a UOp]) -> Vec<
     }
     kept.reverse();
     kept
-}
-
-/// Steps with some nodes replaced in all they are made of.
-fn replaced(steps: Vec<Step>, by: &FxHashMap<UOp, UOp>) -> Vec<Step> {
-    let new = substitute_all(&steps.iter().map(|s| s.node().clone()).collect::<Vec<_>>(), by);
-    let again = |(step, n): (Step, UOp)| match step {
-        Step::Do(_) => Step::Do(n),
-        Step::Open(_) => Step::Open(n),
-        Step::Close(_) => Step::Close(n),
-        Step::Prefetch(_, bytes) => Step::Prefetch(n, bytes),
-    };
-    steps.into_iter().zip(new).map(again).collect()
 }

@@ -17,8 +17,12 @@ const MEETING: f64 = 60.0;
 const BEGIN: f64 = 2000.0;
 /// Of the cycles of a round's copies, how many show beside what is computed.
 const CONTENTION: f64 = 0.25;
-/// Warps of a scheduler that hide the latency of plain code.
-const HIDING: f64 = 4.0;
+/// Warps of a scheduler that hide the latency of plain code, which has many elements of a lane to go on with.
+const HIDING: f64 = 2.0;
+/// Bytes that a lane reads of a row at once.
+const READ: usize = 16;
+/// Registers of a lane besides its sums and factors.
+const OTHERS: usize = 32;
 /// Times that a round waits so where copies have less than a whole round to arrive.
 const EXPOSED: f64 = 8.0;
 
@@ -87,6 +91,12 @@ impl Shape {
         let [m, n, k] = self.size(unit);
         k * (m * unit.operands[0].size() + n * unit.operands[1].size())
     }
+    /// Registers that a lane needs: its sums, and the factors of two turns, of which one is loaded while the other is used.
+    fn registers(&self, unit: &MatrixUnit) -> usize {
+        let [m, n] = self.operations;
+        let words = |o: usize| (unit.held(o) * unit.operands[o].size()).div_ceil(4);
+        m * n * unit.held(2) + 2 * (m * words(0) + n * words(1)) + OTHERS
+    }
     /// An estimate of the cycles that all blocks take.
     fn cycles(&self, products: &Products, grid: &Grid) -> f64 {
         let unit = &products.unit;
@@ -101,8 +111,10 @@ impl Shape {
         let copied = self.bytes(unit) as f64 / p.far_bandwidth as f64;
         // what one block waits for another computes
         let lanes = warps as usize * grid.warp as usize;
-        let held = self.bytes(unit) * self.buffers as usize;
-        let registers = (self.operations[0] * self.operations[1] * unit.held(2) + 64) * lanes;
+        // rows are longer by what one lane reads of them, so that lanes meet in few banks
+        let row = k * unit.operands[0].size();
+        let held = self.bytes(unit) * self.buffers as usize * (row + READ) / row;
+        let registers = self.registers(unit) * lanes;
         let resident = (p.local_bytes / held.max(1))
             .min(p.registers as usize / registers)
             .min(p.lanes as usize / lanes)

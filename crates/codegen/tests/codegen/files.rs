@@ -36,9 +36,12 @@ fn run(input: &str, file: &str) -> String {
     let at = input.lines().position(|l| begins(&l)).unwrap_or(0);
     let listing: String = input.lines().skip(at).map(|l| format!("{l}\n")).collect();
     if listing.starts_with("kernel ") {
-        let Run::Steps(f) = row.run else { fail(&"only passes over steps begin with a linear program") };
         let mut linear = Linear::parse(&listing).unwrap_or_else(|e| fail(&e));
-        linear.steps = f(linear.steps, &target);
+        match row.run {
+            Run::Steps(f) => linear.steps = f(linear.steps, &target),
+            Run::List(f) => linear = f(linear, &target),
+            _ => fail(&"only passes over steps begin with a linear program"),
+        }
         return linear.to_string();
     }
     let list: Vec<Opt>;
