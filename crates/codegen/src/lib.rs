@@ -88,6 +88,7 @@ pub const PASSES: &[Pass] = {
         row("pack",        Graph(decompose::pack::pack),                 PROGRAM,          PACKED),
         row("skip",        Graph(order::skip::skip),                     PROGRAM,          ALL),
         row("linearise",   Order(order::linearise::linearise),           LINEAR,           ALL),
+        row("unroll",      Steps(order::unroll::unroll),                 LINEAR,           GRIDS),
         row("pipeline",    Steps(order::pipeline::pipeline),             LINEAR,           GRIDS),
         row("overlap",     List(order::overlap::overlap),                LINEAR,           GRIDS),
         row("interleave",  Steps(order::interleave::interleave),         LINEAR,           VECTOR_CPUS),

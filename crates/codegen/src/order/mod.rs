@@ -2,6 +2,7 @@
 
 pub mod skip;
 pub mod linearise;
+pub mod unroll;
 pub mod pipeline;
 pub mod overlap;
 pub mod interleave;
