@@ -363,7 +363,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         // each distinct cache line adds L1 and TLB pressure, more so where every step of the reduce has lines of its own
         // that fall into the same sets
         let innermost = self.reduced.last().map_or(0, |r| r.0);
-        let (mut lines, mut brought) = (0.0, values as f64 * 4.0);
+        let (mut lines, mut brought, mut fills) = (0.0, values as f64 * 4.0, 0.0);
         for o in &narrow {
             let apart = |t: &&(u32, usize)| o.steps.step(t.0).is_none_or(|k| k.abs() > 8);
             let mine = c.tile.iter().filter(|t| o.moves_with(t.0)).filter(apart);
@@ -375,11 +375,15 @@ impl<'p, 'a> Contraction<'p, 'a> {
                     true => costs.conflicting_line.get(),
                     false => costs.near_line.get(),
                 };
-            brought += if stride >= costs.line && !staged { mine * costs.line as f64 } else { 0.0 };
+            if stride >= costs.line && !staged {
+                brought += mine * costs.line as f64;
+                fills += mine + (self.copies(o, c) * o.bytes) as f64 / costs.line as f64;
+            }
         }
         let step = [
             (results as f64 + shuffles) / costs.fma_ports.get(),
-            loads / costs.load_ports.get(),
+            // a line of a narrow operand that comes in takes the turn of a load
+            (loads + fills) / costs.load_ports.get(),
             (results as f64 + shuffles + self.loaded(c)) / costs.issue_width.get(),
             (far + brought) / costs.l2_bytes_per_cycle.get(),
             costs.fma_latency.get(),

@@ -1,6 +1,7 @@
 //! Kernels through codegen on INTERP, as a CPU and as a GPU, against a slow evaluation.
 
 mod carry;
+mod contraction;
 mod evaluate;
 mod files;
 mod kernels;
