@@ -125,14 +125,14 @@ def erfcx(x):
     return mp.exp(x * x) * mp.erfc(x)
 
 
-def scaled_erfc(k):
-    """`(x + k) / k * erfcx(x)` as a function of q = (x - k) / (x + k)."""
+def scaled_erfc(k, b):
+    """`erfcx(x) / u` as a function of v = b - 2 u, u = k / (x + k)."""
 
-    def g(q):
-        x = k * (1 + q) / (1 - q)
-        return (x + k) / k * erfcx(x)
+    def g(v):
+        u = (b - v) / 2
+        return erfcx(k / u - k) / u
 
-    return g
+    return g, lambda v: 1 / g(v)
 
 
 HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.0001")
@@ -164,9 +164,9 @@ FITS = {
     # erf(x) = 1 - erfc(1) exp(t p(t)), t = x - 1, errors absolute
     "ERF_FAR_F32": lambda n: fit(n, erf_log, erf_weight, -0.125, 3, 6, 24),
     "ERF_FAR_F64": lambda n: fit(n, erf_log, erf_weight, -0.125, 5, 18, 53),
-    # erfc(x) = exp(-x^2) * p(q) * k / (x + k), q = (x - k) / (x + k)
-    "ERFC_F32": lambda n: fit(n, scaled_erfc(2), lambda q: 1 / scaled_erfc(2)(q), mp.mpf(-3) / 5, mp.mpf("0.68"), 9, 24),
-    "ERFC_F64": lambda n: fit(n, scaled_erfc(3), lambda q: 1 / scaled_erfc(3)(q), mp.mpf(-5) / 7, mp.mpf("0.803"), 22, 53),
+    # erfc(x) = exp(-x^2) u p(b - 2 u), u = k / (x + k), up to where it is zero
+    "ERFC_F32": lambda n: fit(n, *scaled_erfc(2, 2), 0, 2 - mp.mpf(4) / 13, 10, 24, {0: mp.mpf(1)}),
+    "ERFC_F64": lambda n: fit(n, *scaled_erfc(3, 1), -1, 1 - mp.mpf(6) / 31, 23, 53),
 }
 
 if __name__ == "__main__":

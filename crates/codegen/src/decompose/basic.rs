@@ -10,7 +10,7 @@ rules! { pub BASIC(target: Target);
     Min(x, y) as n        if lacks(target, n)  => extreme(x, y, false);
     Sqrt(x) as n          if lacks(target, n)  => sqrt(x);
     Rsqrt(x) as n         if lacks(target, n)  => rsqrt(x);
-    RecipNear(x) as n     if lacks(target, n) || n.dtype != DType::F32  => recip_near(x);
+    RecipNear(x) as n     if lacks(target, n) || n.dtype != DType::F32  => x.const_like(1).bin(Alu::Fdiv, x);
     Exp2Near(x) as n      if lacks(target, n) || n.dtype != DType::F32  => x.un(Alu::Exp2);
     Trunc(x) as n         if lacks(target, n)  => trunc(x);
     Floor(x) as n         if lacks(target, n)  => floor(x);
@@ -18,19 +18,6 @@ rules! { pub BASIC(target: Target);
     Neg(x) as n           if lacks(target, n)  => negate(x);
     MulAcc(x, y, z) as n  if lacks(target, n)  => multiply_add(x, y, z, target);
     Dot4(x, y, z) as n    if lacks(target, n) || n.dtype.size() != 4  => dot(x, y, z);
-}
-
-/// In float32 by Newton's steps from a guess by its bits: GPUs divide in a routine that is called, which keeps neighbouring
-/// results from being computed side by side.
-fn recip_near(x: &UOp) -> Option<UOp> {
-    let f = Real::of(x)?;
-    if f.dtype != DType::F32 {
-        return Some(f.c(1.0).bin(Alu::Fdiv, x));
-    }
-    // within an eighth, squared by each step
-    let guess = f.float(&(f.i(0x7ef3_11c7) - f.bits(x)));
-    let minus_x = x.un(Alu::Neg);
-    Some((0..3).fold(guess, |y, _| fma(&y, &fma(&minus_x, &y, &f.c(1.0)), &y)))
 }
 
 /// Byte by byte, in the signed type of the width.

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! |x| < 7/8:  erf(x) = x + x p(x^2)                          else:  1 - erfc(1) exp(t p(t)), t = |x| - 1
-//! |x| >= 0.8: erfc|x| = exp(-x^2) k p((|x| - k) / (|x| + k)) / (|x| + k)      else:  1 - erf(x)
+//! erfc|x| = exp(-x^2) u p(u),  u = k / (|x| + k)            float64, |x| < 13/16:  1 - erf|x|
 //! ```
 //!
-//! erf near 1 leaves the exponential little to say; for erfc it says everything, so x^2 is a pair there.
+//! erf near 1 leaves the exponential little to say; for erfc it says everything, so -x^2 is reduced before it is rounded.
 
-use super::exp::{exp_pair, exp_within, scale};
+use super::exp::{exp_within, expm1_minus_square};
 use super::lacks;
-use super::real::{Pair, Real, fma};
+use super::real::{Real, fma};
 use frit_abi::Target;
-use frit_uop::{Alu, UOp, rules};
+use frit_uop::{Alu, DType, UOp, rules};
 
 rules! { pub ERF(target: Target) for float;
     Erf(x) as n   if lacks(target, n)  => erf(x);
@@ -74,42 +74,44 @@ const ERF_FAR_F64: [f64; 18] = [
     -3.843144208571648e-11,
     1.4523150638120773e-12,
 ];
-/// `erfc(x) = exp(-x^2) k / (x + k) (…)`, in (x - k) / (x + k), k = 2, for x of at least 1/2.
-const ERFC_F32: [f64; 9] = [
-    0.5107913613319397,
-    -0.34358033537864685,
-    0.13973554968833923,
-    -0.018220819532871246,
-    -0.010747374035418034,
-    0.003235544078052044,
-    0.0015014925738796592,
-    -0.0004017072496935725,
-    -0.00023612035147380084,
+/// `exp(x^2) erfc(x) / u` in x u = 2 - 2 u, u = k / (x + k), k = 2: exact at zero.
+const ERFC_F32: [f64; 10] = [
+    1.0,
+    -0.6283776164054871,
+    0.12158995866775513,
+    0.026675384491682053,
+    -0.006905392277985811,
+    -0.0015975674614310265,
+    -0.0014709880342707038,
+    0.000974064867477864,
+    -7.630365871591493e-05,
+    -2.0180892533971928e-05,
 ];
-/// The same, k = 3.
-const ERFC_F64: [f64; 22] = [
+/// The same in 1 - 2 u, k = 3: so many terms must not cancel.
+const ERFC_F64: [f64; 23] = [
     0.3580023023627799,
     -0.2944648177232945,
-    0.19674278570136738,
-    -0.1034890873001881,
-    0.03984258709575631,
-    -0.008942411541530594,
-    -0.00040413887555783913,
-    0.0010113540009628625,
-    -0.0001827698996491438,
-    -9.22592861009109e-05,
-    3.5853848573455566e-05,
-    1.0132732771956702e-05,
-    -5.823626102497034e-06,
-    -1.5830623911681362e-06,
-    9.221529859602841e-07,
-    3.3276457151316706e-07,
-    -1.3676628728234107e-07,
-    -7.720507729941495e-08,
-    1.6398951558855455e-08,
-    1.586811156620674e-08,
-    -1.1382353484415892e-09,
-    -1.987987322339508e-09,
+    0.19674278570136644,
+    -0.10348908730019171,
+    0.03984258709581378,
+    -0.008942411541424016,
+    -0.00040413887690714365,
+    0.0010113539995006524,
+    -0.0001827698834344505,
+    -9.225927498298452e-05,
+    3.585373482258441e-05,
+    1.01326818871523e-05,
+    -5.823127848580283e-06,
+    -1.5829182525348834e-06,
+    9.207503302784782e-07,
+    3.325164098442873e-07,
+    -1.3423382286431872e-07,
+    -7.69656633795552e-08,
+    1.3576119494190383e-08,
+    1.576611100452039e-08,
+    6.182848594265849e-10,
+    -1.984117967894216e-09,
+    -4.615227477863384e-10,
 ];
 
 /// `|x| + |x| p(x^2)`.
@@ -132,14 +134,13 @@ fn erfc(x: &UOp) -> Option<UOp> {
     let (abs, one) = (f.abs(x), f.c(1.0));
     // 0 beyond
     let inside = abs.bin(Alu::Min, &f.c(f.pick(11.0, 28.0)));
-    let Pair(square, lost) = Pair::product(&inside, &inside);
-    let (t, Pair(high, low)) = exp_pair(f, &square.un(Alu::Neg));
-    let low = fma(&high, &lost.un(Alu::Neg), &low);
-    let k = f.c(f.pick(2.0, 3.0));
-    let inverse = f.reciprocal(&(&inside + &k));
-    let q = (&inside - &k) * &inverse;
-    let p = f.poly(&q, f.pick(&ERFC_F32[..], &ERFC_F64[..])) * k * inverse;
-    let far = scale(f, &fma(&high, &p, &(low * &p)), &t);
-    let value = abs.lt(&f.c(0.8125)).select(&(&one - near_zero(f, &abs)), &far);
+    let (power, e, more) = expm1_minus_square(f, &inside);
+    let u = f.reciprocal(&fma(&inside, &f.c(f.pick(1.0 / 2.0, 1.0 / 3.0)), &one));
+    let v = f.pick(&inside * &u, fma(&u, &f.c(-2.0), &one));
+    let p = &u * f.poly(&v, f.pick(&ERFC_F32[..], &ERFC_F64[..]));
+    let far = fma(&p, &e, &p) * power * f.exp2(-more);
+    // the many terms of float64 lose digits near zero
+    let near = || abs.lt(&f.c(0.8125)).select(&(&one - near_zero(f, &abs)), &far);
+    let value = if f.dtype == DType::F64 { near() } else { far };
     Some(x.lt(&f.c(0.0)).select(&(f.c(2.0) - &value), &value))
 }

@@ -154,14 +154,16 @@ fn exp2(x: &UOp) -> Option<UOp> {
     Some(scale(f, &p, &t))
 }
 
-/// `exp(x)` for x so small, of either sign, that the result is a normal number.
+/// `exp(x)` for x so small, of either sign, that the result is a normal number; the last addition is its only rounding
+/// that counts.
 pub fn exp_within(f: Real, x: &UOp) -> UOp {
     let (ln2_hi, ln2_lo) = ln2(f);
     let magic = rounder(f, f.bias);
     let t = fma(x, &f.c(std::f64::consts::LOG2_E), &magic);
     let n = magic - &t; // minus n
     let r = fma(&n, &ln2_lo, &fma(&n, &ln2_hi, x));
-    f.poly(&r, f.pick(&EXP_F32[..], &EXP_F64[..])) * power_of_two(f, &t)
+    let power = power_of_two(f, &t);
+    fma(&(f.poly(&r, f.pick(&EXP_F32[1..], &EXP_F64[1..])) * r), &power, &power)
 }
 
 /// x as n ln2 + r: n plus the rounder, r, and `exp(r) - 1 - r`, with what rounding r lost in it.
@@ -207,6 +209,20 @@ pub fn minus_exp_down(f: Real, x: &UOp) -> (Pair, i64) {
     let e = fma(&power, &z, &power);
     let low = fma(&(n * ln2_rest), &e, &fma(&power, &z, &(&power - &e)));
     (Pair(e, low), more)
+}
+
+/// `exp(-x^2)` as `2^(n + more) (1 + e) 2^-more`: the power, e and `more`, for x up to where it is zero. What is left of x^2
+/// beside n ln2 is rounded once.
+pub fn expm1_minus_square(f: Real, x: &UOp) -> (UOp, UOp, i64) {
+    let more = f.pick(64, 128);
+    let (ln2_hi, ln2_lo) = ln2(f);
+    let magic = rounder(f, f.bias + more);
+    let t = fma(&(x * x), &f.c(-std::f64::consts::LOG2_E), &magic);
+    let n = &t - magic;
+    let r = fma(&n, &ln2_lo, &fma(x, x, &(&n * ln2_hi))); // minus r
+    let odd = |(i, c): (usize, &f64)| if i % 2 == 0 { -c } else { *c };
+    let c: Vec<f64> = f.pick(&EXP_F32[1..], &EXP_F64[1..]).iter().enumerate().map(odd).collect();
+    (power_of_two(f, &t), f.poly(&r, &c) * r, more)
 }
 
 fn expm1(x: &UOp) -> Option<UOp> {

@@ -99,13 +99,7 @@ fn tanh(x: &UOp) -> Option<UOp> {
     // 1 beyond
     let inside = abs.bin(Alu::Min, &f.c(f.pick(10.0, 20.0)));
     let e = exp_within(f, &(&inside + &inside));
-    // what rounding e + 1 and the quotient lost is put right before the subtraction rounds
-    let two = f.c(2.0);
-    let Pair(d, d_low) = Pair::sum(&e, &one);
-    let q = two.bin(Alu::Fdiv, &d);
-    let minus = q.un(Alu::Neg);
-    let rest = fma(&minus, &d_low, &fma(&minus, &d, &two));
-    let far = &one - fma(&(rest * f.c(0.5)), &q, &q);
+    let far = &one - f.c(2.0).bin(Alu::Fdiv, &(e + &one));
     let near = near_zero(f, &abs, f.pick(&TANH_F32[..], &TANH_F64[..]));
     Some(f.with_sign_of(&abs.lt(&one).select(&near, &far), x))
 }

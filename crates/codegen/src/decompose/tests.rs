@@ -194,6 +194,16 @@ fn functions_are_within_their_bounds_in_float64() {
     assert_eq!(over.map(|f| f.0).collect::<Vec<_>>(), []);
 }
 
+#[test]
+fn activations_take_few_operations() {
+    for (alu, most) in [(Alu::Erfc, 40), (Alu::Tanh, 40), (Alu::Sigmoid, 32)] {
+        let p = lowered(&input(0, DType::F32).un(alu), &basic());
+        let is_one = |n: &UOp| n.op.alu().is_some();
+        let count = p.steps.iter().filter(|(n, _)| is_one(n)).count();
+        assert!(count <= most, "{alu:?} takes {count} operations");
+    }
+}
+
 /// Pairs of points: special ones with each other, random ones of any exponent, near ones.
 fn pairs(d: DType) -> Vec<(f64, f64)> {
     let some = points(d, 4);
