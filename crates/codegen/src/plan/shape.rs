@@ -119,7 +119,9 @@ impl Shape {
             .min(p.registers as usize / registers)
             .min(p.lanes as usize / lanes)
             .max(1) as f64;
-        let waits = if self.buffers > 2 { MEETING } else { MEETING * EXPOSED } / resident;
+        // a round of one turn loads its operands once it has met
+        let is_ahead = self.buffers > 2 && self.depth > 1;
+        let waits = if is_ahead { MEETING } else { MEETING * EXPOSED } / resident;
         let round = (warps * read.max(computed)).max(copied) + CONTENTION * copied + waits;
         let waves = (blocks / p.count as f64).ceil();
         // few warps leave units idle
