@@ -442,16 +442,15 @@ fn a_block_of_warps_shares_tiles_that_are_copied_ahead() {
 
 #[test]
 fn operands_of_the_next_round_are_loaded_before_the_last_products_of_this() {
-    let mut gpu = gpu();
-    gpu.grid.iter_mut().for_each(|g| g.local_bytes = 128 << 10);
+    let gpu = gpu();
     for (unit, types, second) in [
         ("mma-bf16", [DType::BF16; 2], Second::Rows),
         ("mma-s8s8", [DType::I8; 2], Second::Columns),
         ("mma-tf32", [DType::F32; 2], Second::Rows),
     ] {
-        let c = case("block", product(64, 64, 384, types, second));
-        for (depth, buffers) in [(2, 2), (2, 3), (4, 3), (3, 4)] {
-            let mut opts = block_of_warps(&c.sink, &gpu, unit, 2, depth, buffers);
+        let c = case("block", product(32, 32, 192, types, second));
+        for (depth, buffers) in [(2, 2), (2, 3), (3, 2)] {
+            let mut opts = block_of_warps(&c.sink, &gpu, unit, 1, depth, buffers);
             let stage = opts.iter().position(|o| matches!(o, Opt::Stage { .. })).unwrap();
             let Opt::Stage { at, .. } = opts[stage] else { unreachable!() };
             opts.insert(stage, Opt::Split { axis: at, n: depth, kind: AxisKind::Unroll, inner: true });
@@ -464,10 +463,10 @@ fn operands_of_the_next_round_are_loaded_before_the_last_products_of_this() {
                 steps.iter().filter(|s| matches!(s, Step::Do(n) if n.op == op)).count()
             };
             let met = body.iter().position(|s| matches!(s, Step::Do(n) if n.op == Op::Barrier)).unwrap();
-            // a turn of four products is left when lanes meet, and its operands were loaded before
+            // a turn of two products is left when lanes meet, and its operands were loaded before
             assert_eq!(
                 (count(body, Op::Matrix), count(&body[met..], Op::Matrix)),
-                (4 * depth, 4),
+                (2 * depth, 2),
                 "{linear}"
             );
             let first =
