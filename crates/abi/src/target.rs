@@ -215,6 +215,17 @@ impl Target {
         }
     }
 
+    /// Whether four products of bytes are summed by one operation.
+    pub fn has_dot4(&self) -> bool {
+        self.supports(Alu::Dot4, DType::I32)
+    }
+    /// From how many rows on products of matrices of a type are for a matrix unit, if there is one. A CPU packs both factors for it,
+    /// which takes longer than vectors of float32 do where the rows do not fill a tile.
+    pub fn unit_rows(&self, dtype: DType) -> Option<usize> {
+        let units = self.matrix.iter().filter(|u| u.operands == [dtype; 2]);
+        units.map(|u| if self.grid.is_some() { 1 } else { u.size[0] }).min()
+    }
+
     /// A CPU whose machine code uses these instructions, with a pool of `threads`.
     pub fn native(isa: Isa, threads: usize, caches: [usize; 3]) -> Target {
         use DType::*;

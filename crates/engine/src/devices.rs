@@ -2,8 +2,7 @@
 
 use crate::Error;
 use crate::config;
-use frit_abi::DType;
-use frit_abi::matrix::MatrixUnit;
+use frit_abi::Target;
 use frit_abi::sync::RwLock;
 use frit_runtime::disk;
 use frit_uop::UOp;
@@ -105,11 +104,9 @@ pub fn describe(name: &str) -> Result<String, Error> {
     Ok(frit_runtime::device(name)?.describe())
 }
 
-/// Whether a device multiplies matrices of a type in a unit.
-pub fn has_unit(name: &str, dtype: DType) -> Result<bool, Error> {
-    let device = frit_runtime::device(name)?;
-    let fits = |u: &MatrixUnit| u.operands == [dtype; 2];
-    Ok(device.target().matrix.iter().any(fits))
+/// What the machine behind a device can do.
+pub fn target(name: &str) -> Result<Target, Error> {
+    Ok(frit_runtime::device(name)?.target().clone())
 }
 
 /// Whether launches on a device return before they have run.

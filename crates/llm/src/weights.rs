@@ -43,13 +43,9 @@ pub struct Weights {
     pairs: Option<usize>,
     is_unpacked: bool,
     is_rounded: bool,
-    /// The device has units for bfloat16, and the model may be rounded to it.
-    has_unit: bool,
-    is_cpu: bool,
+    /// From how many tokens on products are for a unit of bfloat16, if the device has one and the model may be rounded.
+    unit_rows: Option<usize>,
 }
-
-/// Rows of a tile of a CPU's matrix unit.
-const CPU_TILE: usize = 16;
 
 /// Tables of a GGUF file that nobody multiplies by.
 const UNUSED_GGUF: &[&str] = &["rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight"];
@@ -64,8 +60,7 @@ impl Weights {
             pairs: None,
             is_unpacked: false,
             is_rounded: false,
-            has_unit: false,
-            is_cpu: false,
+            unit_rows: None,
         }
     }
     /// Those of a GGUF file; `names` are what they would be called in a folder.
@@ -91,27 +86,24 @@ impl Weights {
     pub fn unpack(&mut self) {
         self.is_unpacked = true;
     }
-    /// Products may round their factors: on a CPU those of few tokens are computed in whole numbers where the weight has them,
-    /// those of many tokens are of bfloat16 where there is a unit for it; on a CPU only in models that are quantised, since others
-    /// have digits to lose.
+    /// Products may round their factors: those of one token are computed in whole numbers where the weight has them and the
+    /// machine sums products of bytes, those of many tokens are of bfloat16 where there is a unit for it; off a grid only in
+    /// models that are quantised, since others have digits to lose.
     pub fn round(&mut self) -> Result<()> {
         self.is_rounded = true;
-        let device = Device::current()?;
+        let target = Device::target(&Device::current()?)?;
         let is_quantised = match &self.source {
             Source::Gguf(file) => file.tensors().values().any(|t| t.kind.dtype().is_none()),
             Source::Folder(_) => false,
         };
-        self.is_cpu = device.starts_with("CPU");
-        let may_round = is_quantised || !self.is_cpu;
-        self.has_unit = may_round && Device::has_unit(&device, DType::BF16)?;
+        self.unit_rows = target.unit_rows(DType::BF16).filter(|_| is_quantised || target.grid.is_some());
         Ok(())
     }
-    /// From how many tokens on products round their factors to bfloat16, if they do. For fewer than fill a tile of a CPU's unit,
-    /// weights would be packed for less than vectors of float32 take.
+    /// From how many tokens on products round their factors to bfloat16, if they do.
     pub fn rounded_from(&self) -> Option<usize> {
         let is_trained = self.adapting.as_ref().is_some_and(Adapting::is_trained);
-        let does = self.is_rounded && !self.is_unpacked && !is_trained && self.has_unit;
-        does.then_some(if self.is_cpu { CPU_TILE } else { FEW + 1 })
+        let does = self.is_rounded && !self.is_unpacked && !is_trained;
+        self.unit_rows.filter(|_| does).map(|rows| rows.max(FEW + 1))
     }
     /// A weight for products in whole numbers, if there is one and it is asked for.
     pub fn words(&self, name: &str) -> Result<Option<Words>> {
@@ -119,8 +111,8 @@ impl Weights {
         let is_plain = self.adapting.as_ref().is_none_or(|a| !a.is_merged() && !a.is_trained());
         match &self.source {
             Source::Gguf(file) if self.is_rounded && !self.is_unpacked && is_plain => {
-                let is_cpu = file.raw(name)?.device()?.starts_with("CPU");
-                if is_cpu { file.words(name) } else { Ok(None) }
+                let target = Device::target(&file.raw(name)?.device()?)?;
+                if target.has_dot4() { file.words(name) } else { Ok(None) }
             }
             _ => Ok(None),
         }

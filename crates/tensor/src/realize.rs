@@ -4,7 +4,7 @@ use crate::creation::Element;
 use crate::error::{Error, Kind, Result, call, current, fail, here};
 use crate::history;
 use crate::tensor::{Tensor, is_memory};
-use frit_abi::record;
+use frit_abi::{Target, record};
 use frit_uop::{DType, Op, Scalar, UOp};
 use frit_uop::{origin, promote};
 use rustc_hash::FxHashSet;
@@ -186,11 +186,11 @@ impl Device {
         let _c = call("device");
         default_device()
     }
-    /// Whether a device multiplies matrices of a type in units: as a rule many times as fast as float32.
+    /// What the machine behind a device can do: whether it is a grid, its matrix units, its operations.
     #[track_caller]
-    pub fn has_unit(device: &str, dtype: DType) -> Result<bool> {
+    pub fn target(device: &str) -> Result<Target> {
         let _c = call("device");
-        engine("device", frit_engine::devices::has_unit(device, dtype))
+        engine("device", frit_engine::devices::target(device))
     }
     /// Wait for all that was launched on a device; an error where an index was outside.
     #[track_caller]

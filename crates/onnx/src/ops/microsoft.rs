@@ -9,7 +9,7 @@ use super::{Op, op, quant};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::Value;
 use frit_tensor::linalg::{Words, Zero};
-use frit_tensor::{DType, Dim, Result, Tensor, keepdim};
+use frit_tensor::{DType, Device, Dim, Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
     op("BiasGelu", 1, |c| c.zip(|a, b| (a + b).gelu())),
@@ -243,8 +243,8 @@ fn matmul_bits(c: &Call) -> Result<Outs> {
     let rows =
         BitRows { n, k, bits, block, codes: c.tensor(1)?, scales: c.tensor(2)?, zeros: c.optional(3)? };
     let (a, groups) = (c.tensor(0)?, c.optional(4)?);
-    let is_cpu = a.device()?.starts_with("CPU");
-    let words = if level == 4 && groups.is_none() && is_cpu { rows.words()? } else { None };
+    let has_dot4 = Device::target(&a.device()?)?.has_dot4();
+    let words = if level == 4 && groups.is_none() && has_dot4 { rows.words()? } else { None };
     let y = match words {
         Some(words) => {
             let (shape, over) = (a.shape(), rows.blocks() * block - k);
