@@ -5,7 +5,7 @@
 //! are bytecode.
 
 use crate::matrix::{AMX_BF16, AMX_INT8, dots};
-use crate::target::{DTypeSet, Grid, Isa, Processors};
+use crate::target::{BASIC_INT, DTypeSet, Grid, Isa, Processors};
 use crate::{DType, Target};
 
 /// A machine: its name, and what it can do.
@@ -123,6 +123,7 @@ fn webgpu() -> Target {
         int64: false,
         storage: DTypeSet::of(&[Bool, I32, U32, F32]),
         arithmetic: DTypeSet::of(&[Bool, I32, U32, F32]),
+        int_ops: BASIC_INT,
         matrix: vec![],
         async_copies: false,
         ..Target::interp_gpu()

@@ -309,7 +309,7 @@ impl Target {
             matrix: MMA_SYNC.to_vec(),
             async_copies: true,
             float_ops: BASIC_FLOAT,
-            int_ops: BASIC_INT,
+            int_ops: BASIC_INT.or(AluSet::of(&[Alu::Dot4])),
             arithmetic: DTypeSet::of(&{
                 use DType::*;
                 [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64]

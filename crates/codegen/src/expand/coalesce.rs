@@ -10,9 +10,11 @@
 
 use crate::error::Error;
 use crate::kernel::access::factor;
+use crate::kernel::word::bytes_of_word;
 use crate::pass::Ctx;
+use frit_abi::Alu;
 use frit_uop::rewrite::replaced;
-use frit_uop::{Arg, Op, Space, UOp};
+use frit_uop::{Arg, DType, Op, Space, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -35,6 +37,7 @@ pub fn coalesce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if bytes < 2 {
         return Ok(sink.clone());
     }
+    let has_words = ctx.target.supports(Alu::Dot4, DType::I32);
     let order = sink.toposort();
     let found = runs(order.iter().filter(|n| n.op == Op::Load), bytes);
     let place: FxHashMap<&UOp, (usize, u32)> = found
@@ -59,13 +62,33 @@ pub fn coalesce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
             }
             None => {
                 let new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
-                // stores that are done together are sources of one `Sink`
-                if n.op == Op::Sink { join_stores(&new, bytes) } else { new }
+                match n.op {
+                    // stores that are done together are sources of one `Sink`
+                    Op::Sink => join_stores(&new, bytes),
+                    Op::Or if has_words => word(&new).unwrap_or(new),
+                    _ => new,
+                }
             }
         };
         done.insert(n.clone(), new);
     }
     Ok(done[sink].clone())
+}
+
+/// A word put together from four neighbouring lanes of one load.
+fn word(n: &UOp) -> Option<UOp> {
+    let bytes = bytes_of_word(n, |b| b.op == Op::Lane && b.input().op == Op::Load)?;
+    let (wide, first) = (bytes[0].input(), lane_number(&bytes[0])?);
+    let follows = |(i, b): (u32, &UOp)| b.input() == wide && lane_number(b) == Some(first + i);
+    if first % 4 != 0 || !wide.lanes().is_multiple_of(8) || !(0..).zip(&bytes).all(follows) {
+        return None;
+    }
+    let word = UOp::new(Op::Words, DType::U32, [wide.clone()], Arg::None).lane(first / 4);
+    replaced("a word of one wide load", n, &word);
+    Some(word)
+}
+fn lane_number(n: &UOp) -> Option<u32> {
+    if let Arg::Lane(i) = n.arg { Some(i) } else { None }
 }
 
 fn join_stores(sink: &UOp, bytes: usize) -> UOp {

@@ -20,6 +20,7 @@ use super::transpose::{self, TransposedAccesses};
 use super::{carried, merged, place_of};
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open};
+use crate::kernel::word::bytes_of_word;
 use crate::pass::Ctx;
 use frit_uop::rewrite::replaced;
 use frit_uop::symbolic::simplify;
@@ -168,11 +169,10 @@ impl Vectoriser {
 
     /// Words put together from bytes that lie one after the other in all lanes.
     fn words(&mut self, n: &UOp, id: u32, w: u32) -> Result<Option<UOp>, Error> {
-        let mut bytes: [Option<UOp>; 4] = Default::default();
-        if 4 * w as usize > self.most || !bytes_of_word(n, &mut bytes) {
+        let is_plain = |b: &UOp| b.op == Op::Load && b.src.len() == 1 && b.arg == Arg::None;
+        let Some([a, b, c, d]) = bytes_of_word(n, is_plain).filter(|_| 4 * w as usize <= self.most) else {
             return Ok(None);
-        }
-        let [Some(a), Some(b), Some(c), Some(d)] = bytes else { return Ok(None) };
+        };
         let Some((buf, idx)) = a.buffer_and_index() else { return Ok(None) };
         let follows = |(i, l): (i64, &UOp)| {
             let Some((other, at)) = l.buffer_and_index() else { return false };
@@ -273,29 +273,6 @@ impl Vectoriser {
             _ if step == Some(0) && gate.is_none() => each.swap_remove(w as usize - 1),
             _ => UOp::sink(each),
         })
-    }
-}
-
-/// The loads of the four bytes that are or-ed together to a word, each in its place; false where it is something else.
-fn bytes_of_word(n: &UOp, bytes: &mut [Option<UOp>; 4]) -> bool {
-    if n.op == Op::Or {
-        return n.src.iter().all(|s| bytes_of_word(s, bytes));
-    }
-    let (x, shift) = match (n.op, n.src.get(1).and_then(|s| s.as_int())) {
-        (Op::Shl, Some(shift)) => (&n.src[0], shift),
-        _ => (n, 0),
-    };
-    if x.op != Op::Cast || x.src[0].dtype != DType::U8 || shift % 8 != 0 {
-        return false;
-    }
-    let byte = if x.src[0].op == Op::Bitcast { &x.src[0].src[0] } else { &x.src[0] };
-    let is_plain = byte.op == Op::Load && byte.src.len() == 1 && byte.arg == Arg::None;
-    match usize::try_from(shift / 8).ok().and_then(|at| bytes.get_mut(at)) {
-        Some(place @ None) if is_plain => {
-            *place = Some(byte.clone());
-            true
-        }
-        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod mask;
 pub mod cost;
 pub mod contraction;
 pub mod chain;
+pub mod word;
 pub mod fragment;
 pub mod row_block;
 pub mod verify;

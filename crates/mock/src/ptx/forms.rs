@@ -153,6 +153,13 @@ fn flushed(x: f32) -> f32 {
     if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
 }
 
+/// The bytes of a times those of b with their signs, and c.
+fn dot4(a: u32, b: u32, c: i32) -> i32 {
+    let products =
+        a.to_le_bytes().into_iter().zip(b.to_le_bytes()).map(|(x, y)| i32::from(x) * i32::from(y as i8));
+    products.fold(c, i32::wrapping_add)
+}
+
 const INTEGERS: &[Form] = forms! {
     "add.s32"    u32(a: u32, b: u32) = a.wrapping_add(b);
     "sub.s32"    u32(a: u32, b: u32) = a.wrapping_sub(b);
@@ -163,6 +170,7 @@ const INTEGERS: &[Form] = forms! {
     "mad.lo.s32" u32(a: u32, b: u32, c: u32) = a.wrapping_mul(b).wrapping_add(c);
     "mad.lo.s64" u64(a: u64, b: u64, c: u64) = a.wrapping_mul(b).wrapping_add(c);
     "mad.wide.s32" i64(a: i32, b: i32, c: i64) = (i64::from(a) * i64::from(b)).wrapping_add(c);
+    "dp4a.u32.s32" i32(a: u32, b: u32, c: i32) = dot4(a, b, c);
     "neg.s32"    u32(a: u32) = a.wrapping_neg();
     "neg.s64"    u64(a: u64) = a.wrapping_neg();
     "max.s32"    i32(a: i32, b: i32) = a.max(b);

@@ -12,7 +12,7 @@ impl Writer<'_> {
     /// The instruction of a pure value.
     pub fn compute(&self, node: &UOp, dst: Reg, src: Vec<Reg>) -> Result<Instr, Error> {
         let lanes = node.lanes();
-        let is_move = matches!(node.op, Op::Stack | Op::Lane | Op::Shuffle);
+        let is_move = matches!(node.op, Op::Stack | Op::Lane | Op::Shuffle | Op::Words);
         if lanes > 1 && !is_move && self.target.vector_bytes == 0 {
             return Err(
                 self.malformed(format!("{node:?} has {lanes} lanes on a target with scalar arithmetic"))

@@ -54,6 +54,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ("add.s32 sub.s32 add.s64 sub.s64",                      "d = a op b"),
     ("mul.lo.s32 mul.lo.s64",                                "d = a * b"),
     ("mad.lo.s32 mad.lo.s64",                                "d = a * b + c"),
+    ("dp4a.u32.s32",                                         "d = c and the sum of the four bytes of a times those of b, which have signs"),
     ("div.s32 div.u32 div.s64 div.u64",                      "d = a / b, towards zero; b is not 0 and the quotient fits"),
     ("neg.s32 neg.s64",                                      "d = -a"),
     ("max.s32 max.u32 max.s64 max.u64 min.s32 min.u32 min.s64 min.u64", "the greater, the lesser"),

@@ -323,6 +323,7 @@ impl Writer<'_> {
         let lanes: Operands = match (access.is_whole(), is_half(d)) {
             (true, _) => regs,
             (false, true) => return Val::Pairs(regs),
+            (false, false) if d.size() == 1 && d != DType::Bool => return Val::Quads(regs),
             (false, false) => {
                 let per = 4 / d.size();
                 (0..access.lanes).map(|k| self.part(regs[k / per], k % per, d)).collect()
@@ -341,6 +342,9 @@ impl Writer<'_> {
         let d = access.dtype;
         if !access.is_whole() && is_half(d) {
             return self.pairs(v, access.lanes, d);
+        }
+        if let (Val::Quads(regs), 1) = (v, d.size()) {
+            return regs.clone();
         }
         let mut lanes = Operands::new();
         for k in 0..access.lanes {

@@ -148,6 +148,10 @@ impl Writer<'_> {
                 Val::scalar(self.make(Class::Word, "shfl.sync.bfly.b32", &to))
             }
             (Op::Matrix, Arg::Name(unit)) => self.matrix(n, unit)?,
+            (Op::Words, _) => match self.value(&n.src[0])? {
+                Val::Quads(words) => Val::Lanes(words),
+                _ => return Err(self.unsupported(n)),
+            },
             (op, _) if op.is_elementwise() => self.elementwise(n)?,
             _ => return Err(self.unsupported(n)),
         };
@@ -355,6 +359,7 @@ impl Writer<'_> {
             Alu::Sub => (format!("sub.{same}"), true),
             Alu::Mul => (format!("mul.lo.{same}"), true),
             Alu::MulAcc => (format!("mad.lo.{same}"), true),
+            Alu::Dot4 if d.size() == 4 => ("dp4a.u32.s32".into(), false),
             Alu::Tdiv => (format!("div.{t}"), is_signed(d)),
             Alu::Max | Alu::Min => (format!("{}.{t}", extreme(alu)), false),
             Alu::Not => (format!("not.{bits}"), !is_signed(d)),
