@@ -10,6 +10,7 @@ use crate::error::Error;
 use frit_abi::Alu;
 use frit_uop::symbolic::compare;
 use frit_uop::symbolic::size::factors;
+use frit_uop::symbolic::sum::gcd;
 use frit_uop::symbolic::sum::order;
 use frit_uop::{Arg, AxisKind, Op, UOp};
 use smallvec::SmallVec;
@@ -129,6 +130,28 @@ pub fn held(idx: &UOp, id: u32) -> u64 {
             let by = idx.src[1].as_int().map_or(1, |c| c.max(1) as u64);
             held(&idx.src[0], id).saturating_mul(by)
         }
+        _ => 1,
+    }
+}
+
+/// How many values an index takes, at most.
+pub fn values(idx: &UOp) -> u64 {
+    let between = idx.bounds.1.saturating_sub(idx.bounds.0).saturating_add(1).clamp(1, u64::MAX.into());
+    let apart = (between as u64).div_ceil(stride(idx).unsigned_abs().max(1));
+    match idx.op {
+        Op::Add | Op::Sub | Op::Mul | Op::Idiv | Op::Mod => {
+            idx.src.iter().map(values).fold(1, u64::saturating_mul).min(apart)
+        }
+        _ => apart,
+    }
+}
+/// What the values of an index are apart by, at least, 0 if there is one.
+fn stride(idx: &UOp) -> i64 {
+    match idx.op {
+        Op::Const => 0,
+        Op::Add | Op::Sub => gcd(stride(idx.lhs()), stride(idx.rhs())),
+        Op::Mul => idx.rhs().as_int().map_or(1, |c| stride(idx.lhs()).saturating_mul(c)),
+        Op::Mod => idx.rhs().as_int().map_or(1, |c| gcd(stride(idx.lhs()), c)),
         _ => 1,
     }
 }

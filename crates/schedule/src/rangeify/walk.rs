@@ -476,7 +476,8 @@ impl<'a> Walk<'a> {
         for r in asked {
             let extents: Vec<UOp> =
                 self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.extent().clone()).collect();
-            evaluations = evaluations.saturating_add(self.evaluations(r, &extents, elements));
+            let asked = asked_for(r, self.cut.list.nodes[i].shape());
+            evaluations = evaluations.saturating_add(self.evaluations(r, &extents, asked));
             space = space.saturating_add(max_numel(&extents));
         }
         if evaluations.saturating_mul(4 * c.ops as u64) <= space {
@@ -486,7 +487,7 @@ impl<'a> Walk<'a> {
         let in_reduce = asked.iter().any(|r| r.in_reduce);
         let prefers = match c.ops {
             0 => false,
-            ops if ops <= AS_A_LOAD => asked.len() > MANY_READERS && c.reads,
+            ops if ops <= AS_A_LOAD => times > 1 && asked.len() > MANY_READERS && c.reads,
             ops if ops <= FEW_OPS => times >= MANY_TIMES && (in_reduce || asked.len() > SOME_READERS),
             ops if ops <= MANY_OPS => times > 2,
             _ => times >= 2,
@@ -776,6 +777,12 @@ const UNROLLED: u64 = 16;
 fn is_loop(idx: &Idx, scan: &UOp) -> bool {
     let axis = scan_axis(scan);
     idx[axis].op == Op::Range || scan.shape()[axis].as_int() == Some(1)
+}
+
+/// How many elements of a shape a request is for, at most.
+fn asked_for(r: &Request, shape: &[UOp]) -> u64 {
+    let along = |(i, n): (&UOp, &UOp)| index::values(i).min(max_numel(std::slice::from_ref(n)).max(1));
+    r.idx.iter().zip(shape).map(along).fold(1, u64::saturating_mul)
 }
 
 /// The axis of a `ScanAxis`.
