@@ -19,7 +19,7 @@ const FEWEST_LANES: usize = 8;
 /// Elements that a lane should have of a reduce before more lanes share it.
 const ELEMENTS_A_LANE: usize = 4;
 /// An axis so long that all lanes stay busy where each moves as much as one access can.
-const LONG_AXIS: usize = 256;
+pub(super) const LONG_AXIS: usize = 256;
 /// Rows that a lane does at once where it must look up each.
 const ROWS: usize = 4;
 /// Elements that a lane loads before it waits for one.
@@ -41,8 +41,7 @@ impl Chooser<'_, '_> {
         // results that tiles of lanes would leave most of the machine without
         let is_idle = outputs * TILE_RESULTS < self.busy();
         let all: usize = reduces.iter().map(|(o, k)| self.size(*o, *k).unwrap_or(1)).product();
-        if longest < LONG_AXIS && all >= LONG_AXIS && along && !reuse && self.share_digits(&reduces, outputs)
-        {
+        if longest < LONG_AXIS && along && !reuse && self.share_digits(&reduces, all, outputs) {
             return;
         }
         if longest >= LONG_REDUCE {
@@ -261,13 +260,16 @@ impl Chooser<'_, '_> {
 
     /// The access that moves most.
     pub(super) fn heaviest(&self) -> Option<&Access> {
+        let key = |a: &&Access| (self.moved(a), a.size());
+        self.accesses.iter().max_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal))
+    }
+    /// Bytes that an access is to.
+    pub(super) fn moved(&self, a: &Access) -> f64 {
         let extent = |id: &u32| {
             let axes = self.plan.axes.iter().filter(|a| a.origin == *id);
             axes.map(|a| a.extent.bounds.1.max(1) as f64).product::<f64>()
         };
-        let bytes = |a: &Access| a.idx.ranges.iter().map(extent).product::<f64>() * a.size() as f64;
-        let key = |a: &&Access| (bytes(a), a.size());
-        self.accesses.iter().max_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal))
+        a.idx.ranges.iter().map(extent).product::<f64>() * a.size() as f64
     }
     /// Elements that make a wide access of the memory that most is moved of.
     fn wide(&self) -> usize {
