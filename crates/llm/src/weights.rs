@@ -86,7 +86,7 @@ impl Weights {
     pub fn unpack(&mut self) {
         self.is_unpacked = true;
     }
-    /// Products may round their factors: those of one token are computed in whole numbers where the weight has them and the
+    /// Products may round their factors: those of few tokens are computed in whole numbers where the weight has them and the
     /// machine sums products of bytes, those of many tokens are of bfloat16 where there is a unit for it; off a grid only in
     /// models that are quantised, since others have digits to lose.
     pub fn round(&mut self) -> Result<()> {

@@ -35,8 +35,8 @@ options:
   --context N                      positions at most (4096, or what the model has)
   --cache f32|f16|bf16|int8        how keys and values are kept (f16)
   --adapter FOLDER                 what frit finetune or PEFT made of it; --merge yes takes it into the weights
-  --products rounded|float         on a CPU few tokens are rounded to bytes for quantised weights, with AMX many to bfloat16, as
-                                   on a GPU for all weights; or all is float32 (rounded; with a draft float)
+  --products rounded|float         few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
+                                   for quantised weights; or all is float32 (rounded; with a draft float)
   --draft MODEL                    a smaller model of the same tokens, which proposes several tokens at once
 ";
 

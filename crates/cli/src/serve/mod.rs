@@ -50,8 +50,8 @@ options:
   --max-tokens=N               tokens of an answer at most (4096)
   --body=BYTES                 the largest body (8388608)
   --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
-  --products=rounded|float     on a CPU few tokens are rounded to bytes for quantised weights, with AMX many to bfloat16, as
-                               on a GPU for all weights; or all is float32 (rounded)
+  --products=rounded|float     few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
+                               for quantised weights; or all is float32 (rounded)
   --deterministic              answers do not depend on what runs beside them
 
 routes:

@@ -1,8 +1,9 @@
 //! Products of small types, which matrix units compute where there are any: the same on every device, at odd and thin
 //! sizes, fused with what comes before and after, with random opts, at the edges of memory.
 
-use crate::support::{array, child, gpu, is_child, on};
+use crate::support::{Random, array, child, gpu, is_child, on};
 use frit::engine::with_random_opts;
+use frit::nn::gguf::Kind;
 use frit::{DType, Tensor, Variable, Window};
 
 /// Whole numbers from -4 to 4: sums of products are exact in every order.
@@ -244,5 +245,38 @@ fn a_machine_may_be_told_to_keep_subnormals() {
     }
     for setting in [("FRIT_MATRIX", "exact"), ("FRIT_MATRIX", "off"), ("FRIT_ISA", "avx512")] {
         child("matrix::a_machine_may_be_told_to_keep_subnormals", &[setting]);
+    }
+}
+
+/// Rows of blocks of weights, and a vector for each of a few tokens.
+fn weights_in_blocks(kind: Kind, halves: &[usize], [rows, count]: [usize; 2]) -> (Tensor, Tensor) {
+    let mut random = Random::new(kind.number() as u64);
+    let mut raw: Vec<u8> = (0..rows * count * kind.block_bytes()).map(|_| random.bits() as u8).collect();
+    for block in raw.chunks_mut(kind.block_bytes()) {
+        // float16 of 0.03 to 0.1
+        halves.iter().for_each(|at| block[at + 1] = 0x28 + (block[at + 1] & 3));
+    }
+    let x: Vec<f32> = (0..2 * count * kind.block_len()).map(|_| random.below(256) as f32 - 128.0).collect();
+    let bytes = Tensor::from_vec(raw, [rows, count * kind.block_bytes()]);
+    (bytes, Tensor::from_slice(&x).reshape([2, count * kind.block_len()]))
+}
+
+#[test]
+fn weights_of_few_bits_are_multiplied_in_whole_numbers_on_a_gpu() {
+    let product = |device: &str, kind: Kind, halves: &[usize], size: [usize; 2]| {
+        let (bytes, x) = weights_in_blocks(kind, halves, size);
+        let words = kind.words(&bytes.to(device)).unwrap();
+        array(&words.product(&x.to(device))).unwrap_or_else(|e| panic!("{e}")).data
+    };
+    let kinds: [(Kind, &[usize]); 4] =
+        [(Kind::Q4_K, &[0, 2]), (Kind::Q6_K, &[208]), (Kind::Q8_0, &[0]), (Kind::Q4_1, &[0, 2])];
+    for (kind, halves) in kinds {
+        for size in [[5, 3], [64, 16]] {
+            let expected = product("CPU", kind, halves, size);
+            let most = expected.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+            for (got, want) in product(gpu(), kind, halves, size).iter().zip(&expected) {
+                assert!((got - want).abs() <= 1e-5 * most, "{kind} {size:?}: {got} for {want}");
+            }
+        }
     }
 }

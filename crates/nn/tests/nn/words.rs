@@ -48,9 +48,9 @@ fn blocks(kind: Kind, halves: &[usize], rows: usize, count: usize) -> Vec<u8> {
 fn rounded(x: &[f32], part: usize) -> Vec<f64> {
     let each = |part: &[f32]| {
         let most = part.iter().fold(0f32, |m, v| m.max(v.abs()));
-        let inverse = if most == 0.0 { 0.0 } else { 127.0 / most };
-        let d = (most / 127.0) as f64;
-        part.iter().map(|v| (v * inverse).round_ties_even() as f64 * d).collect::<Vec<f64>>()
+        let d = most / 127.0;
+        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+        part.iter().map(|v| (v * inverse).round_ties_even() as f64 * d as f64).collect::<Vec<f64>>()
     };
     x.chunks(part).flat_map(each).collect()
 }
@@ -58,7 +58,7 @@ fn rounded(x: &[f32], part: usize) -> Vec<f64> {
 #[test]
 fn whole_numbers_give_what_the_rounded_vectors_do() {
     let (rows, tokens) = (7, 3);
-    for device in ["INTERP", "CPU:SSE2", "CPU:AVX2", "CPU:AVX512", "CPU:C", "CPU"] {
+    for device in ["INTERP", "INTERP:GPU", "CPU:SSE2", "CPU:AVX2", "CPU:AVX512", "CPU:C", "CPU", "CUDA"] {
         for (kind, halves, part) in KINDS {
             for count in [1, 3, 4] {
                 let raw = blocks(kind, halves, rows, count);

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::error::call;
+use crate::realize::Device;
 use crate::shape::keepdim;
 use crate::tensor::Tensor;
 use frit_uop::DType;
@@ -65,10 +66,15 @@ impl Words {
         let _c = call("product");
         let (dims, tokens, near) = (self.words.shape(), x.shape()[0].clone(), self.neighbours);
         let [rows, parts, pieces, lanes] = [0, 1, 2, 3].map(|i| dims[i].get());
-        let x = x.float().reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let most = x.abs().max(keepdim(-1)).contiguous();
-        let inverse = most.eq(0.0).where_(0.0, 127.0 / &most);
-        let bytes = (x * inverse).round().cast(DType::I8);
+        let has_vectors = match x.device().and_then(|d| Device::target(&d)) {
+            Ok(target) => target.vector_bytes > 0,
+            Err(e) => return Tensor::failed(e),
+        };
+        // in memory, since each element is read several times, and may be made of sums
+        let x = x.float().contiguous().reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
+        let d = (x.abs().max(keepdim(-1)) / 127.0).contiguous(); // (tokens, parts, 1)
+        let bytes = (x * d.eq(0.0).where_(0.0, 1.0 / &d)).round().cast(DType::I8);
+        let d = d.unsqueeze(1);
         let bytes = match near {
             1 => bytes,
             _ => bytes
@@ -81,32 +87,35 @@ impl Words {
                 ])
                 .transpose(-1, -2),
         };
-        let bytes = bytes.contiguous().reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let d = (most / 127.0).contiguous(); // (tokens, parts, 1)
-        let sums = bytes.int().reshape([tokens.clone(), parts.into(), pieces.into(), lanes.into(), 4.into()]);
-        let sums = sums.sum([2, 4]); // (tokens, parts, lanes)
-        let p = bytes.bitcast(DType::I32);
-        let p = p.reshape([tokens.clone(), 1.into(), parts.into(), pieces.into(), lanes.into()]);
-        let mut dots = match self.zero {
-            Zero::One(zero) if zero != 0 => (&sums * -zero).contiguous().unsqueeze(1),
-            _ => Tensor::full_dtype((), 0, DType::I32),
+        let bytes = bytes.reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
+        let p = bytes.bitcast(DType::I32).contiguous();
+        // vectors run along the words of a part, each with its own sum; without vectors a part is one sum
+        let run = if has_vectors { 1 } else { lanes };
+        let lanes = lanes / run;
+        let p = p.reshape([tokens.clone(), 1.into(), parts.into(), pieces.into(), lanes.into(), run.into()]);
+        let weights = self.words.reshape([1, rows, parts, pieces, lanes, run]);
+        let at = |t: &Tensor, i: usize| t.narrow(3, i / run, 1).squeeze(3).narrow(-1, i % run, 1).squeeze(-1);
+        let sum = |begin: Tensor, word: &dyn Fn(usize) -> Tensor| {
+            (0..pieces * run).fold(begin, |sum, i| word(i).dot4(&at(&p, i), &sum))
         };
-        for piece in 0..pieces {
-            let words = self.words.narrow(2, piece, 1).squeeze(2).unsqueeze(0); // (1, rows, parts, lanes)
-            dots = words.dot4(&p.narrow(3, piece, 1).squeeze(3), &dots);
-        }
+        // of the vector's bytes alone, and times those of the weight: (tokens, rows, parts, lanes)
+        let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
+        let sums = sum(constant(0), &|_| constant(0x0101_0101));
+        let begin = match self.zero {
+            Zero::One(zero) if zero != 0 => &sums * -zero,
+            _ => constant(0),
+        };
+        let dots = sum(begin, &|i| at(&weights, i));
         let of_part = |t: &Tensor| t.reshape([1, rows, parts, 1]);
         let dots = match &self.zero {
             Zero::One(_) => dots.float(),
-            Zero::OfParts(zero) => dots.float() - of_part(zero) * sums.float().contiguous().unsqueeze(1),
+            Zero::OfParts(zero) => dots.float() - of_part(zero) * sums.float(),
         };
-        let y = (of_part(&self.scale) * (dots * d.unsqueeze(1))).sum([2, 3]);
-        match &self.offset {
-            Some(offset) => {
-                let sums = (sums.float() * d).contiguous().unsqueeze(1);
-                y + (of_part(offset) * sums).sum([2, 3])
-            }
+        let y = of_part(&self.scale) * (dots * &d);
+        let y = match &self.offset {
+            Some(offset) => y + of_part(offset) * (sums.float() * &d),
             None => y,
-        }
+        };
+        y.sum([2, 3])
     }
 }
