@@ -23,7 +23,7 @@ pub struct Options {
     pub is_merged: bool,
     /// Weights of products are made float32 in memory, once, instead of in every product.
     pub is_unpacked: bool,
-    /// Products are computed in float32 for any number of tokens. Else, on a CPU and with quantised weights, vectors of few
+    /// Products are computed in float32 for any number of tokens. Else, with quantised weights, vectors of few
     /// tokens are rounded to bytes in blocks, each with a scale, and multiplied in whole numbers; on a GPU, and with quantised
     /// weights on a CPU that has AMX, the factors of products of many tokens are rounded to bfloat16, and summed in float32.
     pub is_float: bool,
