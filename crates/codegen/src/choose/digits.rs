@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! row of blocks of 144 bytes: 16 of scales, 4 parts of 32 bytes, two fields a byte
-//! lanes   16 blocks x 2 halves of a part, each lane 16 bytes a load; both fields of a byte come from one load
+//! lanes   4 parts x 8 blocks, each 16 bytes a load; both fields of a byte come from one load
 //! ```
 
 use super::chooser::Chooser;
 use super::grid::LONG_AXIS;
-use crate::kernel::access::coefficient;
+use crate::kernel::access::{coefficient, without_constant};
 use crate::kernel::cost::MOST_LANES;
 use crate::kernel::ranges::closed;
 use frit_uop::{AxisKind, Op, UOp};
@@ -97,10 +97,7 @@ impl Chooser<'_, '_> {
         let mut groups: FxHashMap<(Op, UOp, UOp), Vec<(i64, usize)>> = FxHashMap::default();
         for (i, a) in self.accesses.iter().enumerate() {
             let Some((buf, idx)) = a.node.buffer_and_index() else { continue };
-            let (rest, at) = match (idx.op, idx.src.get(1).and_then(|c| c.as_int())) {
-                (Op::Add, Some(c)) => (idx.src[0].clone(), c),
-                _ => (idx.clone(), 0),
-            };
+            let (rest, at) = without_constant(idx);
             groups.entry((a.node.op, buf.clone(), rest)).or_default().push((at, i));
         }
         let mut runs = vec![];

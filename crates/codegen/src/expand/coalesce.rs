@@ -9,10 +9,9 @@
 //! ```
 
 use crate::error::Error;
-use crate::kernel::access::factor;
+use crate::kernel::access::{factor, without_constant};
 use crate::kernel::word::bytes_of_word;
 use crate::pass::Ctx;
-use frit_abi::Alu;
 use frit_uop::rewrite::replaced;
 use frit_uop::{Arg, DType, Op, Space, UOp};
 use rustc_hash::FxHashMap;
@@ -37,7 +36,7 @@ pub fn coalesce(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if bytes < 2 {
         return Ok(sink.clone());
     }
-    let has_words = ctx.target.supports(Alu::Dot4, DType::I32);
+    let has_words = ctx.target.has_dot4();
     let order = sink.toposort();
     let found = runs(order.iter().filter(|n| n.op == Op::Load), bytes);
     let place: FxHashMap<&UOp, (usize, u32)> = found
@@ -136,11 +135,7 @@ fn runs<'n>(accesses: impl Iterator<Item = &'n UOp>, bytes: usize) -> Vec<Run> {
         if matches!(buf.behind_after().arg, Arg::Define { space: Space::Reg, .. }) {
             continue;
         }
-        let (rest, offset) = match (idx.op, idx.src.get(1).and_then(|c| c.as_int())) {
-            (Op::Add, Some(c)) => (idx.src[0].clone(), c),
-            (Op::Const, _) => (UOp::index(0), idx.as_int().unwrap_or(0)),
-            _ => (idx.clone(), 0),
-        };
+        let (rest, offset) = without_constant(idx);
         let common = n.src.iter().skip(if n.op == Op::Store { 2 } else { 1 }).cloned().collect();
         let key = (buf.clone(), rest, common, n.arg.clone());
         let group = groups.entry(key.clone()).or_insert_with(|| {

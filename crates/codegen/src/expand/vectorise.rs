@@ -24,7 +24,7 @@ use crate::kernel::word::bytes_of_word;
 use crate::pass::Ctx;
 use frit_uop::rewrite::replaced;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
+use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
@@ -48,7 +48,7 @@ pub fn vectorise(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
         .filter_map(|n| Some(n.buffer_and_index()?.0.behind_after().clone()));
     let done = FxHashMap::with_capacity_and_hasher(order.len(), Default::default());
     let reach = ctx.target.costs.address_reach;
-    let has_words = ctx.target.supports(Alu::Dot4, DType::I32);
+    let has_words = ctx.target.has_dot4();
     let most = ctx.target.vector_bytes;
     let mut v = Vectoriser { widths, transposed, written: written.collect(), done, reach, has_words, most };
     Ok(simplify(&v.vector(sink)?))

@@ -78,6 +78,15 @@ pub fn is_vector(idx: &UOp, id: u32, extent: i64, lanes: i64) -> bool {
     is_whole && coefficient(&all, u32::MAX) == Some(1) && factor(&first) % lanes == 0
 }
 
+/// An index without its constant, and that.
+pub fn without_constant(idx: &UOp) -> (UOp, i64) {
+    match (idx.op, idx.src.get(1).and_then(|c| c.as_int())) {
+        (Op::Add, Some(c)) => (idx.src[0].clone(), c),
+        (Op::Const, _) => (UOp::index(0), idx.as_int().unwrap_or(0)),
+        _ => (idx.clone(), 0),
+    }
+}
+
 /// A constant that divides every value of the index; 0 for the constant 0.
 pub fn factor(idx: &UOp) -> i64 {
     match idx.op {

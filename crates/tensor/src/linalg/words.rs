@@ -17,7 +17,7 @@ use frit_uop::DType;
 #[derive(Clone, Debug)]
 pub struct Words {
     /// `(rows, parts, pieces, lanes)`, int32: values of a part, four in a word. The words of all pieces of a lane are summed
-    /// before the sum is scaled.
+    /// before the sum is scaled; on a machine without vectors those of all lanes.
     pub words: Tensor,
     /// Values that follow each other and are in as many pieces, one in each: those that were fields of one byte. With 1 the
     /// values of a piece follow each other.
