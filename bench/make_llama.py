@@ -88,6 +88,7 @@ def main():
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
         "llama.rope.freq_base": 500000.0,
         "llama.vocab_size": tokens,
+        "tokenizer.ggml.model": "no_vocab",
     }
     head = "q6_k" if args.type == "q4_k" else args.type
     tensors = [("token_embd", args.type, (tokens, width)), ("output", head, (tokens, width)), ("output_norm", "f32", (width,))]
