@@ -31,9 +31,11 @@ const REUSE: u64 = 8;
 const MOST_SLICES: u64 = 256;
 /// Results for each thread from which slices are not needed to keep threads busy.
 const RESULTS_A_THREAD: u64 = 8;
-/// On a grid: results that a lane computes at once, and products that it adds up at least.
+/// On a grid: results that a lane computes at once, and products that it adds up at least; where a block has one result, a
+/// lane's share of it at least.
 const RESULTS_A_LANE: u64 = 8;
 const PRODUCTS_A_LANE: u64 = 64;
+const SHARE_OF_A_LANE: u64 = 16;
 /// Cycles until a second program runs, and the part of the time that slices must save at least.
 const LAUNCH: f64 = 4000.0;
 const WORTH: f64 = 0.1;
@@ -183,11 +185,12 @@ impl LongSum {
             let [x, y] = self.reduce.body().operands();
             let is_tiled = self.bytes_read(x).is_some() && self.bytes_read(y).is_some();
             // few results have a block each, and those that share nothing
-            let busy = match results {
-                n if n > FEW_RESULTS && is_tiled => n / RESULTS_A_LANE,
-                n => n.max(1) * (grid.max_block as u64).min(MOST_LANES),
+            let block = (grid.max_block as u64).min(MOST_LANES);
+            let (busy, least) = match results {
+                n if n > FEW_RESULTS && is_tiled => (n / RESULTS_A_LANE, PRODUCTS_A_LANE),
+                n => (n.max(1) * block, SHARE_OF_A_LANE * block),
             };
-            let slices = (lanes / busy).min(length / PRODUCTS_A_LANE).min(MOST_SLICES);
+            let slices = (lanes / busy).min(length / least).min(MOST_SLICES);
             let divides = |n: &u64| extent(&self.axis).is_multiple_of(*n);
             return (2..=slices).rev().find(divides);
         }
@@ -256,12 +259,20 @@ impl LongSum {
         named(&[store.end(ends)], sink, "")
     }
 
-    /// The kernel with the sum of the partial ones.
+    /// The kernel with the sum of the partial ones. A loop that used the sum, as that of a row which is scaled by it, has
+    /// iterations of its own now: each adds up the few partial ones again.
     fn merged(&self, sink: &UOp, n: i64, work: &UOp) -> UOp {
-        let slice = UOp::range(&UOp::index(n), ranges::next_id(&sink.toposort()), AxisKind::Reduce);
+        let order = sink.toposort();
+        let slice = UOp::range(&UOp::index(n), ranges::next_id(&order), AxisKind::Reduce);
         let sum = self.place(work, &slice, &self.results).load().reduce(Alu::Add, [slice]);
-        let whole = sink.substitute(&[(self.reduce.clone(), sum)].into_iter().collect());
-        named(&whole.src, sink, "_merge")
+        let mut new: FxHashMap<UOp, UOp> = [(self.reduce.clone(), sum)].into_iter().collect();
+        let all = ranges::all(&order);
+        let of_loop = |r: &UOp| r.range_arg().filter(|a| a.kind == AxisKind::Loop).map(|a| a.id);
+        let mut loops = all.iter().filter_map(|r| Some((r, of_loop(r)?)));
+        if let (Some((r, id)), None) = (loops.next(), loops.next()) {
+            new.insert(r.clone(), UOp::range(r.extent(), id, AxisKind::Global));
+        }
+        named(&sink.substitute(&new).src, sink, "_merge")
     }
 }
 

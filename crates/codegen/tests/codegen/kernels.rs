@@ -19,7 +19,7 @@ pub fn range(n: i64, id: u32, kind: AxisKind) -> UOp {
 fn global(n: i64, id: u32) -> UOp {
     range(n, id, AxisKind::Global)
 }
-fn red(n: i64, id: u32) -> UOp {
+pub fn red(n: i64, id: u32) -> UOp {
     range(n, id, AxisKind::Reduce)
 }
 fn buf(slot: u32, len: i64, d: DType) -> UOp {

@@ -1,6 +1,6 @@
 //! Long sums in slices that a second program adds up.
 
-use crate::kernels::{Case, conv, matmul};
+use crate::kernels::{Case, conv, matmul, range, red};
 use crate::run::check;
 use frit_abi::Target;
 use frit_abi::machines::machine;
@@ -81,4 +81,25 @@ fn partial_sums_of_a_unit_lie_as_it_walks_columns() {
     let lanes: Vec<usize> = stores.filter(to_memory).map(|s| s.node().target().lanes()).collect();
     assert!(!lanes.is_empty() && lanes.iter().all(|n| *n == 2), "{lanes:?}");
     check(&case(weights(32, 16, 3, 256)), &machine("GPU").unwrap(), &[Opt::SplitReduce { n: 4 }]);
+}
+
+/// `out[i] = x[i] * sum over k of x[k] x[k]`: a row that is scaled by a sum over it.
+fn scaled(n: i64) -> UOp {
+    let (k, i) = (red(n, 0), range(n, 1, AxisKind::Loop));
+    let x = |at: &UOp| UOp::param(1, n as usize, DType::F32).at(at).load();
+    let sum = (x(&k) * x(&k)).reduce(Alu::Add, [k.clone()]);
+    let to = UOp::param(0, n as usize, DType::F32).at(&i);
+    UOp::sink([to.store(&(x(&i) * sum)).end([i])])
+}
+
+#[test]
+fn the_loop_that_uses_a_sliced_sum_has_lanes_of_a_grid() {
+    let h200 = machine("H200").unwrap();
+    let lowered = lower(&scaled(1 << 16), &h200, Opts::Heuristic).unwrap();
+    let [_, merged] = &lowered.programs[..] else { panic!("{} programs", lowered.programs.len()) };
+    let lanes: i64 = merged.specials.iter().filter_map(|s| s.extent().as_int()).product();
+    assert!(lanes >= 1 << 12, "{lanes} lanes:\n{merged}");
+    // a block adds up a short row by itself
+    assert_eq!(lower(&scaled(1 << 12), &h200, Opts::Heuristic).unwrap().programs.len(), 1);
+    check(&case(scaled(512)), &machine("GPU").unwrap(), &[Opt::SplitReduce { n: 4 }]);
 }
