@@ -52,13 +52,13 @@ impl Select<'_> {
     // ---- vectors
 
     /// How a row's last operand may come from memory. Legacy instructions want it aligned, as the frame and the pool are.
-    fn fold_of(row: Row) -> Fold {
+    pub(super) fn fold_of(row: Row) -> Fold {
         use t::*;
         match row {
             ADDPS | SUBPS | MULPS | DIVPS | MAXPS | MINPS | SQRTPS | FMADD231PS | FMADD213PS | PADDD
             | PSUBD | PMULLD | PMINSD | PMAXSD | PMINUD | PMAXUD | CVTDQ2PS | CVTTPS2DQ | CMPPS_K
             | PCMPD_K | PCMPUD_K | PSLLVD | PSRLVD | PSRAVD | PBLENDMD | PAND | PANDN | POR | PXOR
-            | RNDSCALEPS => Fold::Splat(4),
+            | RNDSCALEPS | PDPBUSD | PDPBUSD_VEX => Fold::Splat(4),
             ADDPD | SUBPD | MULPD | DIVPD | MAXPD | MINPD | SQRTPD | FMADD231PD | FMADD213PD | PADDQ
             | PSUBQ | PMULLQ | PMINSQ | PMAXSQ | PMINUQ | PMAXUQ | CMPPD_K | PCMPQ_K | PCMPUQ_K | PSLLVQ
             | PSRLVQ | PSRAVQ | PBLENDMQ => Fold::Splat(8),

@@ -45,7 +45,7 @@ impl Select<'_> {
             self.copy(to, c, size);
             let row = if self.isa == Isa::Avx512 { t::PDPBUSD } else { t::PDPBUSD_VEX };
             let ops = smallvec![r(to, size), r(x, size), r(y, size)];
-            self.emit(Kind::Row(row, size), Def::Modify, ops);
+            self.emit(Kind::Row(row, size), Def::Modify, ops).fold = Self::fold_of(row);
             return to;
         }
         let [even, odd] = [false, true].map(|odd| {
