@@ -160,12 +160,16 @@ fn read(variable: &UOp) -> UOp {
     UOp::new(Op::Load, variable.dtype, [variable.clone()], Arg::None)
 }
 
-/// `acc (+) x0 (+) x1 …`, in this order.
+/// `acc (+) x0 (+) x1 …`, in this order; of a sum of two products each is added by itself, since that is one operation.
 fn accumulate(alu: Alu, acc: &UOp, parts: &[UOp], target: &Target) -> UOp {
     let fused = alu == Alu::Add && acc.dtype.is_float() && target.supports(Alu::MulAcc, acc.dtype);
+    let mul_acc = |acc: &UOp, p: &UOp| UOp::alu(Alu::MulAcc, &[&p.src[0], &p.src[1], acc]);
     parts.iter().fold(acc.clone(), |acc, p| match p.op {
         Op::Matrix => p.with_src(p.src[..2].iter().cloned().chain([acc]).collect()),
-        Op::Mul if fused => UOp::alu(Alu::MulAcc, &[&p.src[0], &p.src[1], &acc]),
+        Op::Mul if fused => mul_acc(&acc, p),
+        Op::Add if fused && p.src.iter().all(|x| x.op == Op::Mul) => {
+            p.src.iter().fold(acc, |acc, p| mul_acc(&acc, p))
+        }
         _ => acc.bin(alu, p),
     })
 }
