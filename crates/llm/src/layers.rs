@@ -48,6 +48,8 @@ pub struct Product {
     linear: Linear,
     /// The same weight for few tokens, in whole numbers.
     words: Option<Arc<Words>>,
+    /// Up to how many tokens.
+    few: usize,
     added: Option<LowRank>,
     /// From how many tokens on factors are rounded to bfloat16, if they are.
     rounded_from: Option<usize>,
@@ -61,12 +63,18 @@ fn narrow(factor: &Tensor) -> Tensor {
 impl Product {
     /// With a weight alone.
     pub fn of(weight: Tensor) -> Product {
-        Product { linear: Linear { weight, bias: None }, words: None, added: None, rounded_from: None }
+        Product {
+            linear: Linear { weight, bias: None },
+            words: None,
+            few: 0,
+            added: None,
+            rounded_from: None,
+        }
     }
     /// With a weight that is stored under a name, and has no bias.
     pub fn tied(w: &Weights, name: &str, weight: Tensor) -> Result<Product> {
         let words = w.words(name)?.map(Arc::new);
-        Ok(Product { words, rounded_from: w.rounded_from(), ..Product::of(weight) })
+        Ok(Product { words, few: w.few(), rounded_from: w.rounded_from(), ..Product::of(weight) })
     }
     /// Some rows of its weight.
     fn rows(&self, begin: usize, count: usize) -> Product {
@@ -74,13 +82,12 @@ impl Product {
         let linear = Linear { weight: rows(&self.linear.weight), bias: self.linear.bias.as_ref().map(rows) };
         let words = self.words.as_ref().map(|w| Arc::new(w.rows(begin, count)));
         let added = self.added.as_ref().map(|a| a.rows(begin, count));
-        Product { linear, words, added, rounded_from: self.rounded_from }
+        Product { linear, words, few: self.few, added, rounded_from: self.rounded_from }
     }
     /// (.., inputs) -> (.., outputs)
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let tokens = x.dims().map_or(usize::MAX, |dims| if dims.len() == 2 { dims[0] } else { usize::MAX });
-        let is_few = tokens <= FEW;
-        let y = match self.words.as_ref().filter(|_| is_few) {
+        let y = match self.words.as_ref().filter(|_| tokens <= self.few) {
             Some(words) => {
                 let y = words.product(x);
                 self.linear.bias.as_ref().map_or(y.clone(), |b| y + b)
@@ -102,7 +109,8 @@ pub fn linear(w: &Weights, name: &str, inputs: usize, outputs: usize) -> Result<
     let (weight, added) = w.product(name, inputs, outputs)?;
     let bias = w.get_if(&format!("{name}.bias"), &[outputs])?;
     let words = w.words(&format!("{name}.weight"))?.map(Arc::new);
-    Ok(Product { linear: Linear { weight, bias }, words, added, rounded_from: w.rounded_from() })
+    let linear = Linear { weight, bias };
+    Ok(Product { linear, words, few: w.few(), added, rounded_from: w.rounded_from() })
 }
 
 /// Several products of one input: their weights by name, or the rows of one weight that has them one after the other.

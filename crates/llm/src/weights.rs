@@ -45,6 +45,8 @@ pub struct Weights {
     is_rounded: bool,
     /// From how many tokens on products are for a unit of bfloat16, if the device has one and the model may be rounded.
     unit_rows: Option<usize>,
+    /// Up to how many tokens products are computed in whole numbers.
+    few: usize,
 }
 
 /// Tables of a GGUF file that nobody multiplies by.
@@ -61,6 +63,7 @@ impl Weights {
             is_unpacked: false,
             is_rounded: false,
             unit_rows: None,
+            few: 0,
         }
     }
     /// Those of a GGUF file; `names` are what they would be called in a folder.
@@ -97,6 +100,8 @@ impl Weights {
             Source::Folder(_) => false,
         };
         self.unit_rows = target.unit_rows(DType::BF16).filter(|_| is_quantised || target.grid.is_some());
+        // vectors of a CPU multiply several tokens as fast in float32: those share a weight that was unpacked in registers
+        self.few = if target.grid.is_some() { FEW } else { 1 };
         Ok(())
     }
     /// From how many tokens on products round their factors to bfloat16, if they do.
@@ -104,6 +109,10 @@ impl Weights {
         let is_trained = self.adapting.as_ref().is_some_and(Adapting::is_trained);
         let does = self.is_rounded && !self.is_unpacked && !is_trained;
         self.unit_rows.filter(|_| does).map(|rows| rows.max(FEW + 1))
+    }
+    /// Up to how many tokens products are computed in whole numbers.
+    pub fn few(&self) -> usize {
+        self.few
     }
     /// A weight for products in whole numbers, if there is one and it is asked for.
     pub fn words(&self, name: &str) -> Result<Option<Words>> {

@@ -21,6 +21,8 @@ pub struct Cost {
     pub depth: u32,
     /// Whether any memory is read.
     pub reads: bool,
+    /// A reduce or scan is in the cone, however often its result is repeated.
+    pub sums: bool,
     /// Elements of the largest tensor in the cone.
     pub work: u64,
     /// Of an expensive node, the one that all of it is made of element by element: a reduce, or what one was narrowed to.
@@ -60,7 +62,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
             let c = all[src[k] as usize];
             let stored =
                 c.expensive && !nodes[src[k] as usize].op.is_movement() && surely_staged(src[k] as usize);
-            if stored { Cost { reads: true, work: c.work, ..Cost::default() } } else { c }
+            if stored { Cost { reads: true, sums: true, work: c.work, ..Cost::default() } } else { c }
         };
         let work = max_numel(n.shape());
         let is_product = match n.op {
@@ -70,6 +72,11 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                 all[src[1] as usize].is_product
             }
             _ => false,
+        };
+        let sums = match n.op {
+            Op::ReduceAxis | Op::ScanAxis => true,
+            Op::Param | Op::After | Op::Contiguous | Op::Scatter => false,
+            _ => src.iter().any(|s| all[*s as usize].sums),
         };
         let contracts = n.op == Op::ReduceAxis && all[src[0] as usize].is_product;
         let c = match n.op {
@@ -119,7 +126,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
             }
             _ => Cost { work, ..Cost::default() },
         };
-        all.push(Cost { is_product, contracts, ..c });
+        all.push(Cost { is_product, contracts, sums, ..c });
     }
     all
 }

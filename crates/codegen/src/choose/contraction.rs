@@ -18,7 +18,7 @@ use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
 use crate::plan::opt::Opt;
 use crate::plan::{Axis, Plan};
-use frit_uop::{Arg, AxisKind, Op, UOp};
+use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use smallvec::SmallVec;
 
 /// Results in one tile along one axis, at most.
@@ -33,6 +33,9 @@ const MOST_PARTS: usize = 8;
 const SLICES: f64 = 3.0;
 /// What the estimate along a sum may be too low by: it knows of no masks, and of no vectors that lie across two lines.
 const ROUGH: f64 = 2.0;
+
+/// Lanes of a vector along a sum, at least.
+const NARROWEST: usize = 4;
 
 /// How far an index moves with each range it moves with, where that is a constant.
 struct Steps(SmallVec<[(u32, Option<i64>); 6]>);
@@ -69,6 +72,12 @@ impl Operand {
     }
 }
 
+/// What factors are made of besides loads, as weights that are unpacked: the ranges it moves with, and its operations.
+struct Making {
+    ranges: SmallVec<[u32; 6]>,
+    ops: f64,
+}
+
 struct Contraction<'p, 'a> {
     plan: &'p mut Plan<'a>,
     applied: Vec<Opt>,
@@ -76,6 +85,7 @@ struct Contraction<'p, 'a> {
     outputs: Vec<(u32, usize)>,
     reduced: Vec<(u32, usize)>,
     operands: Vec<Operand>,
+    making: Vec<Making>,
     /// What is loaded and stored once a result.
     once: Vec<Steps>,
     lanes: usize,
@@ -168,6 +178,16 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let bytes = load.dtype.size();
             operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes });
         }
+        // the product itself is part of the sum
+        let is_made = |n: &UOp| {
+            let is_converted = n.op == Op::Cast && n.input().op != Op::Load;
+            (n.op.weight() > 0 || is_converted) && !matches!(n.dtype, DType::Index | DType::Bool)
+        };
+        let making = order
+            .iter()
+            .filter(|n| is_reduced(n) && is_made(n) && *n != reduce.body())
+            .map(|n| Making { ranges: n.ranges.iter().copied().collect(), ops: n.op.weight().max(1) as f64 })
+            .collect();
         let once = order
             .iter()
             .filter(|n| !is_reduced(n))
@@ -181,6 +201,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             outputs,
             reduced,
             operands,
+            making,
             once,
             lanes,
             ranks: vec![],
@@ -216,7 +237,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
             });
         }
         let (cost, choice) = best?;
-        (choice.results() >= 6 && cost <= ROUGH * self.along_the_sum()).then_some(choice)
+        // no better is that of packing bytes, which are moved one by one
+        let rough = if self.operands.iter().any(|o| o.bytes == 1) { 1.0 } else { ROUGH };
+        (choice.results() >= 6 && cost <= rough * self.along_the_sum()).then_some(choice)
     }
 
     /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
@@ -380,11 +403,12 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 fills += mine + (self.copies(o, c) * o.bytes) as f64 / costs.line as f64;
             }
         }
+        let made = self.made(&c.tile, |m| if m.ranges.contains(&c.lane) { c.vectors as f64 } else { 1.0 });
         let step = [
-            (results as f64 + shuffles) / costs.fma_ports.get(),
+            (results as f64 + shuffles + made) / costs.fma_ports.get(),
             // a line of a narrow operand that comes in takes the turn of a load
             (loads + fills) / costs.load_ports.get(),
-            (results as f64 + shuffles + self.loaded(c)) / costs.issue_width.get(),
+            (results as f64 + shuffles + made + self.loaded(c)) / costs.issue_width.get(),
             (far + brought) / costs.l2_bytes_per_cycle.get(),
             costs.fma_latency.get(),
         ];
@@ -446,13 +470,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn along_the_sum(&self) -> f64 {
         // what stays where it is, as the scale of a block, is one value for all lanes
         let is_near = |o: &Operand, r: u32| !o.is_gated && (o.is_near(r) || !o.moves_with(r));
-        let fits = |r: &&(u32, usize)| r.1 >= self.lanes && self.operands.iter().all(|o| is_near(o, r.0));
+        let fits = |r: &&(u32, usize)| r.1 >= NARROWEST && self.operands.iter().all(|o| is_near(o, r.0));
         let along = self.reduced.iter().filter(fits).map(|(r, n)| self.along(*r, *n));
         along.fold(f64::INFINITY, f64::min)
     }
     /// The same along one axis of the sum.
     fn along(&self, axis: u32, n: usize) -> f64 {
-        let (lanes, costs) = (self.lanes, self.plan.target.costs);
+        let (lanes, costs) = (self.lanes.min(1 << n.ilog2()), self.plan.target.costs);
         let masked = if n.is_multiple_of(lanes) { 1.0 } else { costs.masked_vector.get() };
         let steps = self.depth() / n as f64 * n.div_ceil(lanes) as f64 * masked;
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
@@ -468,10 +492,13 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let covering = |o: &Operand| o.steps.step(axis).map_or(1, |k| k.max(1)) as usize;
             let loads = self.operands.iter().map(|o| copies(o) * covering(o)).sum::<usize>() as f64;
             let shuffles = self.operands.iter().map(|o| copies(o) * (covering(o) - 1)).sum::<usize>() as f64;
+            // what stays along the vectors is made once for all of them
+            let vectors = n.div_ceil(lanes) as f64;
+            let made = self.made(tile, |m| if m.ranges.contains(&axis) { 1.0 } else { n as f64 / vectors });
             let cycles = [
-                (results as f64 + shuffles) / costs.fma_ports.get(),
+                (results as f64 + shuffles + made) / costs.fma_ports.get(),
                 loads / costs.load_ports.get(),
-                (results as f64 + shuffles + loads) / costs.issue_width.get(),
+                (results as f64 + shuffles + made + loads) / costs.issue_width.get(),
                 costs.fma_latency.get(),
             ];
             let cycles = cycles.into_iter().fold(0.0, f64::max) + costs.loop_overhead.get();
@@ -479,6 +506,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
         };
         let least = self.tiles(u32::MAX, false).iter().map(step).fold(f64::INFINITY, f64::min);
         all * (steps * least + costs.gather_lane.get() * lanes as f64)
+    }
+
+    /// Operations of one step that make factors for a tile, each as often as `times` says; what stays along an axis of the sum
+    /// is made once for all of it.
+    fn made(&self, tile: &[(u32, usize)], times: impl Fn(&Making) -> f64) -> f64 {
+        let of = |m: &Making| {
+            let moves = |origin: u32| m.ranges.contains(&origin);
+            let copies = tile.iter().filter(|t| moves(t.0)).map(|t| t.1 as f64).product::<f64>();
+            let stays = self.reduced.iter().filter(|r| !moves(r.0)).map(|r| r.1 as f64).product::<f64>();
+            m.ops * copies * times(m) / stays
+        };
+        self.making.iter().map(of).sum()
     }
 
     /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.

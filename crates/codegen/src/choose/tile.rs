@@ -3,6 +3,7 @@
 use super::chooser::{Access, Chooser, STRIDED};
 use crate::kernel::access::coefficient;
 use crate::kernel::ranges::closed;
+use crate::plan::Axis;
 use crate::plan::opt::{Opt, Order};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
 
@@ -14,6 +15,8 @@ const SHORTEST: usize = 8;
 const MOST_COPIES: usize = 64;
 /// Iterations of a reduce that is unrolled whole: the window of a small convolution.
 const WINDOW: usize = 9;
+/// Operations of a loop's body that was unrolled whole, at most: more than a core keeps decoded are slower than the loop is.
+const MOST_WRITTEN: usize = 1024;
 /// Elements of a buffer from which packing a part of it pays.
 const PACKED_LEAST: i64 = 1 << 14;
 
@@ -63,15 +66,26 @@ impl Chooser<'_, '_> {
             .collect();
         // of tiles that are as good, the one that is closest in memory
         axes.sort_by_key(|(o, _)| (!lanes.contains(o), std::cmp::Reverse(self.find(*o, AxisKind::Global))));
+        // what is side by side already is part of every tile
+        let beside = self.beside();
+        // and short loops inside the outermost will be
+        let short = self.origins(&[AxisKind::Reduce]).into_iter().skip(1);
+        let short = short.filter_map(|(o, k)| Some((o, self.size(o, k).filter(|n| *n <= WINDOW)?)));
+        let short: Vec<(u32, usize)> = short.chain(beside.iter().copied()).collect();
         let (results, in_flight) = (self.reduces.len(), self.plan.target.costs.results_in_flight);
         let fits = |n: usize| -> Vec<usize> { (1..=8).filter(|f| n.is_multiple_of(*f)).collect() };
         let mut best: (f64, Vec<(u32, usize)>) = (0.0, vec![]);
         let mut consider = |tile: &[(u32, usize)]| {
-            let count: usize = tile.iter().map(|t| t.1).product::<usize>() * results;
-            let copies =
-                |l: &Access| tile.iter().filter(|t| l.moves_with(t.0)).map(|t| t.1).product::<usize>();
-            let held = loads.iter().map(|l| copies(l)).min().unwrap_or(1);
-            if count + held + 1 > registers {
+            let all = || tile.iter().chain(&beside);
+            let count: usize = all().map(|t| t.1).product::<usize>() * results;
+            let copies = |l: &Access| all().filter(|t| l.moves_with(t.0)).map(|t| t.1).product::<usize>();
+            // what a factor is made of stays until it is made: of loads that move alike, all are held or none
+            let alike = |l: &&Access, o: &Access| all().all(|t| l.moves_with(t.0) == o.moves_with(t.0));
+            let held = |l: &&Access| copies(l) * loads.iter().filter(|o| alike(o, l)).count();
+            let held = loads.iter().map(held).min().unwrap_or(1);
+            let is_long = tile.iter().any(|t| t.1 > 1)
+                && self.written(&tile.iter().chain(&short).copied().collect::<Vec<_>>()) > MOST_WRITTEN;
+            if count + held + 1 > registers || is_long {
                 return;
             }
             let loaded: usize = loads.iter().map(|l| copies(l)).sum();
@@ -136,7 +150,8 @@ impl Chooser<'_, '_> {
         let limit = MOST_COPIES * lanes;
         for (origin, kind) in self.origins(&[AxisKind::Reduce]).into_iter().rev() {
             let (Some(axis), Some(n)) = (self.find(origin, kind), self.size(origin, kind)) else { continue };
-            if n <= WINDOW && n * self.plan.copies(origin) <= limit {
+            let is_short = n <= WINDOW && n * self.plan.copies(origin) <= limit;
+            if is_short && self.written(&[self.beside(), vec![(origin, n)]].concat()) <= MOST_WRITTEN {
                 self.split(axis, n, AxisKind::Unroll);
             }
         }
@@ -146,14 +161,27 @@ impl Chooser<'_, '_> {
             && let Some(n) = self.size(origin, kind)
         {
             for f in [4, 2] {
-                if n >= 4 * f
-                    && f * self.plan.copies(origin) <= limit
+                let is_short = n >= 4 * f && f * self.plan.copies(origin) <= limit;
+                if is_short
+                    && self.written(&[self.beside(), vec![(origin, f)]].concat()) <= MOST_WRITTEN
                     && self.split(axis, f, AxisKind::Unroll)
                 {
                     break;
                 }
             }
         }
+    }
+
+    /// The axes that are side by side, and how many iterations of each.
+    fn beside(&self) -> Vec<(u32, usize)> {
+        let is_beside = |a: &&Axis| matches!(a.kind, AxisKind::Upcast | AxisKind::Unroll);
+        self.plan.axes.iter().filter(is_beside).filter_map(|a| Some((a.origin, a.size()?))).collect()
+    }
+    /// Operations inside reduces, each as often as it moves with what is side by side.
+    fn written(&self, beside: &[(u32, usize)]) -> usize {
+        let copies =
+            |w: &UOp| beside.iter().filter(|b| w.ranges.contains(&b.0)).map(|b| b.1).product::<usize>();
+        self.work.iter().filter(|(w, _)| self.is_reduced(w)).map(|(w, _)| copies(w)).sum()
     }
 
     /// Bytes that a load of the reduce walks while the outer loops stand still.

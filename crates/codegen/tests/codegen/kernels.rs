@@ -72,8 +72,8 @@ fn transposed(n: i64, k: i64, step: i64, sign: i64) -> UOp {
 
 /// A product with weights in blocks of 32: two bytes of a scale, two of an offset, and 16 bytes of two fields each. Both
 /// numbers stay small enough to be exact.
-fn quantised(rows: i64, blocks: i64) -> UOp {
-    let (o, k) = (global(rows, 0), red(32 * blocks, 1));
+fn quantised(tokens: i64, rows: i64, blocks: i64) -> UOp {
+    let (t, o, k) = (global(tokens, 0), global(rows, 1), red(32 * blocks, 2));
     let block = (&o * blocks + k.floordiv(&UOp::index(32))) * 20;
     let bytes = buf(2, rows * blocks * 20, DType::U8);
     let word = |at: i64| {
@@ -85,9 +85,9 @@ fn quantised(rows: i64, blocks: i64) -> UOp {
     let q = bytes.at(&(&block + k.modulo(&UOp::index(16)) + 4)).load().cast(DType::I32);
     let q = q.bin(Alu::Shr, &(field * &UOp::int(4, DType::I32))).bin(Alu::And, &UOp::int(15, DType::I32));
     let w = &word(0) * &q.cast(F) + &word(2);
-    let x = buf(1, 32 * blocks, F).at(&k).load();
+    let x = buf(1, tokens * 32 * blocks, F).at(&(&t * (32 * blocks) + &k)).load();
     let v = (&x * &w).reduce(Alu::Add, [k]);
-    UOp::sink([buf(0, rows, F).at(&o).store(&v).end([o])])
+    UOp::sink([buf(0, tokens * rows, F).at(&(&t * rows + &o)).store(&v).end([t, o])])
 }
 
 pub fn softmax(rows: i64, n: i64) -> UOp {
@@ -387,8 +387,19 @@ pub fn cases() -> Vec<Case> {
         let sink = UOp::sink([buf(0, 5 * 128, F).at(&(&g * &n + &q)).store(&v).end([g.clone(), q])]);
         all.push(Case { name: "symbolic rows", sink, vars: vec![("t", blocks)], exact: true });
     }
-    all.push(Case { name: "quantised product", sink: quantised(12, 3), vars: vec![], exact: true });
-    all.push(Case { name: "quantised product of a row", sink: quantised(1, 3), vars: vec![], exact: true });
+    all.push(Case { name: "quantised product", sink: quantised(1, 12, 3), vars: vec![], exact: true });
+    all.push(Case {
+        name: "quantised product of a row",
+        sink: quantised(1, 1, 3),
+        vars: vec![],
+        exact: true,
+    });
+    all.push(Case {
+        name: "quantised product of tokens",
+        sink: quantised(3, 12, 3),
+        vars: vec![],
+        exact: true,
+    });
     all.push(Case { name: "sines", sink: sines(7, 83), vars: vec![], exact: false });
     all.push(Case { name: "softmax", sink: softmax(6, 24), vars: vec![], exact: false });
     // rows that are kept, once with an edge

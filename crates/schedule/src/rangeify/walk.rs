@@ -477,7 +477,7 @@ impl<'a> Walk<'a> {
             let extents: Vec<UOp> =
                 self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.extent().clone()).collect();
             let asked = asked_for(r, self.cut.list.nodes[i].shape());
-            evaluations = evaluations.saturating_add(self.evaluations(r, &extents, asked));
+            evaluations = evaluations.saturating_add(self.evaluations(i, r, &extents, asked));
             space = space.saturating_add(max_numel(&extents));
         }
         if evaluations.saturating_mul(4 * c.ops as u64) <= space {
@@ -511,22 +511,30 @@ impl<'a> Walk<'a> {
 
     /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
     /// its indices are made of, but for a few short ones it does not move with, which are written out side by side
-    /// and share it. Inside a reduce loop, once for each use.
-    fn evaluations(&self, r: &Request, extents: &[UOp], elements: u64) -> u64 {
+    /// and share it. Inside a reduce loop, once for each use, but for those that share it likewise: the tile of results
+    /// that is summed together. Not what is made of other sums, which would be stored in its place.
+    fn evaluations(&self, i: usize, r: &Request, extents: &[UOp], elements: u64) -> u64 {
         let ranges = &self.cut.drafts[r.kernel as usize].ranges;
         let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
-        let depths: Option<Vec<usize>> = r.ranges().iter().map(depth_of).collect();
-        let uses = r.repeat.saturating_mul(elements);
-        let Some(moving) = depths else { return uses / self.held(r).clamp(1, r.repeat.max(1)) };
-        let depth = moving.iter().max().map_or(0, |d| d + 1);
+        let depths: Vec<Option<usize>> = r.ranges().iter().map(depth_of).collect();
+        let is_outside = depths.iter().all(Option::is_some);
+        let depth = match is_outside {
+            true => depths.iter().flatten().max().map_or(0, |d| d + 1),
+            false => extents.len(),
+        };
         let mut side_by_side = 1;
-        for (_, e) in extents[..depth].iter().enumerate().filter(|(d, _)| !moving.contains(d)) {
+        for (_, e) in extents[..depth].iter().enumerate().filter(|(d, _)| !depths.contains(&Some(*d))) {
             let n = e.as_int().map_or(u64::MAX, |n| n.max(1) as u64);
             if n.saturating_mul(side_by_side) <= UNROLLED {
                 side_by_side *= n;
             }
         }
-        (max_numel(&extents[..depth]) / side_by_side).min(uses)
+        let uses = r.repeat.saturating_mul(elements);
+        if is_outside {
+            return (max_numel(&extents[..depth]) / side_by_side).min(uses);
+        }
+        let shared = if self.costs[i].sums { 1 } else { side_by_side };
+        uses / self.held(r).saturating_mul(shared).clamp(1, r.repeat.max(1))
     }
 
     /// An expensive node is inlined only where no element of it is computed twice; why it is, or is not.
