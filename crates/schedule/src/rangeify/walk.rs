@@ -512,7 +512,8 @@ impl<'a> Walk<'a> {
     /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
     /// its indices are made of, but for a few short ones it does not move with, which are written out side by side
     /// and share it. Inside a reduce loop, once for each use, but for those that share it likewise: the tile of results
-    /// that is summed together. Not what is made of other sums, which would be stored in its place.
+    /// that is summed together. Not what is made of other sums, which would be stored in its place, nor what takes as many
+    /// operations as random numbers do.
     fn evaluations(&self, i: usize, r: &Request, extents: &[UOp], elements: u64) -> u64 {
         let ranges = &self.cut.drafts[r.kernel as usize].ranges;
         let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
@@ -533,7 +534,8 @@ impl<'a> Walk<'a> {
         if is_outside {
             return (max_numel(&extents[..depth]) / side_by_side).min(uses);
         }
-        let shared = if self.costs[i].sums { 1 } else { side_by_side };
+        let is_shared = !self.costs[i].sums && self.costs[i].ops <= MANY_OPS;
+        let shared = if is_shared { side_by_side } else { 1 };
         uses / self.held(r).saturating_mul(shared).clamp(1, r.repeat.max(1))
     }
 
