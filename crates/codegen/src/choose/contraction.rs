@@ -237,7 +237,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             });
         }
         let (cost, choice) = best?;
-        // no better is that of packing bytes, which are moved one by one
+        // that of packing bytes is as rough: they are moved one by one
         let rough = if self.operands.iter().any(|o| o.bytes == 1) { 1.0 } else { ROUGH };
         (choice.results() >= 6 && cost <= rough * self.along_the_sum()).then_some(choice)
     }
