@@ -3,6 +3,11 @@
 //! ```text
 //! for i < 10 { y[i] = x[i] }   ->   for i < 12 { y[i if i < 10] = x[i if i < 10] }
 //! ```
+//! Where results may be computed twice, the last block begins earlier instead, and nothing needs a gate:
+//!
+//! ```text
+//! for i < 10 { y[i] = sum(x[i, k], k) }   ->   for i < 12 { j = min(i/4*4, 6) + i%4; y[j] = sum(x[j, k], k) }
+//! ```
 
 use crate::error::Error;
 use crate::kernel::access::{coefficient, gated, is_zero_outside, slot, substitute_open, with_index};
@@ -15,8 +20,8 @@ use smallvec::{SmallVec, smallvec};
 
 /// The ranges that are rounded up, by id.
 struct Padded {
-    /// The rounded range.
-    ranges: FxHashMap<u32, UOp>,
+    /// The rounded range, and what takes the place of its value.
+    ranges: FxHashMap<u32, Replacement>,
     /// Where it is inside.
     gates: FxHashMap<u32, UOp>,
     /// Its value with a last row again where there is none, for those of which rows are loaded so.
@@ -32,9 +37,7 @@ pub fn pad(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     if padded.ranges.is_empty() {
         return Ok(sink.clone());
     }
-    let replacement = |r: &UOp| Replacement { value: r.clone(), ranges: smallvec![r.clone()] };
-    let map = padded.ranges.iter().map(|(id, r)| (*id, replacement(r))).collect();
-    let nodes = replace(sink, &map, |old, new| padded.mask(old, padded.clamp(old, new)));
+    let nodes = replace(sink, &padded.ranges, |old, new| padded.mask(old, padded.clamp(old, new)));
     plan.follow(|n| nodes[n].clone());
     Ok(nodes[sink].clone())
 }
@@ -43,16 +46,24 @@ impl Padded {
     fn of(plan: &Plan) -> Padded {
         let (mut ranges, mut gates, mut clamped) =
             (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        for (&id, p) in &plan.parts {
-            let (Some(extent), Some(a)) = (&p.padded, p.origin.range_arg()) else { continue };
-            let (r, end) = (UOp::range(extent, id, a.kind), p.origin.extent());
+        for (&id, part) in &plan.parts {
+            let (Some(p), Some(a)) = (&part.padded, part.origin.range_arg()) else { continue };
+            let (r, end) = (UOp::range(&p.extent, id, a.kind), part.origin.extent());
+            let mut replacement = Replacement { value: r.clone(), ranges: smallvec![r.clone()] };
+            if plan.can_overlap(id, p.multiple) {
+                let n = UOp::index(p.multiple as i64);
+                let begin = r.floordiv(&n).fold_mul(&n).bin(Alu::Min, &(end + -(p.multiple as i64)));
+                replacement.value = begin + r.modulo(&n);
+                ranges.insert(id, replacement);
+                continue;
+            }
             gates.insert(id, r.lt(end));
             // a range that may be empty has no last row
             let has_last = end.bounds.0 >= 1;
             if has_last && matches!(a.kind, AxisKind::Global | AxisKind::Loop) && can_clamp(plan, id) {
                 clamped.insert(id, r.bin(Alu::Min, &(end + -1)));
             }
-            ranges.insert(id, r);
+            ranges.insert(id, replacement);
         }
         let written = plan.ast.toposort().iter().filter(|n| n.op == Op::Store).map(slot).collect();
         Padded { ranges, gates, clamped, written }

@@ -275,13 +275,18 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
             moving.all(|x| !x.is_gated && x.steps.step(o).is_none_or(|s| s.abs() > 8))
         };
+        // or the last tile begins earlier
+        let overlaps = |o: u32| {
+            let mut moving = self.operands.iter().filter(|x| x.moves_with(o));
+            moving.all(|x| !x.is_gated) && self.plan.can_overlap(o, LONGEST)
+        };
         let factors = |(o, n): (u32, usize)| -> Vec<usize> {
             if !self.is_fixed(o) {
                 return if rows(o) { (4..=8.min(n)).collect() } else { vec![] };
             }
             let exact: Vec<usize> = (2..=n.min(LONGEST)).filter(|f| n.is_multiple_of(*f)).collect();
             let few = uneven || exact.last().is_none_or(|f| *f < 4);
-            match few && n > LONGEST && rows(o) {
+            match few && n > LONGEST && (rows(o) || overlaps(o)) {
                 true => exact.iter().copied().filter(|f| *f < 5).chain(5..=8).collect(),
                 false => exact,
             }

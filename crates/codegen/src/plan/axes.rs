@@ -41,8 +41,17 @@ pub(crate) struct Part {
     pub(crate) origin: UOp,
     /// Its value, over placeholders.
     pub(crate) value: UOp,
-    /// Its extent, where that is rounded up.
-    pub(crate) padded: Option<UOp>,
+    /// Where its extent is rounded up.
+    pub(crate) padded: Option<Padding>,
+}
+
+/// How the extent of a range is rounded up.
+#[derive(Clone)]
+pub(crate) struct Padding {
+    /// The rounded one.
+    pub extent: UOp,
+    /// What it is a multiple of now.
+    pub multiple: usize,
 }
 
 #[derive(Clone)]
@@ -258,15 +267,18 @@ impl<'a> Plan<'a> {
     pub(super) fn axis(&self, axis: usize) -> Result<&Axis, String> {
         self.axes.get(axis).ok_or_else(|| format!("there are {} axes", self.axes.len()))
     }
-    /// How many copies there are of a value that moves with a range and everything that is open together with it.
+    /// How many copies there are of a value that moves with a range and as much as is open together with it.
     pub fn copies(&self, origin: u32) -> usize {
-        let near = |a: &&Axis| self.are_together(a.origin, origin);
-        self.axes
-            .iter()
-            .filter(|a| a.kind.is_in_registers())
-            .filter(near)
-            .map(|a| a.size().unwrap_or(1))
-            .product()
+        let near = |a: &&Axis| a.kind.is_in_registers() && self.are_together(a.origin, origin);
+        self.most_together(&self.axes.iter().filter(near).collect::<Vec<_>>())
+    }
+    /// The most values that axes make together, of which not all need be open at once.
+    fn most_together(&self, axes: &[&Axis]) -> usize {
+        let [a, others @ ..] = axes else { return 1 };
+        let (near, far): (Vec<&Axis>, Vec<&Axis>) =
+            others.iter().partition(|b| self.are_together(a.origin, b.origin));
+        let with = a.size().unwrap_or(1) * self.most_together(&near);
+        if far.is_empty() { with } else { with.max(self.most_together(others)) }
     }
     pub(super) fn unstaged(&self) -> Result<(), String> {
         if self.tiles.is_empty() { Ok(()) } else { Err("stages come last".into()) }

@@ -89,7 +89,7 @@ pub enum Opt {
     },
     /// Reduces that need each other become one that carries several values. Before all others.
     Fold,
-    /// Cut the kernel's sum of products into `n` slices, whose sums a second program adds up. Before all but `Fold`: those are
+    /// Cut the kernel's sum of products into `n` slices, whose sums another program adds up. Before all but `Fold`: those are
     /// about the program of the slices.
     SplitReduce {
         /// How many.

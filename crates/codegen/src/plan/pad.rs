@@ -1,7 +1,8 @@
 //! The opt that rounds the extent of an axis up.
 
-use super::axes::{Axis, Part, Plan, divide};
-use frit_uop::{AxisKind, UOp};
+use super::axes::{Axis, Padding, Part, Plan, divide};
+use crate::kernel::access::slot;
+use frit_uop::{AxisKind, Op, UOp};
 
 impl Plan<'_> {
     pub(super) fn pad(&mut self, axis: usize, n: usize) -> Result<(), String> {
@@ -27,8 +28,32 @@ impl Plan<'_> {
         };
         let (extent, origin) = (count.fold_mul(&UOp::index(n as i64)), part.origin.clone());
         let range = self.placeholder(&extent);
-        self.parts.insert(a.origin, Part { origin, value: range.clone(), padded: Some(extent.clone()) });
+        let padded = Some(Padding { extent: extent.clone(), multiple: n });
+        self.parts.insert(a.origin, Part { origin, value: range.clone(), padded });
         self.axes[axis] = Axis { range, extent, ..a };
         Ok(())
+    }
+
+    /// Whether a range that is walked in blocks of `n` may end with a block that begins earlier instead of reaching beyond:
+    /// some results are computed twice, with no gate around any access. They must be the same the second time, and it must be a
+    /// sum that they are computed by, inside of which a place that is no multiple costs nothing.
+    pub(crate) fn can_overlap(&self, origin: u32, n: usize) -> bool {
+        let order = self.ast.toposort();
+        let whole = order.iter().filter(|r| r.op == Op::Range).find_map(|r| {
+            let is_result = r.range_arg().is_some_and(|a| a.id == origin && a.kind == AxisKind::Global);
+            is_result.then(|| r.extent().as_int())?
+        });
+        let is_summed = |r: &UOp| r.op == Op::Reduce && r.ranges.contains(&origin);
+        let stored = |load: &UOp| order.iter().any(|s| s.op == Op::Store && slot(s) == slot(load));
+        let is_apart = |x: &UOp| match x.op {
+            Op::Stage | Op::After | Op::Scan => false,
+            Op::Load => !stored(x),
+            _ => true,
+        };
+        self.target.grid.is_none()
+            && self.matrix.is_none()
+            && whole.is_some_and(|e| e >= n as i64)
+            && order.iter().any(is_summed)
+            && order.iter().all(is_apart)
     }
 }

@@ -1,12 +1,14 @@
-//! Cut a long sum of products into slices, and add those up in a second program.
+//! Cut a long sum of products into slices, and add those up in another program.
 //!
 //! On a CPU, what a tile of results reads of a slice stays in the second-level cache while all other results use it; on a
 //! grid, slices are for lanes that few results leave idle, and for processors that a matrix unit's few blocks do. Partial
-//! sums lie in a workspace by the number of their slice, so they are always added in the same order.
+//! sums lie in a workspace by the number of their slice, so they are always added in the same order. What is left of a sum that
+//! slices do not divide is a shorter slice, by a program of its own.
 //!
 //! ```text
 //! out[i] = f(Reduce(x[i, k] * y[i, k], k))
 //!     ->   work[s, i] = Reduce(x[i, s*len + k] * y[i, s*len + k], k)
+//!     and  work[n, i] = Reduce(x[i, n*len + k] * y[i, n*len + k], k)
 //!     and  out[i] = f(Reduce(work[s, i], s))
 //! ```
 
@@ -25,8 +27,9 @@ use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
-/// How often each value is used, at least, where a cut pays.
+/// How often each value is used, at least, where a cut pays, and where many tiles of results use it.
 const REUSE: u64 = 8;
+const OFTEN: u64 = 32;
 /// Slices at most.
 const MOST_SLICES: u64 = 256;
 /// Results for each thread from which slices are not needed to keep threads busy.
@@ -48,9 +51,9 @@ pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
         Opts::Heuristic => LongSum::of(sink, ctx.target).and_then(|sum| sum.slices(ctx.target)),
         Opts::List([opt @ Opt::SplitReduce { n }, rest @ ..]) => {
             ctx.opts = Opts::List(rest);
-            let cuts = |sum: LongSum| *n > 1 && extent(&sum.axis).is_multiple_of(*n as u64);
+            let cuts = |sum: LongSum| *n > 1 && extent(&sum.axis) >= *n as u64;
             if !LongSum::of(sink, ctx.target).is_some_and(cuts) {
-                let why = "no sum of products has an axis that it divides".into();
+                let why = "no sum of products has an axis that is so long".into();
                 return Err(Error::Opt { opt: opt.to_string(), why });
             }
             Some(*n as u64)
@@ -59,11 +62,44 @@ pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
     };
     let (Some(n), Some(sum)) = (n, LongSum::of(sink, ctx.target)) else { return Ok(vec![sink.clone()]) };
     ctx.applied.push(Opt::SplitReduce { n: n as usize });
-    let len = n.saturating_mul(sum.count(&sum.results)) as usize;
+    let all = Slice::all(extent(&sum.axis), n, ctx.target);
+    let count: u64 = all.iter().map(|s| s.count).sum();
+    let len = count.saturating_mul(sum.count(&sum.results)) as usize;
     let work = UOp::param(ctx.params.len() as u32, len, sum.reduce.dtype);
-    let programs = vec![sum.sliced(sink, n as i64, &work), sum.merged(sink, n as i64, &work)];
+    let mut programs: Vec<UOp> = all.iter().map(|s| sum.partial(sink, s, &work)).collect();
+    programs.push(sum.merged(sink, count as i64, &work));
     ctx.workspace = Some(work);
     Ok(programs)
+}
+
+/// Slices of one length that one program adds up.
+struct Slice {
+    /// The number of the first, and how many there are.
+    first: u64,
+    count: u64,
+    /// Where the first begins, and how long each is.
+    begin: u64,
+    len: u64,
+}
+
+impl Slice {
+    /// A sum of a length in `n` slices, and a shorter one of what is left.
+    fn all(length: u64, n: u64, target: &Target) -> Vec<Slice> {
+        let len = match length.is_multiple_of(n) {
+            true => length / n,
+            // whole vectors along the sum, and steps that unroll
+            false => whole(length / n, target),
+        };
+        let rest = Slice { first: n, count: 1, begin: n * len, len: length - n * len };
+        let equal = Slice { first: 0, count: n, begin: 0, len };
+        if rest.len > 0 { vec![equal, rest] } else { vec![equal] }
+    }
+}
+
+/// The largest whole number of vectors of words within a length that has many.
+fn whole(len: u64, target: &Target) -> u64 {
+    let lanes = (target.vector_bytes as u64 / 4).max(1);
+    if len >= 8 * lanes { len / lanes * lanes } else { len }
 }
 
 fn extent(range: &UOp) -> u64 {
@@ -199,18 +235,30 @@ impl LongSum {
         }
         let [x, y] = self.reduce.body().operands();
         let bytes = self.bytes_read(x)?.saturating_add(self.bytes_read(y)?);
-        let near = target.l2() as u64 / 4;
+        // what many tiles use leaves room for the lines of the other factor
+        let near = target.l2() as u64 / if [x, y].iter().all(|f| self.is_used(f, OFTEN)) { 8 } else { 4 };
         let slices = length.saturating_mul(2 * target.vector_bytes as u64).div_ceil(near).min(MOST_SLICES);
         let sums = results.saturating_mul(slices).saturating_mul(self.reduce.dtype.size() as u64);
         if slices < 2 || sums > bytes / 2 {
             return None;
         }
-        (slices..=4 * slices).find(|n| extent(&self.axis).is_multiple_of(*n))
+        // nothing left over is best, but not at the price of short ones
+        let divides = |n: &u64| extent(&self.axis).is_multiple_of(*n);
+        (slices..=slices * 3 / 2).find(divides).or(Some(slices).filter(|n| extent(&self.axis) > *n))
     }
 
     /// What a factor reads, if each element of that is used many times.
     fn bytes_read(&self, factor: &UOp) -> Option<u64> {
-        let all: u64 = self.count(&self.results).saturating_mul(self.count(&self.summed));
+        self.is_used(factor, REUSE).then(|| self.elements(factor).saturating_mul(factor.dtype.size() as u64))
+    }
+    /// Whether a factor reads something, and each element of that is used so often.
+    fn is_used(&self, factor: &UOp, times: u64) -> bool {
+        let all = self.count(&self.results).saturating_mul(self.count(&self.summed));
+        let elements = self.elements(factor);
+        elements > 0 && elements.saturating_mul(times) <= all
+    }
+    /// How many elements a factor reads of what it reads most of.
+    fn elements(&self, factor: &UOp) -> u64 {
         let of = |load: &UOp| {
             let idx = load.index();
             let walked = self.results.iter().chain(&self.summed);
@@ -218,8 +266,7 @@ impl LongSum {
             let span = (idx.bounds.1 - idx.bounds.0).clamp(0, i64::MAX as i128) as u64 + 1;
             walked.fold(1, |n: u64, r| n.saturating_mul(extent(r))).min(span)
         };
-        let elements = factor.toposort().iter().filter(|n| n.op == Op::Load).map(of).max()?;
-        (elements.saturating_mul(REUSE) <= all).then(|| elements.saturating_mul(factor.dtype.size() as u64))
+        factor.toposort().iter().filter(|n| n.op == Op::Load).map(of).max().unwrap_or(0)
     }
 
     /// A place in the workspace: slices outermost, results as their ranges lie, or as a unit has them.
@@ -230,33 +277,36 @@ impl LongSum {
         work.at(&order.iter().fold(slice.clone(), of))
     }
 
-    /// The program that writes a partial sum for each slice and result.
-    fn sliced(&self, sink: &UOp, n: i64, work: &UOp) -> UOp {
+    /// The program that writes a partial sum for each of some slices and each result.
+    fn partial(&self, sink: &UOp, slices: &Slice, work: &UOp) -> UOp {
         let mut next = 0;
-        let mut range = |extent: i64, kind: AxisKind| {
+        let mut range = |extent: u64, kind: AxisKind| {
             next += 1;
-            UOp::range(&UOp::index(extent), next - 1, kind)
+            UOp::range(&UOp::index(extent as i64), next - 1, kind)
         };
         let mut values: FxHashMap<u32, UOp> = FxHashMap::default();
         let mut put = |old: &UOp, new: UOp| _ = old.range_arg().map(|a| values.insert(a.id, new));
-        let slice = range(n, AxisKind::Global);
+        let mut ends: Vec<UOp> =
+            (slices.count > 1).then(|| range(slices.count, AxisKind::Global)).into_iter().collect();
+        let slice = ends.first().cloned().unwrap_or_else(|| UOp::index(0));
         let mut results = vec![];
         for r in &self.results {
-            results.push(range(extent(r) as i64, AxisKind::Global));
+            results.push(range(extent(r), AxisKind::Global));
             put(r, results[results.len() - 1].clone());
         }
+        let begin = slice.fold_mul(&UOp::index(slices.len as i64)).fold_add(&UOp::index(slices.begin as i64));
         let mut summed = vec![];
         for r in &self.summed {
             let is_cut = *r == self.axis;
-            let len = extent(r) as i64 / if is_cut { n } else { 1 };
-            let own = range(len, AxisKind::Reduce);
-            put(r, if is_cut { slice.fold_mul(&UOp::index(len)).fold_add(&own) } else { own.clone() });
+            let own = range(if is_cut { slices.len } else { extent(r) }, AxisKind::Reduce);
+            put(r, if is_cut { begin.fold_add(&own) } else { own.clone() });
             summed.push(own);
         }
         let sum = substitute_open(self.reduce.body(), &values).reduce(Alu::Add, summed);
-        let store = self.place(work, &slice, &results).store(&sum);
-        let ends: Vec<UOp> = [slice].into_iter().chain(results).collect();
-        named(&[store.end(ends)], sink, "")
+        let number = slice.fold_add(&UOp::index(slices.first as i64));
+        let store = self.place(work, &number, &results).store(&sum);
+        ends.extend(results);
+        named(&[store.end(ends)], sink, if slices.first == 0 { "" } else { "_rest" })
     }
 
     /// The kernel with the sum of the partial ones. A loop that used the sum, as that of a row which is scaled by it, has

@@ -15,7 +15,8 @@ fn case(sink: UOp) -> Case {
 #[test]
 fn slices_add_up_to_the_sum() {
     let target = Target::interp();
-    for n in [2, 3, 6] {
+    // 5 slices of 4, and one of what is left
+    for n in [2, 3, 5, 6] {
         check(&case(matmul(5, 8, 24)), &target, &[Opt::SplitReduce { n }]);
         let vector = Opt::Split { axis: 2, n: 4, kind: AxisKind::Vector, inner: true };
         check(&case(matmul(5, 8, 24)), &target, &[Opt::SplitReduce { n }, vector]);
@@ -30,9 +31,9 @@ fn what_cannot_be_cut_says_so() {
         let e = lower(sink, &Target::interp(), Opts::List(opts)).unwrap_err().to_string();
         assert!(e.contains(why), "{e}");
     };
-    let (cut, pad) = (Opt::SplitReduce { n: 5 }, Opt::Pad { axis: 0, n: 3 });
-    fails(&matmul(4, 4, 24), std::slice::from_ref(&cut), "divides");
-    fails(&crate::kernels::softmax(4, 10), std::slice::from_ref(&cut), "divides");
+    let (cut, pad) = (Opt::SplitReduce { n: 48 }, Opt::Pad { axis: 0, n: 3 });
+    fails(&matmul(4, 4, 24), std::slice::from_ref(&cut), "so long");
+    fails(&crate::kernels::softmax(4, 40), std::slice::from_ref(&cut), "so long");
     fails(&matmul(4, 4, 25), &[pad, cut], "before anything else");
 }
 
@@ -51,9 +52,20 @@ fn few_results_of_a_long_sum_are_cut() {
     assert!(lowered.to_string().contains(&format!("of 2, workspace {}\n", lowered.workspace)));
     assert!(plan(&matmul(64, 64, 1 << 17), &target, &lowered.opts).is_ok());
     // as many results as a square has are not
-    for (m, n, k) in [(1024, 1024, 1024), (64, 64, 2048), (4096, 4096, 1 << 14)] {
+    for (m, n, k) in [(1024, 1024, 1024), (64, 64, 1024), (4096, 4096, 1 << 14)] {
         assert_eq!(lower(&matmul(m, n, k), &target, Opts::Heuristic).unwrap().programs.len(), 1);
     }
+}
+
+#[test]
+fn what_slices_leave_over_is_a_shorter_one() {
+    let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let lowered = lower(&matmul(64, 64, 10007), &target, Opts::Heuristic).unwrap();
+    let Opt::SplitReduce { n } = lowered.opts[0] else { panic!("{:?}", lowered.opts) };
+    assert_eq!(lowered.workspace, (n + 1) * 64 * 64 * DType::F32.size());
+    let written: Vec<usize> =
+        lowered.programs.iter().flat_map(|p| p.written.iter().position(|w| *w)).collect();
+    assert_eq!(written, [3, 3, 0]);
 }
 
 /// `out[c, w] = sum over k of a[k] b[k, w, c]`: columns whose neighbours in memory are not those of the result.
