@@ -1,9 +1,11 @@
 //! What heuristics look at while they choose: accesses, work, reduces, and the plan so far.
 
 use crate::kernel::ranges::closed;
+use crate::kernel::word::bytes_of_word;
 use crate::plan::Plan;
 use crate::plan::opt::{Opt, Order};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 /// Elements from which a step is a stride: what is between two steps is not used up by the loop that takes them.
@@ -38,7 +40,17 @@ pub(super) struct Chooser<'p, 'a> {
     pub accesses: Vec<Access>,
     /// Arithmetic on data: the ranges it is in, how often it happens.
     pub work: Vec<(UOp, f64)>,
+    /// Of it, what becomes the load of a word.
+    pub loaded: FxHashSet<UOp>,
     pub reduces: Vec<UOp>,
+}
+
+/// What puts words together from their bytes, which vectors load as the words that they are.
+fn of_words(order: &[UOp]) -> FxHashSet<UOp> {
+    let is_byte = |n: &UOp| n.op == Op::Load;
+    let words = order.iter().filter(|n| bytes_of_word(n, is_byte).is_some());
+    let made = words.flat_map(|w| w.toposort()).filter(|n| n.dtype != DType::Index && !is_byte(n));
+    made.collect()
 }
 
 impl<'p, 'a> Chooser<'p, 'a> {
@@ -72,7 +84,9 @@ impl<'p, 'a> Chooser<'p, 'a> {
         let mut work: Vec<(UOp, f64)> =
             order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();
         work.extend(reduces.iter().map(|r| (r.body().clone(), times(&r.body().ranges))));
-        Chooser { plan, applied: vec![], accesses, work, reduces }
+        let has_words = plan.target.vector_bytes > 0 && plan.target.has_dot4();
+        let loaded = if has_words { of_words(&order) } else { FxHashSet::default() };
+        Chooser { plan, applied: vec![], accesses, work, loaded, reduces }
     }
 
     pub(super) fn take(&mut self, opt: Opt) -> bool {

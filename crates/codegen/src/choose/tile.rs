@@ -126,7 +126,9 @@ impl Chooser<'_, '_> {
                 {
                     continue;
                 }
-                for n in [4, 5, 3, 2] {
+                let few = [4, 5, 3, 2];
+                let many = self.most_side_by_side(*origin).unwrap_or(0);
+                for n in (few[0] + 1..=many).rev().chain(few) {
                     if self.split(axis, n, AxisKind::Upcast) {
                         break;
                     }
@@ -142,6 +144,22 @@ impl Chooser<'_, '_> {
                 }
             }
         }
+    }
+
+    /// How many vectors along an axis a reduce takes together whose every step is on another page of memory: with few, memory
+    /// opens a page for little.
+    fn most_side_by_side(&self, origin: u32) -> Option<usize> {
+        let costs = self.plan.target.costs;
+        let is_far = |a: &Access, r: u32| {
+            let step = coefficient(a.node.index(), r).map_or(0, i64::unsigned_abs) as usize;
+            step * a.node.dtype.size() >= costs.page && coefficient(a.node.index(), origin) == Some(1)
+        };
+        let loads = || self.accesses.iter().filter(|a| a.node.op == Op::Load && self.is_reduced(&a.node));
+        let innermost = |r: &UOp| closed(r).last().copied();
+        let is_paged =
+            |r: &UOp| innermost(r).is_some_and(|r| loads().next().is_some() && loads().all(|a| is_far(a, r)));
+        let count = self.reduces.len();
+        (count > 0 && self.reduces.iter().all(is_paged)).then(|| self.plan.target.registers / (2 * count))
     }
 
     /// Unroll short reduce axes, and a few steps of a long one.
@@ -181,7 +199,8 @@ impl Chooser<'_, '_> {
     fn written(&self, beside: &[(u32, usize)]) -> usize {
         let copies =
             |w: &UOp| beside.iter().filter(|b| w.ranges.contains(&b.0)).map(|b| b.1).product::<usize>();
-        self.work.iter().filter(|(w, _)| self.is_reduced(w)).map(|(w, _)| copies(w)).sum()
+        let is_written = |w: &UOp| self.is_reduced(w) && !self.loaded.contains(w);
+        self.work.iter().filter(|(w, _)| is_written(w)).map(|(w, _)| copies(w)).sum()
     }
 
     /// Bytes that a load of the reduce walks while the outer loops stand still.

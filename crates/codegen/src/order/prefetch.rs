@@ -18,7 +18,7 @@ use frit_uop::{Op, Step, UOp};
 use rustc_hash::FxHashSet;
 
 /// A row is prefetched from the one before it where more than one of so many parts of it would come without.
-const LEAST_PART: i64 = 8;
+const LEAST_PART: i64 = 32;
 
 /// A loop with no other in it.
 struct InnermostLoop<'a> {
@@ -124,8 +124,8 @@ fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], target: &Target
         let rounds = s.of.open.last().and_then(|r| r.extent().as_int());
         let is_short =
             |b: &i64| rounds.is_some_and(|n| b.abs() > s.step.abs().saturating_mul(n) / LEAST_PART);
-        // it must still be in the first cache when its turn comes
-        let fits = whole.is_some_and(|n| n <= target.caches[0] as i64 / 2);
+        // it must still be near when its turn comes
+        let fits = whole.is_some_and(|n| n <= target.l2() as i64 / 8);
         let next_row = || s.row.filter(|r| fits && *r != 0);
         return along().map(|b| next_row().filter(|_| is_short(&b)).unwrap_or(b));
     }

@@ -243,3 +243,32 @@ fn rows_of_whole_vectors_of_any_number_have_vectors() {
     let lowered = frit_codegen::lower(&sink, &target, Opts::Heuristic).unwrap();
     assert!(lowered.opts.contains(&split(1, 16, AxisKind::Vector)), "{:?}", lowered.opts);
 }
+
+#[test]
+fn sums_over_rows_that_are_pages_apart_take_many_vectors_together() {
+    let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let side_by_side = |columns: i64, is_summed: bool| {
+        let range = |n: i64, id: u32, kind| UOp::range(&UOp::index(n), id, kind);
+        let i = range(columns, 0, AxisKind::Global);
+        let k = range(64, 1, if is_summed { AxisKind::Reduce } else { AxisKind::Global });
+        let (all, at) = ((64 * columns) as usize, &k * columns + &i);
+        let x = UOp::param(1, all, DType::F32).at(&at).load();
+        let sink = match is_summed {
+            true => {
+                UOp::param(0, columns as usize, DType::F32).at(&i).store(&x.reduce(Alu::Add, [k])).end([i])
+            }
+            false => UOp::param(0, all, DType::F32).at(&at).store(&x.un(Alu::Sqrt)).end([k, i]),
+        };
+        let opts = frit_codegen::lower(&UOp::sink([sink]), &target, Opts::Heuristic).unwrap().opts;
+        let upcast = |o: &Opt| match o {
+            Opt::Split { n, kind: AxisKind::Upcast, .. } => Some(*n),
+            _ => None,
+        };
+        opts.iter().find_map(upcast)
+    };
+    // rows of 4 KiB and of 512 bytes, and what has no sum
+    assert_eq!(
+        [(1024, true), (128, true), (1024, false)].map(|(n, s)| side_by_side(n, s)),
+        [Some(16), Some(4), Some(4)]
+    );
+}
