@@ -67,6 +67,8 @@ pub const PASSES: &[Pass] = {
         row("digits",      Graph(prepare::digits::digits),               KERNEL,           ALL),
         row("ranges",      Graph(prepare::ranges::ranges),               KERNEL,           ALL),
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
+        row("distribute",  Graph(prepare::distribute::distribute),       KERNEL,           VECTOR_CPUS),
+        row("widen",       Graph(prepare::widen::widen),                 KERNEL,           VECTOR_CPUS),
         row("approximate", Graph(decompose::approximate::approximate),   KERNEL,           GRIDS),
         row("collapse",    Graph(choose::collapse::collapse),            KERNEL,           GRIDS),
         row("choose",      Graph(choose::choose),                        KERNEL,           ALL),

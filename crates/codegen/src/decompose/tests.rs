@@ -328,6 +328,26 @@ const INTS: [DType; 8] =
     [DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 
 #[test]
+fn a_field_of_bits_is_moved_at_once() {
+    let mut values = vec![];
+    for d in INTS {
+        for (from, mask, to) in [(2, 3, 4), (4, 3, 4), (6, 3, 4), (6, 1, 0), (4, 15, 2), (7, 1, 6), (9, 3, 4)]
+        {
+            let at = |n: i64| UOp::int(n, d);
+            let field = input(0, d).bin(Alu::Shr, &at(from)).and_(&at(mask)).bin(Alu::Shl, &at(to));
+            let p = lowered(&field, &basic());
+            for a in special_ints(d) {
+                let of = |alu, x, n| Scalar::alu(alu, d, &[x, Scalar::Int(n)]);
+                let want = of(Alu::Shl, of(Alu::And, of(Alu::Shr, a, from), mask), to);
+                assert_eq!(p.run(&[a], &mut values), want, "{d} {a:?} {from} {mask} {to}");
+            }
+            let shifts = p.steps.iter().filter(|s| matches!(s.0.op, Op::Shl | Op::Shr)).count();
+            assert!(d.bits() < 32 || shifts == (from != to) as usize, "{d} {from} {mask} {to}");
+        }
+    }
+}
+
+#[test]
 fn integer_division_power_and_shifts_are_the_definition() {
     let mut values = vec![];
     for d in INTS {
@@ -547,7 +567,14 @@ fn instances(op: Op) -> Vec<UOp> {
         let to = if alu.is_comparison() { DType::Bool } else { d };
         UOp::new(op, to, (0..alu.arity() as u32).map(|slot| input(slot, d)), Arg::None)
     };
-    types().filter(has).map(on).collect()
+    let mut all: Vec<UOp> = types().filter(has).map(on).collect();
+    if op == Op::Shl {
+        // of a field of bits
+        let at = |n: i64, d| UOp::int(n, d);
+        let field = |d| input(0, d).bin(Alu::Shr, &at(2, d)).and_(&at(3, d)).bin(Alu::Shl, &at(4, d));
+        all.extend(INTS.map(field));
+    }
+    all
 }
 
 /// A value of a type: any bits, or a special one. The fused operation is made of others where no step of it overflows.

@@ -5,6 +5,8 @@ pub mod online_softmax;
 pub mod fuse_products;
 pub mod ranges;
 pub mod materialise;
+pub mod distribute;
+pub mod widen;
 pub mod carry;
 pub mod residues;
 pub mod split_reduce;

@@ -224,7 +224,9 @@ impl Uses {
             let here = users.iter().all(|u| self.block[*u] == self.block[at] && is_last(u));
             let is_reloadable = here && !is_written(at, last);
             let user = |i: &usize| if let Step::Do(u) = &steps[*i] { Some(u) } else { None };
-            let broadcast = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && u.op != Op::Where;
+            // one condition for all lanes is no vector
+            let is_of_lanes = |u: &UOp| u.op != Op::Where || u.condition().lanes() > 1;
+            let broadcast = |u: &UOp| u.op.alu().is_some() && u.lanes() > 1 && is_of_lanes(u);
             // the four bytes that a unit of vectors multiplies with those of each lane
             let dot = |u: &UOp| u.op == Op::Matrix && u.src[0] == *n && u.src[1] != *n;
             // what stands in an inner loop may name it behind an `After`, and wants it in a register
