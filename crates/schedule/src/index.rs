@@ -13,7 +13,7 @@ use frit_uop::symbolic::size::factors;
 use frit_uop::symbolic::sum::gcd;
 use frit_uop::symbolic::sum::order;
 use frit_uop::{Arg, AxisKind, Op, UOp};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// One index per dim.
 pub type Idx = SmallVec<[UOp; 4]>;
@@ -118,19 +118,60 @@ pub fn div(x: &UOp, d: &UOp) -> UOp {
     }
 }
 
-/// For how many steps of a range, about, an index stays as it is; as many as there are where it does not move with it.
-pub fn held(idx: &UOp, id: u32) -> u64 {
-    if !idx.ranges.contains(&id) {
-        return u64::MAX;
+/// Steps between two that are used which a loop may have unrolled.
+const UNROLLED: u64 = 16;
+
+/// For how many steps of a range, about, indices stay as they are where it is walked digit by digit; as many as there are where
+/// they do not move with it.
+pub fn held<'i>(indices: impl Iterator<Item = &'i UOp>, id: u32) -> u64 {
+    let mut used: Vec<(u64, u64)> = indices.flat_map(|i| digits(i, id)).collect();
+    used.sort_unstable();
+    let Some(&(below, _)) = used.first() else { return u64::MAX };
+    let (mut between, mut end) = (1, below);
+    for (from, to) in used {
+        between *= (from / end).max(1);
+        end = end.max(to);
     }
+    if between <= UNROLLED { below.saturating_mul(between) } else { below }
+}
+
+/// The digits of a range that an index is made of: from how many steps on each moves, and after how many it is again as it was.
+fn digits(idx: &UOp, id: u32) -> SmallVec<[(u64, u64); 4]> {
+    let all = smallvec![(1, u64::MAX)];
+    if !idx.ranges.contains(&id) {
+        return smallvec![];
+    }
+    let cut = || Some(steps(&idx.src[0], id)?.saturating_mul(u64::try_from(idx.src[1].as_int()?).ok()?));
+    let keep = |f: fn((u64, u64), u64) -> (u64, u64)| match cut() {
+        Some(at) => digits(&idx.src[0], id).into_iter().map(|d| f(d, at)).filter(|d| d.0 < d.1).collect(),
+        None => all.clone(),
+    };
     match idx.op {
-        Op::Add | Op::Sub | Op::Mul => idx.src.iter().map(|s| held(s, id)).min().unwrap_or(1),
-        Op::Mod => held(&idx.src[0], id),
-        Op::Idiv => {
-            let by = idx.src[1].as_int().map_or(1, |c| c.max(1) as u64);
-            held(&idx.src[0], id).saturating_mul(by)
+        Op::Add | Op::Sub => idx.src.iter().flat_map(|s| digits(s, id)).collect(),
+        Op::Mul if !idx.src[1].ranges.contains(&id) => digits(&idx.src[0], id),
+        Op::Idiv => keep(|(from, to), at| (from.max(at), to)),
+        Op::Mod => keep(|(from, to), at| (from, to.min(at))),
+        _ => all,
+    }
+}
+
+/// Steps of a range for each step of an index that is a digit of it, or moves with it by a constant.
+fn steps(idx: &UOp, id: u32) -> Option<u64> {
+    let by = || u64::try_from(idx.src[1].as_int()?).ok().filter(|by| *by > 0);
+    match idx.op {
+        Op::Range => Some(1),
+        Op::Add => match [0, 1].map(|i| idx.src[i].ranges.contains(&id)) {
+            [true, false] => steps(&idx.src[0], id),
+            [false, true] => steps(&idx.src[1], id),
+            _ => None,
+        },
+        Op::Mul => {
+            let (a, by) = (steps(&idx.src[0], id)?, by()?);
+            a.is_multiple_of(by).then(|| a / by)
         }
-        _ => 1,
+        Op::Idiv => steps(&idx.src[0], id)?.checked_mul(by()?),
+        Op::Mod => steps(&idx.src[0], id),
+        _ => None,
     }
 }
 
@@ -353,4 +394,25 @@ pub fn through(n: &UOp, idx: &[UOp], gate: &mut Option<UOp>) -> Result<Idx, Erro
         }
         _ => return Err(Error::malformed(n, "not a movement op")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_stays_for_the_digits_that_it_does_not_have() {
+        let r = UOp::range(&UOp::index(576), 0, AxisKind::Reduce);
+        let of = |indices: &[UOp]| held(indices.iter(), 0);
+        let (block, low) = (r.floordiv(&UOp::index(32)), r.modulo(&UOp::index(16)));
+        assert_eq!(of(&[UOp::index(3)]), u64::MAX);
+        assert_eq!(of(&[&r * 4]), 1);
+        assert_eq!(of(&[&block * 20 + 4]), 32);
+        // bytes of two fields each
+        assert_eq!(of(&[block.clone(), low.clone()]), 2);
+        assert_eq!(of(&[&block * 20 + &low]), 2);
+        // nothing says that what comes again is still there
+        assert_eq!(of(&[low]), 1);
+        assert_eq!(of(&[r.floordiv(&UOp::index(16)).modulo(&UOp::index(2))]), 16);
+    }
 }

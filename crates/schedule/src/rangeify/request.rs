@@ -78,6 +78,8 @@ pub struct Draft {
     pub scope: Option<usize>,
     /// An index comes from data.
     pub gathers: bool,
+    /// It stores at an index from data.
+    pub is_checked: bool,
     /// It is the kernel of a chain of products.
     pub is_chain: bool,
     /// It stores dims in another order than theirs.

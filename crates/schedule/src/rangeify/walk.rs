@@ -19,6 +19,8 @@
 //!
 //! The readers of a staged node say in which order its dims lie in memory ([`layout`]).
 
+mod unit;
+
 use super::chain::Chains;
 use super::layout;
 use super::request::{Cut, Draft, Link, Order, Placement, Recipe, Request, Rows, is_plain, position};
@@ -26,7 +28,7 @@ use crate::cost::{self, Cost};
 use crate::error::Error;
 use crate::index::{self, Idx, max_numel, numel, same_size};
 use crate::record;
-use frit_abi::{Alu, DType, MatrixUnit, Target};
+use frit_abi::{Alu, DType, Target};
 use frit_uop::graph::Numbered;
 use frit_uop::{Arg, AxisKind, Op, ScatterMode, UOp};
 use std::rc::Rc;
@@ -280,15 +282,22 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let (k, rest) = self.draft(i, &dims[1..]);
+        // of one row none comes before another: on a grid, what it is made of is computed where it is written
+        let is_alone = self.target.grid.is_some() && count.as_int() == Some(1);
         let d = &mut self.cut.drafts[k as usize];
-        let m = d.range(&count, AxisKind::Ordered);
-        d.ranges.push(m.clone());
+        let m = match is_alone {
+            true => UOp::index(0),
+            false => d.range(&count, AxisKind::Ordered),
+        };
+        d.is_checked = true;
+        if !is_alone {
+            d.ranges.push(m.clone());
+            d.ordered = Some(m.clone());
+            d.has_full_reduce = true; // nothing else moves in
+        }
         let idx = self.ask(self.cut.list.src(i)[1], Request::plain(k, [m.clone()].into_iter().collect()))?;
         let at: Idx = [m.clone()].into_iter().chain(rest.iter().cloned()).collect();
         let val = self.ask(self.cut.list.src(i)[2], Request::plain(k, at))?;
-        let d = &mut self.cut.drafts[k as usize];
-        d.ordered = Some(m);
-        d.has_full_reduce = true; // nothing else moves in
         Ok(Some(Rows {
             draft: k,
             idx,
@@ -385,6 +394,9 @@ impl<'a> Walk<'a> {
             _ if self.is_deep(i) => Staged("a kernel of all that it is made of would be too long"),
             _ if self.costs[i].expensive => match self.reduce_joins(i, n) {
                 Ok(why) => Inlined(why),
+                Err(_) if self.is_of_one_that_is_stored(i, n) => {
+                    Inlined("a sum along rows makes it again of a value that others want in memory anyway")
+                }
                 Err(_) if self.is_made_again(i, n) => Inlined(
                     "its readers make it again of one value in memory, instead of one for each operation",
                 ),
@@ -411,12 +423,8 @@ impl<'a> Walk<'a> {
         let (asked, base) = (&self.cut.requests[i], self.costs[i].base as usize);
         let of = &self.cut.list.nodes[base];
         let (is_wider, is_narrower) = (of.dtype.size() > n.dtype.size(), of.dtype.size() < n.dtype.size());
-        let along_row = |r: &Request| {
-            let last = r.idx.last().and_then(|i| i.range_arg());
-            last.is_some_and(|a| a.kind == AxisKind::Reduce)
-        };
         let is_once =
-            |r: &Request| r.repeat == 1 && r.is_ungated() && (!r.in_reduce || is_narrower && along_row(r));
+            |r: &Request| r.repeat == 1 && r.is_ungated() && (!r.in_reduce || is_narrower && is_along_row(r));
         base != i
             && n.op.is_elementwise()
             && self.costs[i].ops <= MANY_OPS
@@ -426,36 +434,18 @@ impl<'a> Walk<'a> {
             && asked.iter().all(is_once)
     }
 
-    /// Whether there is a matrix unit for factors of a type. Vectors of a CPU, which every CPU has for bytes, are none here:
-    /// what they save is less than memory costs.
-    fn is_taken(&self, d: DType) -> bool {
-        let is_wide = |u: &MatrixUnit| self.target.grid.is_some() || u.size[0] > 1;
-        self.target.matrix.iter().any(|u| is_wide(u) && u.operands.contains(&d))
-    }
-    /// Whether it converts factors of a matrix unit to a type that has all their values.
-    fn is_widened_for_a_unit(&self, n: &UOp) -> bool {
-        let (from, to) = (n.input().dtype, n.dtype);
-        let is_wider = from.size() < to.size() && from.is_float() == to.is_float();
-        is_wider && self.is_taken(from)
-    }
-    /// Whether it is computed for a sum of products that there is a matrix unit for.
-    fn is_factor_for_a_unit(&self, i: usize, n: &UOp) -> bool {
-        let is_factor = |r: &Request| self.is_factor_of_a_sum(r);
-        n.op.is_elementwise() && self.is_taken(n.dtype) && self.cut.requests[i].iter().any(is_factor)
-    }
-    /// Whether it is memory that is a factor for a unit of a grid, and lies as that cannot copy it in vectors.
-    fn is_packed_for_a_unit(&self, i: usize, n: &UOp) -> bool {
-        let is_memory = self.target.grid.is_some() && matches!(n.input().op, Op::Param | Op::After);
-        if !is_memory || !n.dtype.is_float() || !self.is_taken(n.dtype) {
-            return false;
-        }
-        let asked = self.cut.requests[i].iter();
-        let factors: Vec<&Request> = asked.filter(|r| self.is_factor_of_a_sum(r)).collect();
-        layout::packed(n.shape(), &factors, self.vector(n)).is_some()
-    }
-    /// Whether a request is for a factor of a sum of products that uses it many times.
-    fn is_factor_of_a_sum(&self, r: &Request) -> bool {
-        r.in_reduce && r.repeat >= UNIT_REUSE && self.cut.drafts[r.kernel as usize].sums_product
+    /// Whether on a grid a sum along rows alone asks for it, each element once, and it is made of one value that others ask for at
+    /// other places, so that it is stored: reading that takes no more than reading this, which is not stored then.
+    fn is_of_one_that_is_stored(&self, i: usize, n: &UOp) -> bool {
+        let ([r], Some(_)) = (&self.cut.requests[i][..], &self.target.grid) else { return false };
+        let is_summed = r.repeat == 1 && r.is_ungated() && r.in_reduce && is_along_row(r);
+        let made_of = |s: &&u32| self.costs[**s as usize].expensive;
+        let mut sources: Vec<u32> = self.cut.list.src(i).iter().filter(made_of).copied().collect();
+        sources.dedup();
+        let [of] = sources[..] else { return false };
+        let is_no_wider = self.cut.list.nodes[of as usize].dtype.size() <= n.dtype.size();
+        let is_stored = self.cut.requests[of as usize].iter().any(|other| !other.same(r));
+        is_summed && n.op.is_elementwise() && n.op.weight() <= AS_A_LOAD && is_no_wider && is_stored
     }
 
     /// Whether the node is the very value of a tensor-level store.
@@ -483,8 +473,15 @@ impl<'a> Walk<'a> {
         if evaluations.saturating_mul(4 * c.ops as u64) <= space {
             return Inlined("beside what its kernels do anyway, computing it does not show");
         }
-        let times = evaluations / elements;
         let in_reduce = asked.iter().any(|r| r.in_reduce);
+        if self.is_less_than_a_launch(
+            evaluations.saturating_mul(c.ops as u64),
+            space / asked.len().max(1) as u64,
+            in_reduce,
+        ) {
+            return Inlined("computing it again takes less than the launch of a kernel that stores it");
+        }
+        let times = evaluations / elements;
         let prefers = match c.ops {
             0 => false,
             ops if ops <= AS_A_LOAD => times > 1 && asked.len() > MANY_READERS && c.reads,
@@ -499,12 +496,21 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether a grid does so many operations in less time than it takes to launch a kernel, in kernels that store so many
+    /// elements each.
+    fn is_less_than_a_launch(&self, ops: u64, elements: u64, in_reduce: bool) -> bool {
+        let Some(grid) = &self.target.grid else { return false };
+        let lanes = if in_reduce { elements.saturating_mul(LANES_OF_A_SUM) } else { elements };
+        let busy = (lanes / LANES_OF_A_BLOCK).clamp(1, grid.processors.count as u64);
+        ops <= AS_A_LAUNCH * busy
+    }
+
     /// For how many steps of the sums around it a request stays where it is, since its indices are quotients: a sum is walked
     /// digit by digit.
     fn held(&self, r: &Request) -> u64 {
         let ranges = &self.cut.drafts[r.kernel as usize].ranges;
         let is_outer = |id: &u32| ranges.iter().any(|x| x.range_arg().is_some_and(|a| a.id == *id));
-        let steps = |id: u32| r.idx.iter().map(|i| index::held(i, id)).min().unwrap_or(1);
+        let steps = |id: u32| index::held(r.idx.iter(), id);
         let inner = r.ranges().iter().copied().filter(|id| !is_outer(id)).map(steps).collect::<Vec<u64>>();
         inner.into_iter().fold(1, u64::saturating_mul)
     }
@@ -551,6 +557,9 @@ impl<'a> Walk<'a> {
         if d.ordered.is_some() {
             return Err("the loop that reads it carries a value from step to step");
         }
+        if d.is_checked && n.op == Op::ReduceAxis {
+            return Err("lanes that share a sum leave its store to one of them, and a checked one is of all");
+        }
         if self.chains.is_end(i) && (d.gathers || !is_plain(&r.idx)) {
             return Err("a chain of products is walked row by row, and what reads it is not");
         }
@@ -569,7 +578,10 @@ impl<'a> Walk<'a> {
             )
         } else if scoped && depth < all {
             let parallel = numel(&extents[..depth]).bounds.0 >= self.target.cores() as i128;
-            let small = self.costs[i].work.max(max_numel(&extents)) <= SMALL;
+            let small = match self.target.grid.is_some() {
+                true => self.is_short_row(i, &extents[depth..]),
+                false => self.costs[i].work.max(max_numel(&extents)) <= SMALL,
+            };
             match (d.has_full_reduce, parallel || small) {
                 (true, _) => Some("the kernel that reads it has a reduction over all of its loops already"),
                 (_, false) => {
@@ -604,6 +616,19 @@ impl<'a> Walk<'a> {
             }
             None => Ok("the kernel that reads it takes each element as the reduction leaves it"),
         }
+    }
+
+    /// Whether each block of a grid may reduce a whole row by itself, for the loops in which it uses the result: the row is short,
+    /// and cheap to make, since all blocks that share its loops do so.
+    fn is_short_row(&self, i: usize, loops: &[UOp]) -> bool {
+        let base = self.costs[i].base as usize;
+        let of = &self.cut.list.nodes[base];
+        if of.op != Op::ReduceAxis {
+            return self.costs[i].work.max(max_numel(loops)) <= ROW_OF_A_BLOCK;
+        }
+        let row = max_numel(of.input().shape()) / max_numel(of.shape()).max(1);
+        let ops = self.costs[self.cut.list.src(base)[0] as usize].ops;
+        row.max(max_numel(loops)) <= ROW_OF_A_BLOCK && ops <= MANY_OPS
     }
 
     /// A scan's result is stored by the loop that carries it, with what is computed from it element by element.
@@ -774,11 +799,17 @@ const SOME_READERS: usize = 4;
 /// See [`FEW_OPS`].
 const MANY_TIMES: u64 = 16;
 
-/// Times that an element of a factor is used from which a matrix unit may multiply it.
-const UNIT_REUSE: u64 = 16;
-
 /// Kernels with fewer elements than this run on one thread anyway.
 const SMALL: u64 = 16384;
+
+/// Elements of a row that a block of a grid reads twice in less time than a second launch takes.
+const ROW_OF_A_BLOCK: u64 = 8192;
+
+/// Operations of a grid's multiprocessor in the time of a launch, the lanes that keep one busy, and those that share a sum where
+/// there are few.
+const AS_A_LAUNCH: u64 = 1 << 18;
+const LANES_OF_A_BLOCK: u64 = 128;
+const LANES_OF_A_SUM: u64 = 8;
 
 /// Iterations of loops that are written out, so that they share what does not move with them.
 const UNROLLED: u64 = 16;
@@ -793,6 +824,12 @@ fn is_loop(idx: &Idx, scan: &UOp) -> bool {
 fn asked_for(r: &Request, shape: &[UOp]) -> u64 {
     let along = |(i, n): (&UOp, &UOp)| index::values(i).min(max_numel(std::slice::from_ref(n)).max(1));
     r.idx.iter().zip(shape).map(along).fold(1, u64::saturating_mul)
+}
+
+/// Whether a reduce asks for elements that lie side by side.
+fn is_along_row(r: &Request) -> bool {
+    let last = r.idx.last().and_then(|i| i.range_arg());
+    last.is_some_and(|a| a.kind == AxisKind::Reduce)
 }
 
 /// The axis of a `ScanAxis`.

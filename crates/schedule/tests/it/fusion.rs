@@ -3,7 +3,7 @@
 use crate::build::*;
 use frit_abi::{Alu, DType, Target};
 use frit_uop::AxisKind::*;
-use frit_uop::{Op, UOp};
+use frit_uop::{Op, ScatterMode, UOp};
 
 #[test]
 fn an_elementwise_chain_is_one_kernel() {
@@ -49,6 +49,56 @@ fn layernorm_is_one_kernel_on_a_cpu() {
     assert_eq!(s.kernels.len(), 1, "{}", show(&s));
     let g = check_on(&outputs(&[layernorm(&f(0, &[16, 32]))]), &Target::interp_gpu());
     assert!(g.kernels.len() <= 3, "{}", show(&g));
+}
+/// Something of as many operations for each element of `x`.
+fn chain(x: &UOp, ops: usize) -> UOp {
+    (0..ops).fold(x.clone(), |y, i| if i % 2 == 0 { y * c(1.5) } else { y + c(0.25) })
+}
+/// A row over the root of the sum of its squares.
+fn norm(x: &UOp) -> UOp {
+    let s = sum(&(x * x), &[1]).un(Alu::Sqrt);
+    x.bin(Alu::Fdiv, &like(&s, x))
+}
+#[test]
+fn a_block_of_a_grid_norms_a_short_row_unless_its_elements_are_much_work() {
+    let g = |x: &UOp| check_on(&outputs(&[norm(x)]), &Target::interp_gpu());
+    let product = matmul(&f(0, &[1, 64]), &f(1, &[64, 512]));
+    assert_eq!(g(&product).kernels.len(), 2, "{}", show(&g(&product)));
+    let much = chain(&f(0, &[1, 512]), 60);
+    assert!(g(&much).kernels.len() > 1, "{}", show(&g(&much)));
+}
+#[test]
+fn on_a_grid_less_than_a_launch_is_computed_again() {
+    let kernels = |rows: i64, target: &Target| {
+        let w = f(0, &[rows, 64]);
+        let v = chain(&f(1, &[1, 64]), 40);
+        let sink = outputs(&[sum(&(&w * like(&v, &w)), &[1])]);
+        frit_schedule::schedule(&sink, target).unwrap().kernels.len()
+    };
+    assert_eq!(kernels(512, &Target::interp_gpu()), 1);
+    assert_eq!(kernels(1 << 22, &Target::interp_gpu()), 2);
+    assert_eq!(kernels(512, &cpu()), 2);
+}
+#[test]
+fn one_row_that_is_written_at_an_index_from_data_has_no_order_on_a_grid() {
+    let written = |rows: i64| {
+        let (x, idx) = (f(0, &[16, 8]), input(1, &[rows], DType::I32));
+        let row = chain(&f(2, &[rows, 8]), 12);
+        let s = check_on(
+            &UOp::sink([x.store(&x.scatter(&idx, &row, ScatterMode::Set, 0))]),
+            &Target::interp_gpu(),
+        );
+        (0..s.kernels.len()).any(|k| kinds(&s, k).contains(&Ordered))
+    };
+    assert!(!written(1));
+    assert!(written(2));
+}
+#[test]
+fn a_sum_along_rows_makes_again_what_is_made_of_one_stored_value() {
+    let x = sum(&f(0, &[16, 32, 8]), &[2]);
+    let y = chain(&x, 2);
+    let s = check_on(&outputs(&[sum(&y, &[1]), x.permute(&[1, 0])]), &Target::interp_gpu());
+    assert_eq!(s.kernels.len(), 3, "{}", show(&s));
 }
 #[test]
 fn factors_that_are_rounded_for_a_unit_are_stored_as_it_takes_them() {
