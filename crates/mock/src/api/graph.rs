@@ -21,6 +21,18 @@ pub struct KernelNode {
     extra: *const *const c_void,
 }
 
+/// What an edge of a graph is, as the driver lays it out.
+#[repr(C)]
+pub struct Edge {
+    from_port: u8,
+    to_port: u8,
+    kind: u8,
+    reserved: [u8; 5],
+}
+
+/// `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC`, `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+const PROGRAMMATIC: u8 = 1;
+
 /// A launch in a graph.
 #[derive(Clone)]
 struct Node {
@@ -29,6 +41,8 @@ struct Node {
     after: Vec<usize>,
     launch: Arc<Launch>,
     is_enabled: bool,
+    /// Whether it begins before those that come before it have ended.
+    is_early: bool,
 }
 
 /// Launches that are put together.
@@ -114,9 +128,34 @@ exports! {
             return Err(error::INVALID_VALUE);
         }
         let handle = NODES.fetch_add(8, Relaxed);
-        graph.nodes.push(Node { handle, after, launch, is_enabled: true });
+        graph.nodes.push(Node { handle, after, launch, is_enabled: true, is_early: false });
         // SAFETY: the caller gives a place.
         unsafe { give(node, handle) }
+    }
+    fn cuGraphAddDependencies_v2(graph: usize, from: *const usize, to: *const usize, edges: *const Edge, count: usize) {
+        let graph = graph_of(graph)?;
+        let mut graph = lock(&graph);
+        for i in 0..count {
+            // SAFETY: the caller gives as many nodes and edges as it says.
+            let (from, to, edge) = unsafe { (*from.add(i), *to.add(i), edges.add(i).as_ref()) };
+            let edge = edge.ok_or(error::INVALID_VALUE)?;
+            let is_early = match (edge.from_port, edge.to_port, edge.kind, edge.reserved) {
+                (0, 0, 0, [0, 0, 0, 0, 0]) => false,
+                (PROGRAMMATIC, 0, PROGRAMMATIC, [0, 0, 0, 0, 0]) => true,
+                _ => return Err(error::INVALID_VALUE),
+            };
+            if !graph.nodes.iter().any(|n| n.handle == from) {
+                return Err(error::INVALID_VALUE);
+            }
+            let node = graph.nodes.iter_mut().find(|n| n.handle == to).ok_or(error::INVALID_VALUE)?;
+            // on a device it would read what is not there yet
+            if is_early && !node.launch.program.waits_first() {
+                return Err(error::INVALID_VALUE);
+            }
+            node.after.push(from);
+            node.is_early |= is_early;
+        }
+        Ok(())
     }
     fn cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, flags: u64) {
         let device = state().current()?;
@@ -134,12 +173,19 @@ exports! {
         // SAFETY: the caller describes a launch.
         let launch = Arc::new(unsafe { launch_of(kernel) }?);
         let found = exec.nodes.iter_mut().find(|n| n.handle == node).ok_or(error::INVALID_VALUE)?;
+        if found.is_early && !launch.program.waits_first() {
+            return Err(error::INVALID_VALUE);
+        }
         found.launch = launch;
         Ok(())
     }
     fn cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) {
         let exec = exec_of(exec)?;
         let mut exec = lock(&exec);
+        // what a launch waits for that begins early, where the one before it is left out, is nowhere said
+        if exec.nodes.iter().any(|n| n.is_early) {
+            return Err(error::INVALID_VALUE);
+        }
         let found = exec.nodes.iter_mut().find(|n| n.handle == node).ok_or(error::INVALID_VALUE)?;
         found.is_enabled = is_enabled != 0;
         Ok(())

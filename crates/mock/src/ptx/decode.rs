@@ -35,6 +35,7 @@ pub fn is_known(form: &str) -> bool {
         || access(form).is_some()
         || shuffle(form).is_some()
         || matches!(form, "ld.param.b32" | "ld.param.b64" | "bra" | "bar.sync" | "ret")
+        || form == "griddepcontrol.wait"
         || COPIES.contains(&form)
         || fragments(form).is_some()
         || factors(form).is_some()
@@ -232,6 +233,7 @@ impl Entry {
                 0 => Ok((Step::Barrier, none)),
                 n => Err(t.error(format!("barrier {n}: only 0 is known"))),
             },
+            "griddepcontrol.wait" => Ok((Step::Await, none)),
             "ret" => Ok((Step::Exit, none)),
             "cp.async.commit_group" => Ok((Step::Commit, none)),
             "cp.async.wait_group" => match u32::try_from(t.number()?) {

@@ -24,6 +24,16 @@ pub struct Program {
     pub code: Vec<Inst>,
 }
 
+impl Program {
+    /// Whether it may begin before the launch ahead of it has ended: it waits for that before it touches memory.
+    pub fn waits_first(&self) -> bool {
+        let touches =
+            |s: &Step| matches!(s, Step::Load(_) | Step::Store(_) | Step::CopyAsync(_) | Step::Branch(_));
+        let steps = || self.code.iter().map(|inst| &inst.step);
+        steps().take_while(|s| !touches(s)).any(|s| matches!(s, Step::Await))
+    }
+}
+
 /// A parameter.
 #[derive(Clone, Debug)]
 pub struct Param {
@@ -121,6 +131,8 @@ pub enum Step {
     Wait(u32),
     /// To another instruction.
     Branch(u32),
+    /// Waits for the launches before this one, which have ended here.
+    Await,
     /// All lanes of the block meet.
     Barrier,
     /// The lane is done.

@@ -145,6 +145,7 @@ fn run_warp(launch: &Launch, memory: &mut Memory, w: &mut Warp, count: &mut u64)
             Step::CopyAsync(c) => memory.copy_async(&mut w.regs, w.pc as usize, c, mask, w.first)?,
             Step::Commit => memory.commit(mask, w.first),
             Step::Wait(left) => memory.wait(*left as usize, mask, w.first)?,
+            Step::Await => {}
             Step::Barrier => {
                 if mask != w.alive {
                     let message = format!(

@@ -65,6 +65,11 @@ const OTHERS: &[(&str, &[Kind], &str)] = &[
         @%p0 ret;
         st.global.b32 [%d5+4], %r1;"),
     // the lane's neighbour in the other half of the block
+    // one launch alone has none to wait for
+    ("griddepcontrol.wait", &[Kind::Bits(32)], "
+        griddepcontrol.wait;
+        ld.global.b32 %r1, [%d4];
+        st.global.b32 [%d5], %r1;"),
     ("bar.sync", &[Kind::Bits(32)], "
         ld.global.b32 %r1, [%d4];
         mov.b32 %r2, local;

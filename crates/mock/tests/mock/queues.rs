@@ -132,6 +132,44 @@ fn graphs_run_with_new_arguments_and_without_disabled_nodes() {
 }
 
 #[test]
+fn only_launches_that_wait_first_begin_early() {
+    let gpu = Gpu::new();
+    let (a, b, c) = (gpu.words(&[1; 4]), gpu.words(&[0; 4]), gpu.words(&[0; 4]));
+    let mut graph = 0;
+    assert_eq!(call!("cuGraphCreate", &mut graph => *mut usize, 0 => u32), 0);
+    let node = |function: usize, args: [u64; 2]| {
+        let params = [std::ptr::from_ref(&args[0]).cast(), std::ptr::from_ref(&args[1]).cast()];
+        let (grid, block, params) = ([1; 3], [4, 1, 1], params.as_ptr());
+        let kernel = KernelNode { function, grid, block, shared_bytes: 0, params, extra: std::ptr::null() };
+        let mut node = 0usize;
+        let before = std::ptr::null();
+        assert_eq!(
+            call!("cuGraphAddKernelNode", &mut node => *mut usize, graph => usize, before => *const usize, 0 => usize, &kernel => *const KernelNode),
+            0
+        );
+        node
+    };
+    let waits = kernel(2, &format!("griddepcontrol.wait;\n{NEXT}"));
+    let nodes = [node(waits, [a, b]), node(waits, [b, c]), node(kernel(2, NEXT), [a, b])];
+    let edge = |to: usize, kind: [u8; 8]| {
+        let (from, to) = (nodes[0], nodes[to]);
+        call!("cuGraphAddDependencies_v2", graph => usize, &from => *const usize, &to => *const usize, &kind => *const [u8; 8], 1 => usize)
+    };
+    let early = [1, 0, 1, 0, 0, 0, 0, 0];
+    assert_eq!(edge(1, early), 0);
+    assert_eq!(edge(2, early), 1);
+    assert_eq!(edge(2, [1, 0, 0, 0, 0, 0, 0, 0]), 1);
+    assert_eq!(edge(2, [0; 8]), 0);
+    let mut exec = 0;
+    assert_eq!(call!("cuGraphInstantiateWithFlags", &mut exec => *mut usize, graph => usize, 0 => u64), 0);
+    assert_eq!(call!("cuGraphLaunch", exec => usize, gpu.stream => usize), 0);
+    assert_eq!(gpu.read(c, 4), [3; 4]);
+    assert_eq!(call!("cuGraphNodeSetEnabled", exec => usize, nodes[0] => usize, 0 => u32), 1);
+    assert_eq!(call!("cuGraphExecDestroy", exec => usize), 0);
+    assert_eq!(call!("cuGraphDestroy", graph => usize), 0);
+}
+
+#[test]
 fn peers_copy_and_are_out_of_reach_until_allowed() {
     let gpu = Gpu::new();
     let mut contexts = [0usize; 2];

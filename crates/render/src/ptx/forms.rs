@@ -93,6 +93,8 @@ pub const FORMS: &[(&str, &str)] = &[
     ("bra",                                                  "to a label"),
     ("shfl.sync.bfly.b32",                                   "d = a of the lane of the warp whose number differs in the bits b; c is 31, all lanes come here"),
     ("bar.sync",                                             "all lanes of the block come here; a is 0"),
+    // from sm_90 on: launches of a queue that begin before the one before them has ended
+    ("griddepcontrol.wait",                                  "waits until the launch before has ended and its stores are seen"),
     ("ret",                                                  "the lane is done"),
 ];
 

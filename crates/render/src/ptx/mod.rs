@@ -297,6 +297,13 @@ impl<'a> Writer<'a> {
         if self.local_bytes > 0 && !is_dynamic {
             _ = writeln!(out, "  .shared .align {LOCAL_ALIGN} .b8 local[{}];", self.local_bytes);
         }
+        if self.target.isa >= Isa::Sm90a {
+            // the launch is on its way to the processors while the blocks before it end, and waits here, before any access; it
+            // is not let in sooner, since blocks that wait take the room of those that work
+            let wait = "griddepcontrol.wait";
+            debug_assert!(forms::is_known(wait), "{wait} is not among the forms");
+            _ = writeln!(out, "  {wait};");
+        }
         let before = out.len();
         _ = write!(out, "{}{}  ret;\n}}\n", self.head, self.body);
         let steps = Lines::within(&out[..before], &[&self.head_lines, &self.body_lines], &out);

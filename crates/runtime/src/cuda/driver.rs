@@ -30,13 +30,30 @@ pub struct KernelNode {
     pub extra: *const *const c_void,
 }
 
+/// What an edge of a graph is, as the driver lays it out.
+#[repr(C)]
+pub struct Edge {
+    from_port: u8,
+    to_port: u8,
+    kind: u8,
+    reserved: [u8; 5],
+}
+
+impl Edge {
+    /// The second launch begins while the first runs, and waits by itself: `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC`,
+    /// `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+    pub const EARLY: Edge = Edge { from_port: 1, to_port: 0, kind: 1, reserved: [0; 5] };
+}
+
 // The field of each function, the driver's name for it and its parameters are one line; a function could not declare them.
 macro_rules! functions {
-    ($($(#[$doc:meta])* $field:ident = $symbol:literal ($($arg:ident: $type:ty),*);)*) => {
+    (later { $($(#[$late_doc:meta])* $late:ident = $late_symbol:literal ($($late_arg:ident: $late_type:ty),*);)* }
+     $($(#[$doc:meta])* $field:ident = $symbol:literal ($($arg:ident: $type:ty),*);)*) => {
         /// The functions of the driver that we call.
         #[derive(Clone, Copy)]
         pub struct Driver {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg: $type),*) -> Code,)*
+            $($(#[$late_doc])* pub $late: Option<unsafe extern "C" fn($($late_arg: $late_type),*) -> Code>,)*
         }
         impl Driver {
             /// The table of a library; the error is the name that it lacks.
@@ -47,6 +64,8 @@ macro_rules! functions {
                 Ok(Driver {
                     // SAFETY: what `find` gives is a function of this signature, says the caller.
                     $($field: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($arg: $type),*) -> Code>(find($symbol).ok_or($symbol)?) },)*
+                    // SAFETY: the same; an older driver has none.
+                    $($late: find($late_symbol).map(|f| unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($late_arg: $late_type),*) -> Code>(f) }),)*
                 })
             }
         }
@@ -54,6 +73,10 @@ macro_rules! functions {
 }
 
 functions! {
+    later {
+        /// Edges of a graph, from 12.3 on.
+        graph_edges = "cuGraphAddDependencies_v2" (graph: Handle, from: *const Handle, to: *const Handle, edges: *const Edge, count: usize);
+    }
     /// Once a process, before anything else.
     init = "cuInit" (flags: u32);
     /// 1000 times the major plus 10 times the minor version of CUDA it speaks.

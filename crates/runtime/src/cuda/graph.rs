@@ -1,7 +1,11 @@
 //! A list of launches that the driver keeps: queued with one call, with other arguments where those have changed.
+//!
+//! Where kernels wait for the launch ahead of them by themselves, each is on its way to the processors while the one ahead still
+//! runs: of many small ones a launch is half of the time. All of them wait, and a launch has ended when its last lane has, so
+//! each also comes after all those before.
 
 use super::device::Shared;
-use super::driver::{Handle, KernelNode};
+use super::driver::{Edge, Handle, KernelNode};
 use super::memory::DeviceBlock;
 use super::program::{CudaKernel, Words, pointers};
 use crate::{Bound, Error, Executable, Graph, Memory};
@@ -15,6 +19,8 @@ pub struct CudaGraph {
     graph: Handle,
     exec: Handle,
     steps: Vec<Step>,
+    /// Whether launches begin before those ahead of them have ended.
+    is_early: bool,
     /// What the programs of a kernel leave each other: one for all kernels, since they run in a row.
     workspace: Memory,
 }
@@ -30,33 +36,52 @@ struct Step {
 impl Step {
     /// A launch without blocks is left out.
     fn is_empty(&self) -> bool {
-        self.dims.global.contains(&0) || self.dims.local.contains(&0)
+        is_empty(&self.dims)
     }
+}
+
+fn is_empty(dims: &LaunchDims) -> bool {
+    dims.global.contains(&0) || dims.local.contains(&0)
 }
 
 impl CudaGraph {
     /// These launches in this order.
     pub fn new(device: &Arc<Shared>, bounds: &[Bound]) -> Result<CudaGraph, Error> {
+        let is_early = device.context.enter()?.graph_edges.is_some();
+        CudaGraph::made(device, bounds, is_early)
+    }
+    /// The same, with launches that begin early where they may.
+    fn made(device: &Arc<Shared>, bounds: &[Bound], is_early: bool) -> Result<CudaGraph, Error> {
         let context = &device.context;
         let driver = context.enter()?;
         let bytes = bounds.iter().filter_map(|b| Some(b.executable().programs()?.1)).max().unwrap_or(0);
         let workspace = Memory::new(Arc::new(DeviceBlock::new(device, bytes)?));
-        let mut made = CudaGraph { device: device.clone(), graph: 0, exec: 0, steps: vec![], workspace };
+        let mut made =
+            CudaGraph { device: device.clone(), graph: 0, exec: 0, steps: vec![], is_early, workspace };
         // SAFETY: the place is valid for the call.
         context.check("cuGraphCreate", unsafe { (driver.graph)(&mut made.graph, 0) })?;
         let mut after: Option<Handle> = None;
         for launch in bounds.iter().flat_map(|b| launches(b, &made.workspace)) {
             let (kernel, words, dims) = launch?;
             let mut node = 0;
-            let count = usize::from(after.is_some());
+            let early = driver.graph_edges.filter(|_| is_early && kernel.waits);
+            let count = usize::from(after.is_some() && early.is_none());
             let code = with_node(kernel, &words, dims, |launch| {
                 let first = after.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                 // SAFETY: the launch is described in full and copied by the call; so are the nodes before it.
                 unsafe { (driver.graph_kernel)(&mut node, made.graph, first, count, launch) }
             });
             context.check("cuGraphAddKernelNode", code)?;
+            if let (Some(edges), Some(before)) = (early, after) {
+                // SAFETY: both nodes are of the graph; the call copies them and the edge.
+                let code = unsafe { edges(made.graph, &before, &node, &Edge::EARLY, 1) };
+                context.check("cuGraphAddDependencies", code)?;
+            }
             after = Some(node);
             made.steps.push(Step { node, function: kernel.function, words, dims });
+        }
+        if is_early && made.steps.iter().any(Step::is_empty) {
+            return CudaGraph::made(device, bounds, false);
         }
         // SAFETY: the graph is ours, the place valid.
         let code = unsafe { (driver.graph_instantiate)(&mut made.exec, made.graph, 0) };
@@ -80,6 +105,11 @@ impl Graph for CudaGraph {
         let all = bounds.iter().flat_map(|b| launches(b, &self.workspace));
         for (i, launch) in all.enumerate().take(self.steps.len()) {
             let (kernel, words, dims) = launch?;
+            // what a launch waits for that begins early, where the one ahead of it is left out, is nowhere said
+            if self.is_early && is_empty(&dims) {
+                *self = CudaGraph::made(&self.device, bounds, false)?;
+                return self.launch(bounds);
+            }
             let step = &mut self.steps[i];
             if (kernel.function, &words, dims) == (step.function, &step.words, step.dims) {
                 continue;

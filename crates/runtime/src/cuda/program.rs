@@ -5,7 +5,7 @@ use super::device::Shared;
 use super::driver::{Driver, Handle};
 use super::status::Status;
 use crate::{Bound, Error, Executable, Memory, Resources, check_args};
-use frit_abi::{Kernel, LaunchDims, Param};
+use frit_abi::{Code, Kernel, LaunchDims, Param};
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -18,9 +18,14 @@ pub struct CudaKernel {
     pub(super) function: Handle,
     /// Bytes of dynamic shared memory.
     pub(super) shared_bytes: u32,
+    /// Whether it may be started before the launch ahead of it has ended, for which it waits itself.
+    pub(super) waits: bool,
     status: Status,
     _module: Module,
 }
+
+/// The instruction with which a kernel waits for the launch ahead of it.
+const WAIT: &str = "griddepcontrol.wait;";
 
 /// An image on the device.
 struct Module {
@@ -80,6 +85,7 @@ impl CudaKernel {
             device: device.clone(),
             function,
             shared_bytes,
+            waits: matches!(&kernel.code, Code::Ptx(text) if text.contains(WAIT)),
             status: device.statuses.word(&kernel.name)?,
             _module: module,
         })
