@@ -41,6 +41,8 @@ pub struct Request {
     pub constraint: Option<Box<dyn Constraint>>,
     /// At the end of the context the oldest half behind the first so many tokens is left out, instead of ending there.
     pub shift: Option<usize>,
+    /// Whose it is: of those that wait, one begins whose group has the fewest running.
+    pub group: u64,
 }
 
 impl Request {
@@ -54,6 +56,7 @@ impl Request {
             logprobs: None,
             constraint: None,
             shift: None,
+            group: 0,
         }
     }
 }
@@ -174,6 +177,8 @@ struct Sequence {
     named: usize,
     /// Tokens whose keys and values are there.
     computed: usize,
+    /// Whether it had to give up its blocks, and goes on before others begin.
+    was_preempted: bool,
     random: Random,
 }
 
@@ -215,11 +220,13 @@ impl Engine {
         }
         let most = if settings.deterministic { 1 } else { settings.sequences };
         let budget = if settings.deterministic { 2 * BLOCK } else { settings.budget };
+        let count = settings.positions.div_ceil(BLOCK).max(2) + 1;
+        // a chunk is no longer than what it is part of may be
+        let budget = budget.min(Stepper::longest(model.config(), count) * BLOCK);
         let mut sizes = Sizes::up_to(most, budget);
         if settings.deterministic {
             sizes.chunks = vec![budget];
         }
-        let count = settings.positions.div_ceil(BLOCK).max(2) + 1;
         if let Some(d) = &draft
             && (d.tokens() != model.tokens() || d.config().context < model.config().context)
         {
@@ -315,6 +322,7 @@ impl Engine {
             content: 0,
             named: 0,
             computed: 0,
+            was_preempted: false,
             random: Random::new(seed),
         });
         Ok(id)
@@ -352,16 +360,24 @@ impl Engine {
     /// Those who wait begin while there is room.
     fn admit(&mut self) {
         while self.running.len() < self.settings.sequences {
-            let Some(s) = self.waiting.front() else { return };
+            let at = self.next_waiting();
+            let Some(s) = self.waiting.get(at) else { return };
             // one that was preempted waits until it fits whole
             let needed = s.tokens.len().div_ceil(BLOCK).min(self.blocks.count());
             if !self.running.is_empty() && self.blocks.free() < needed {
                 return;
             }
-            let Some(mut s) = self.waiting.pop_front() else { return };
+            let Some(mut s) = self.waiting.remove(at) else { return };
             self.share_prefix(&mut s);
             self.running.push(s);
         }
+    }
+    /// Which of those who wait begins next: one that was preempted, else the first of those whose groups have the fewest running.
+    fn next_waiting(&self) -> usize {
+        let of_group =
+            |s: &Sequence| self.running.iter().filter(|r| r.request.group == s.request.group).count();
+        let rank = |s: &Sequence| if s.was_preempted { 0 } else { 1 + of_group(s) };
+        (0..self.waiting.len()).min_by_key(|i| rank(&self.waiting[*i])).unwrap_or(0)
     }
     /// Takes over blocks that hold the beginning of its tokens.
     fn share_prefix(&mut self, s: &mut Sequence) {
@@ -445,7 +461,7 @@ impl Engine {
     fn preempt(&mut self, at: usize) {
         let mut s = self.running.remove(at);
         s.blocks.drain(..).rev().for_each(|b| self.blocks.release(b));
-        (s.content, s.named, s.computed) = (0, 0, 0);
+        (s.content, s.named, s.computed, s.was_preempted) = (0, 0, 0, true);
         self.counts.preempted += 1;
         self.waiting.push_front(s);
     }
@@ -510,7 +526,9 @@ impl Engine {
     fn advance(&mut self, at: usize, count: usize) {
         let s = &mut self.running[at];
         s.computed += count;
-        while (s.named + 1) * BLOCK <= s.computed {
+        // what was generated was computed token by token: another prompt with the same tokens would be computed in other bits
+        let shared = if self.settings.deterministic { s.computed.min(s.prompt) } else { s.computed };
+        while (s.named + 1) * BLOCK <= shared {
             let tokens = &s.tokens[s.named * BLOCK..(s.named + 1) * BLOCK];
             s.content = self.blocks.name(s.blocks[s.named], s.content, tokens);
             s.named += 1;

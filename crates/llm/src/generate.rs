@@ -1,6 +1,6 @@
 //! A model with its tokeniser, for one answer at a time: what a chat, a script and Python need.
 
-use crate::chat::{self, Prompt, Text};
+use crate::chat::{self, Prompt, Text, Value};
 use crate::engine::{Engine, Event, Id, Reason, Request, Settings};
 use crate::model::{Options, open};
 use crate::sample::Sampling;
@@ -40,11 +40,13 @@ pub struct Ask {
     pub sampling: Sampling,
     /// Texts that end it.
     pub stops: Vec<String>,
+    /// At the end of the context the older half behind the first so many tokens is left out, instead of ending there.
+    pub shift: Option<usize>,
 }
 
 impl Default for Ask {
     fn default() -> Ask {
-        Ask { max_tokens: usize::MAX, sampling: Sampling::default(), stops: vec![] }
+        Ask { max_tokens: usize::MAX, sampling: Sampling::default(), stops: vec![], shift: None }
     }
 }
 
@@ -128,10 +130,25 @@ impl Llm {
         let Some(template) = &self.text.template else {
             return Err(Error::new("generate", "the model has no chat template"));
         };
-        let json = self.to_json(messages);
         let wrong = |e: chat::Error| Error::new("generate", e.to_string());
-        let text = template.render(&Prompt::new(chat::parse(&json).map_err(wrong)?)).map_err(wrong)?;
+        let text = template.render(&self.prompt(messages).map_err(wrong)?).map_err(wrong)?;
         Ok(self.text.tokenizer.encode_plain(&text))
+    }
+    /// What a template is given of a conversation.
+    pub fn prompt(&self, messages: &[Message]) -> chat::Result<Prompt> {
+        chat::parse(&self.to_json(messages)).map(Prompt::new)
+    }
+    /// How many of a conversation's tokens come before anything that a user said: those of its system message and tools.
+    pub fn beginning(text: &Text, prompt: &Prompt, tokens: &[u32]) -> usize {
+        let Some(template) = &text.template else { return 0 };
+        let role = |m: &Value| m.get_attr("role").map(|r| r.to_string()).unwrap_or_default();
+        let all = prompt.messages.try_iter().into_iter().flatten();
+        let mut messages: Vec<Value> = all.take_while(|m| role(m) == "system").collect();
+        let other = [("role", "user"), ("content", "?")].map(|(k, v)| (k.to_string(), Value::from(v)));
+        messages.push(chat::object(other));
+        let other = Prompt { messages: Value::from(messages), ..prompt.clone() };
+        let other = template.render(&other).map(|t| text.tokenizer.encode_plain(&t)).unwrap_or_default();
+        tokens.iter().zip(&other).take_while(|(a, b)| a == b).count()
     }
     /// A conversation as JSON.
     pub fn to_json(&self, messages: &[Message]) -> String {
@@ -160,6 +177,7 @@ impl Llm {
         let (begun, prompt) = (Instant::now(), tokens.len());
         let mut request = Request::new(tokens, ask.max_tokens);
         request.sampling = ask.sampling.clone();
+        request.shift = ask.shift;
         request.ends = self.text.ends.iter().copied().collect();
         let id = self.engine.submit(request)?;
         self.events.insert(id, VecDeque::new());
@@ -174,12 +192,13 @@ impl Llm {
         let (stream, stops) = (Growing::default(), Stops::new(ask.stops.clone()));
         Ok(Running { id, begun, stream, stops, is_open: true, answer })
     }
-    /// The next piece of an answer, which may be empty; none at its end.
+    /// The next piece of an answer; none at its end. It is empty where a step made none, as while the prompt is read: whoever
+    /// calls has a word after each.
     #[track_caller]
     pub fn go_on(&mut self, running: &mut Running) -> Result<Option<String>> {
         let _c = frit_tensor::call("generate");
-        while running.is_open {
-            let Some(event) = self.events.get_mut(&running.id).and_then(VecDeque::pop_front) else {
+        if running.is_open {
+            if self.events.get(&running.id).is_none_or(VecDeque::is_empty) {
                 for event in self.engine.step()? {
                     let (Event::Token { id, .. } | Event::Done { id, .. }) = &event;
                     // no one waits for those that were cancelled
@@ -187,10 +206,10 @@ impl Llm {
                         events.push_back(event);
                     }
                 }
-                continue;
-            };
-            match event {
-                Event::Token { token, .. } => {
+            }
+            match self.events.get_mut(&running.id).and_then(VecDeque::pop_front) {
+                None => return Ok(Some(String::new())),
+                Some(Event::Token { token, .. }) => {
                     let answer = &mut running.answer;
                     if answer.tokens.is_empty() {
                         answer.first = running.begun.elapsed();
@@ -205,12 +224,15 @@ impl Llm {
                     }
                     return Ok(Some(piece));
                 }
-                Event::Done { reason, .. } => {
+                Some(Event::Done { reason, .. }) => {
                     self.end(running, reason);
                     if let Reason::Failed(why) = &running.answer.reason {
                         return Err(Error::new("generate", why.clone()));
                     }
-                    let rest = std::mem::take(&mut running.stops).finish();
+                    // part of a character is all that there will be of it
+                    let rest = std::mem::take(&mut running.stream).finish(&self.text.tokenizer);
+                    let (mut rest, _) = running.stops.push(&rest);
+                    rest.push_str(&std::mem::take(&mut running.stops).finish());
                     running.answer.text.push_str(&rest);
                     return Ok(Some(rest));
                 }

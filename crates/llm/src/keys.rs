@@ -136,7 +136,8 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// Keys of GGUF of which the same holds.
-const HARMLESS_GGUF: &[&str] = &["rope.scaling.finetuned", "vocab_size", "attention.value_length"];
+const HARMLESS_GGUF: &[&str] =
+    &["rope.scaling.finetuned", "vocab_size", "attention.value_length", "tensor_data_layout"];
 
 impl Keys {
     /// The keys of a GGUF file that are about its architecture.
@@ -214,6 +215,10 @@ impl Keys {
             Value::Numbers(all) if all.windows(2).all(|w| w[0] == w[1]) => to_size(*all.first()?),
             _ => None,
         })
+    }
+    /// How many positions attention looks back on, where that is fewer than a context has; 0 says that there is no bound.
+    pub fn window(&self, context: usize) -> Result<Option<usize>> {
+        Ok(self.size("attention.sliding_window")?.filter(|n| (1..context).contains(n)))
     }
     /// A size that must be given and is not 0.
     pub fn need_size(&self, key: &str) -> Result<usize> {
@@ -352,5 +357,12 @@ mod tests {
         assert!(why.contains("hidden_size"), "{why}");
         let why = keys.text("new_trick").unwrap_err().to_string();
         assert!(why.contains("new_trick is Number(3.0) and not a text"), "{why}");
+    }
+
+    #[test]
+    fn a_window_that_bounds_nothing_is_none() {
+        let of = |n: u64| Keys::of_json(&format!(r#"{{"model_type": "x", "sliding_window": {n}}}"#)).unwrap();
+        let windows = [0, 1, 64, 128, u32::MAX as u64].map(|n| of(n).window(128).unwrap());
+        assert_eq!(windows, [None, Some(1), Some(64), None, None]);
     }
 }

@@ -134,9 +134,13 @@ pub struct Stepper {
 impl Stepper {
     /// With memory for so many blocks, number 0 being one that no sequence has.
     pub fn new(model: Arc<Decoder>, blocks: usize, kind: CacheType, sizes: Sizes) -> Result<Stepper> {
-        let longest = model.config().context.div_ceil(BLOCK).max(1);
+        let longest = Stepper::longest(model.config(), blocks);
         let cache = Arc::new(Cache::new(model.config(), blocks, kind)?);
         Ok(Stepper { model, cache, sizes, longest, programs: FxHashMap::default() })
+    }
+    /// Blocks of the longest sequence where there are so many blocks, number 0 among them.
+    pub fn longest(config: &Config, blocks: usize) -> usize {
+        config.context.div_ceil(BLOCK).min(blocks.saturating_sub(1)).max(1)
     }
     /// What it runs.
     pub fn model(&self) -> &Arc<Decoder> {

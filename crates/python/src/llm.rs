@@ -124,7 +124,8 @@ impl PyLlm {
             seed,
             ..Sampling::default()
         };
-        let ask = Ask { max_tokens: max_tokens.unwrap_or(usize::MAX), sampling, stops: stop };
+        let ask =
+            Ask { max_tokens: max_tokens.unwrap_or(usize::MAX), sampling, stops: stop, ..Ask::default() };
         let running = compute(py, || locked(&self.0).begin(tokens, &ask))?;
         Ok(PyAnswer { llm: self.0.clone(), running: Mutex::new(running) })
     }

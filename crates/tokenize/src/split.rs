@@ -88,16 +88,57 @@ fn spans(text: &str, class: impl Fn(char) -> bool, keep: Keep) -> Vec<Range<usiz
 }
 
 fn cut(text: &str, find: &Find, keep: Keep) -> Vec<Range<usize>> {
-    // a pattern that gives up on a text leaves the rest of it whole
     let matches = |r: &Regex, is_match| {
-        let found = r.find_iter(text).map_while(Result::ok).map(|m| m.range());
-        join(between(text, found, is_match), keep)
+        let all: Result<Vec<_>, _> = r.find_iter(text).map(|m| m.map(|m| m.range())).collect();
+        let found = all.unwrap_or_else(|_| find_in_shortened(r, text));
+        join(between(text, found.into_iter(), is_match), keep)
     };
     match find {
         Find::Regex(r) => matches(r, true),
         Find::Between(r) => matches(r, false),
         Find::Class(class) => spans(text, class, keep),
     }
+}
+
+/// Characters that stay at each end of a run that is shortened.
+const KEPT: usize = 1 << 10;
+
+/// What a pattern finds where it gives up on a text as it is, for each character of a run takes room on its stack: the same as with
+/// shorter runs, since no pattern counts so far. Where it gives up even so, the rest is left whole.
+fn find_in_shortened(r: &Regex, text: &str) -> Vec<Range<usize>> {
+    let (mut short, mut left_out, mut done) = (String::new(), vec![], 0);
+    for run in long_runs(text) {
+        let chars = text[run.clone()].char_indices();
+        let first = chars.clone().nth(KEPT).map_or(0, |(i, _)| i);
+        let last = chars.rev().nth(KEPT).map_or(0, |(i, _)| i);
+        if last > first {
+            short.push_str(&text[done..run.start + first]);
+            left_out.push((short.len(), last - first));
+            done = run.start + last;
+        }
+    }
+    short.push_str(&text[done..]);
+    let place = |at: usize| at + left_out.iter().take_while(|(i, _)| *i < at).map(|(_, n)| n).sum::<usize>();
+    r.find_iter(&short).map_while(Result::ok).map(|m| place(m.start())..place(m.end())).collect()
+}
+
+/// Runs of one character or of blanks, of which those up to the last line's end are one: patterns end words there.
+fn long_runs(text: &str) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = vec![];
+    let mut last = None;
+    for (i, c) in text.char_indices() {
+        let goes_on = |l: char| l == c || l.is_whitespace() && c.is_whitespace();
+        match runs.last_mut().filter(|_| last.is_some_and(goes_on)) {
+            Some(run) => run.end = i + c.len_utf8(),
+            None => runs.push(i..i + c.len_utf8()),
+        }
+        last = Some(c);
+    }
+    let at_line = |run: Range<usize>| {
+        let line = text[run.clone()].rfind(['\n', '\r']).map_or(run.start, |i| run.start + i + 1);
+        [run.start..line, line..run.end]
+    };
+    runs.into_iter().filter(|r| r.len() > 2 * KEPT).flat_map(at_line).collect()
 }
 
 /// All of a text in order: what was found, which is a match, and what is between, which is the other.
@@ -156,4 +197,36 @@ pub(crate) fn is_other(c: char) -> bool {
 pub(crate) fn is_nonspacing(c: char) -> bool {
     static CLASS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\p{Mn}").ok());
     !c.is_ascii() && is_of(&CLASS, c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::regex;
+
+    /// The words of a text, each with how often its first character stands in it.
+    fn words(pattern: &str, text: &str) -> Vec<(char, usize)> {
+        let all = cut(text, &Find::Regex(regex(pattern).unwrap()), Keep::Isolated);
+        let word = |r: Range<usize>| {
+            let first = text[r.clone()].chars().next().unwrap_or_default();
+            (first, text[r].chars().filter(|c| *c == first).count())
+        };
+        all.into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn runs_that_no_stack_holds_are_cut_as_shorter_ones() {
+        for n in [100, 3 << 20] {
+            let text = format!("a{}b c's", " ".repeat(n));
+            assert_eq!(words(GPT2, &text), [('a', 1), (' ', n - 1), (' ', 1), (' ', 1), ('\'', 1)], "{n}");
+            // a line's end takes the blanks before it along
+            let text = format!("a{}x\n{}\n{}b", "\u{301}".repeat(n), " \n".repeat(n), " ".repeat(n));
+            let lines = r"\w+|\s*[\r\n]+|\s+(?!\S)|\s+";
+            assert_eq!(
+                words(lines, &text),
+                [('a', 1), ('\n', n + 2), (' ', n - 1), (' ', 1), ('b', 1)],
+                "{n}"
+            );
+        }
+    }
 }

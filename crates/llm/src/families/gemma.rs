@@ -85,14 +85,15 @@ fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     c.rope = Some(rope);
     c.attention_cap = keys.number("attn_logit_softcapping")?;
     c.logit_cap = keys.number("final_logit_softcapping")?;
-    // GGUF has no key for it: the largest of the second generation is the one that differs
+    // GGUF has no key for it: the largest of each generation are those that differ
+    let largest = if is_third { 62 } else { 46 };
     let by = match keys.number("query_pre_attn_scalar")? {
         Some(by) => by,
-        None if c.layers == 46 => c.width as f64 / c.heads as f64,
+        None if c.layers == largest => c.width as f64 / c.heads as f64,
         None => c.head as f64,
     };
     c.scale = 1.0 / by.sqrt();
-    let window = keys.size("attention.sliding_window")?;
+    let window = keys.window(c.context)?;
     let every = keys.size("sliding_window_pattern")?.unwrap_or(if is_third { 6 } else { 2 });
     let kinds = keys.texts("layer_types")?;
     for (i, w) in c.windows.iter_mut().enumerate() {
@@ -108,4 +109,24 @@ fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     // marks around a picture and the places that it takes
     keys.ignore(&["boi_token_index", "eoi_token_index", "image_token_index", "mm_tokens_per_image"]);
     Ok(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_of_each_generation_scale_scores_by_their_width() {
+        let scale = |architecture: &str, layers: usize, width: usize| {
+            let text = format!(
+                r#"{{"architectures": ["{architecture}"], "num_hidden_layers": {layers}, "hidden_size": {width},
+                    "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "intermediate_size": 64,
+                    "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "vocab_size": 100}}"#
+            );
+            config(&Keys::of_json(&text).unwrap(), None).unwrap().scale
+        };
+        assert_eq!(scale("Gemma3ForCausalLM", 62, 5376), 1.0 / 168f64.sqrt());
+        assert_eq!(scale("Gemma3ForCausalLM", 48, 3840), 1.0 / 128f64.sqrt());
+        assert_eq!(scale("Gemma2ForCausalLM", 46, 4608), 1.0 / 144f64.sqrt());
+    }
 }

@@ -69,7 +69,7 @@ fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     let mut c = Config::common(keys)?;
     let interleaved = !keys.is_folder() || keys.flag("rope_interleaved")?.unwrap_or(false);
     c.rope = Some(c.read_rope(keys, limit, interleaved)?);
-    c.windows = vec![keys.size("attention.sliding_window")?; c.layers];
+    c.windows = vec![keys.window(c.context)?; c.layers];
     c.experts = c.read_experts(keys, true)?;
     Ok(c)
 }

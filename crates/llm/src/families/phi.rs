@@ -31,6 +31,6 @@ pub const PHI: Family = Family {
 fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     let mut c = Config::common(keys)?;
     c.rope = Some(c.read_rope(keys, limit, false)?);
-    c.windows = vec![keys.size("attention.sliding_window")?.filter(|n| *n > 0); c.layers];
+    c.windows = vec![keys.window(c.context)?; c.layers];
     Ok(c)
 }

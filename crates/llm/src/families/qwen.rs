@@ -52,7 +52,7 @@ pub const QWEN_MOE: Family = Family {
 fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     let mut c = Config::common(keys)?;
     c.rope = Some(c.read_rope(keys, limit, false)?);
-    let window = keys.size("attention.sliding_window")?;
+    let window = keys.window(c.context)?;
     let is_windowed = keys.flag("use_sliding_window")?.unwrap_or(!keys.is_folder());
     let first = keys.size("max_window_layers")?.unwrap_or(0);
     let kinds = keys.texts("layer_types")?;

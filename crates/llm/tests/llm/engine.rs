@@ -3,7 +3,7 @@
 use crate::data;
 use crate::families::largest_difference;
 use frit_llm::cache::CacheType;
-use frit_llm::engine::{Engine, Event, Reason, Request, Settings};
+use frit_llm::engine::{Engine, Event, Id, Reason, Request, Settings};
 use frit_llm::sample::{Sampling, most_likely};
 use frit_llm::step::{Chunk, Row, Sizes, Stepper};
 use frit_llm::{Decoder, Options, open};
@@ -276,6 +276,63 @@ fn a_deterministic_answer_depends_on_no_other_request() {
     let first = answer(0);
     assert_eq!(first.len(), 20);
     assert_eq!(first, answer(3));
+}
+
+#[test]
+fn a_deterministic_answer_is_the_same_after_one_that_its_prompt_holds() {
+    let m = model("llama");
+    let alone = Settings { deterministic: true, ..settings() };
+    let asked = |tokens: Vec<u32>, most| Request { logprobs: Some(1), ..Request::new(tokens, most) };
+    let answer = |engine: &mut Engine, tokens: &[u32], most| -> (Vec<u32>, Vec<u32>) {
+        engine.submit(asked(tokens.to_vec(), most)).unwrap();
+        let mut found = vec![];
+        while !engine.is_idle() {
+            found.extend(engine.step().unwrap());
+        }
+        let of = |e: Event| match e {
+            Event::Token { token, logprobs, .. } => Some((token, logprobs?.token.to_bits())),
+            Event::Done { .. } => None,
+        };
+        found.into_iter().filter_map(of).unzip()
+    };
+    let mut engine = Engine::new(m.clone(), alone.clone()).unwrap();
+    let mut talk = prompt(1, 20);
+    let (told, _) = answer(&mut engine, &talk, 60);
+    talk.extend(told);
+    talk.extend(prompt(2, 5));
+    let second = answer(&mut engine, &talk, 20);
+    assert_eq!(second, answer(&mut Engine::new(m, alone).unwrap(), &talk, 20));
+}
+
+#[test]
+fn a_context_may_be_shorter_than_a_steps_budget() {
+    let m = model("llama"); // 128 positions
+    for deterministic in [false, true] {
+        for positions in [32, 64, 512] {
+            let s = Settings { budget: 512, positions, deterministic, ..settings() };
+            let mut engine = Engine::new(m.clone(), s).unwrap();
+            engine.warm_up().unwrap();
+            let id = engine.submit(Request::new(prompt(1, 40), 5)).unwrap();
+            assert_eq!(run(&mut engine)[&id].0.len(), 5);
+        }
+    }
+}
+
+#[test]
+fn a_group_of_many_requests_does_not_hold_up_another() {
+    let few = Settings { sequences: 2, ..settings() };
+    let mut engine = Engine::new(model("llama"), few).unwrap();
+    let ask = |group, i| Request { group, ..Request::new(prompt(i, 10), 6) };
+    let many: Vec<Id> = (0..8).map(|i| engine.submit(ask(1, i)).unwrap()).collect();
+    let other = engine.submit(ask(2, 9)).unwrap();
+    let mut ended = vec![];
+    while !engine.is_idle() {
+        let done = |e| if let Event::Done { id, .. } = e { Some(id) } else { None };
+        ended.extend(engine.step().unwrap().into_iter().filter_map(done));
+    }
+    let at = |id: Id| ended.iter().position(|e| *e == id).unwrap();
+    assert!(at(other) < 4 && at(other) > at(many[0]), "{ended:?}");
+    assert_eq!(ended.iter().filter(|e| many.contains(e)).copied().collect::<Vec<_>>(), many);
 }
 
 #[test]

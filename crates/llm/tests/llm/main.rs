@@ -3,6 +3,7 @@
 mod chat;
 mod engine;
 mod families;
+mod generate;
 mod real;
 mod tune;
 

@@ -39,6 +39,21 @@ pub enum Zero {
     OfParts(Tensor),
 }
 
+/// Of parts `(tokens, parts, words)` the words, scales and sums, the latter two `(tokens, parts, 1)`, in one piece of memory: one
+/// kernel makes all three. What different parts have at one place lies side by side, since lanes beside each other take parts
+/// beside each other, and a load is as long as the lines of memory that it touches are many.
+fn beside(words: &Tensor, scale: &Tensor, sum: &Tensor) -> [Tensor; 3] {
+    let at = Tensor::arange(words.shape()[2].clone()).unsqueeze(-1);
+    let [words, scale, sum] = [words, scale, sum].map(|t| t.transpose(1, 2)); // (tokens, words, parts)
+    let others = at.eq(0).where_(scale.bitcast(DType::I32), sum.cast(DType::I32));
+    let is_words = Tensor::arange(2).reshape([2, 1, 1]).eq(0);
+    // (tokens, 2, words, parts)
+    let all = is_words.where_(words.unsqueeze(1), others.unsqueeze(1)).contiguous();
+    let half = |i: usize| all.narrow(1, i, 1).squeeze(1).transpose(1, 2);
+    let other = |i: usize| half(1).narrow(-1, i, 1);
+    [half(0), other(0).bitcast(DType::F32), other(1)]
+}
+
 impl Words {
     /// Words `(n, groups, m)` cut into `count` fields of `bits` bits of each byte: `(n, groups, count, m)`.
     pub fn fields(x: &Tensor, count: usize, bits: usize) -> Tensor {
@@ -72,9 +87,11 @@ impl Words {
         };
         // in memory, since each element is read several times, and may be made of sums
         let x = x.float().contiguous().reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let d = (x.abs().max(keepdim(-1)) / 127.0).contiguous(); // (tokens, parts, 1)
+        let d = x.abs().max(keepdim(-1)) / 127.0; // (tokens, parts, 1)
+        // vectors run along the words of a part, each with a sum of its own; without vectors a part is one sum
+        let is_one_sum = !has_vectors && pieces * lanes > 1;
+        let d = if is_one_sum { d } else { d.contiguous() };
         let bytes = (x * d.eq(0.0).where_(0.0, 1.0 / &d)).round().cast(DType::I8);
-        let d = d.unsqueeze(1);
         let bytes = match near {
             1 => bytes,
             _ => bytes
@@ -88,8 +105,17 @@ impl Words {
                 .transpose(-1, -2),
         };
         let bytes = bytes.reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let p = bytes.bitcast(DType::I32).contiguous();
-        // vectors run along the words of a part, each with its own sum; without vectors a part is one sum
+        let p = bytes.bitcast(DType::I32);
+        let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
+        let ones = constant(0x0101_0101);
+        let (p, d, sums) = match is_one_sum {
+            false => (p.contiguous(), d, None),
+            true => {
+                let [p, d, sums] = beside(&p, &d, &ones.dot4(&p, constant(0)).sum(keepdim(-1)));
+                (p, d, Some(sums.unsqueeze(1)))
+            }
+        };
+        let d = d.unsqueeze(1);
         let run = if has_vectors { 1 } else { lanes };
         let lanes = lanes / run;
         let p = p.reshape([tokens.clone(), 1.into(), parts.into(), pieces.into(), lanes.into(), run.into()]);
@@ -99,8 +125,7 @@ impl Words {
             (0..pieces * run).fold(begin, |sum, i| word(i).dot4(&at(&p, i), &sum))
         };
         // of the vector's bytes alone, and times those of the weight: (tokens, rows, parts, lanes)
-        let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
-        let sums = sum(constant(0), &|_| constant(0x0101_0101));
+        let sums = sums.unwrap_or_else(|| sum(constant(0), &|_| ones.clone()));
         let begin = match self.zero {
             Zero::One(zero) if zero != 0 => &sums * -zero,
             _ => constant(0),
@@ -111,6 +136,13 @@ impl Words {
             Zero::One(_) => dots.float(),
             Zero::OfParts(zero) => dots.float() - of_part(zero) * sums.float(),
         };
+        if has_vectors {
+            // scales are not of lanes: those of several parts are multiplied at once, and offsets are a sum of their own
+            let y = (of_part(&self.scale) * &d * dots).sum([2, 3]);
+            let Some(offset) = &self.offset else { return y };
+            let sums = (sums.sum(-1).float() * d.squeeze(-1)).contiguous();
+            return y + (offset.reshape([1, rows, parts]) * sums).sum(2);
+        }
         let y = of_part(&self.scale) * (dots * &d);
         let y = match &self.offset {
             Some(offset) => y + of_part(offset) * (sums.float() * &d),

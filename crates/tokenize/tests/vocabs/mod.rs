@@ -1,5 +1,6 @@
 //! Vocabularies of real models: llama.cpp's vectors, and what the `tokenizers` and `sentencepiece` packages make of random
-//! texts. They are large, so they are read from the folder `FRIT_FILES` names, where `tests-data/tokenize/vocabs.py` puts them.
+//! texts. They are large, so they are read from the folder `FRIT_FILES` names, where
+//! `tests-data/fetch.py` puts them, and `tests-data/tokenize/vocabs.py` random texts beside them.
 
 mod gguf;
 
@@ -79,7 +80,9 @@ fn a_megabyte_of_one_letter_takes_a_second_at_most() {
                 &text[..2],
                 ids.len()
             );
-            assert!(took < Duration::from_secs(1), "{}: {took:?}", path.display());
+            // optimised code does
+            let most = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
+            assert!(took < most, "{}: {took:?}", path.display());
         }
     }
 }

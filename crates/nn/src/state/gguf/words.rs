@@ -3,7 +3,7 @@
 use super::Kind;
 use super::blocks::{Blocks, scaled, six_bits};
 use frit_tensor::linalg::{Words, Zero};
-use frit_tensor::{DType, Tensor};
+use frit_tensor::{DType, Device, Tensor};
 
 impl Kind {
     /// The weights in raw bytes `(rows, bytes)` as words; `None` for types that are not whole numbers of up to 8 bits, of which
@@ -26,9 +26,12 @@ impl Kind {
                 ((words(2, 32) ^ 0x8080_8080u32 as i32 as i64).reshape([n, 1, 1, 8]), 128, b.half(0), None)
             }
             Kind::Q4_K => {
+                // on vectors the scales of parts are multiplied side by side: that they are made for each product would show
+                let has_vectors = Device::target(&raw.device().ok()?).ok()?.vector_bytes > 0;
+                let kept = |t: Tensor| if has_vectors { t.contiguous() } else { t };
                 let (scale, min) = six_bits(&b);
                 let q = Words::fields(&words(16, 128).reshape([n, 4, 8]), 2, 4);
-                (q.reshape([n, 8, 1, 8]), 0, scale, Some(-min))
+                (q.reshape([n, 8, 1, 8]), 0, kept(scale), Some(kept(-min)))
             }
             Kind::Q6_K => {
                 let low = Words::fields(&words(0, 128).reshape([n, 2, 16]), 2, 4).reshape([n, 64]);
