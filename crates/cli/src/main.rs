@@ -59,7 +59,13 @@ fn flags() -> String {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<String> = match std::env::args_os().skip(1).map(std::ffi::OsString::into_string).collect() {
+        Ok(args) => args,
+        Err(word) => {
+            eprintln!("frit: {} is not UTF-8", word.display());
+            return ExitCode::FAILURE;
+        }
+    };
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     // a client that goes away must not end a server
     #[cfg(unix)]

@@ -17,6 +17,12 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     let streams = given.number::<usize>("streams")?.unwrap_or(1).max(1);
     given.finish()?;
     let longest = pp.max(tg).max(1);
+    let made_for = open(path, &Options { is_float, ..Options::default() }).map_err(|e| e.to_string())?;
+    let context = made_for.config().context;
+    drop(made_for);
+    if longest > context {
+        return Err(format!("{longest} tokens: the model's context has {context}"));
+    }
     let model = open(path, &Options { context: Some(longest), is_float, ..Options::default() })
         .map_err(|e| e.to_string())?;
     let name = model.config().architecture.clone();

@@ -3,6 +3,7 @@
 use super::Done;
 use super::options::Given;
 use crate::progress::Progress;
+use frit_llm::blocks::BLOCK;
 use frit_llm::engine::{Reason, Settings};
 use frit_llm::{Answer, Ask, Llm, Message};
 use rustyline::error::ReadlineError;
@@ -12,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Positions where nothing else is said: most models have more, at the price of memory.
 const CONTEXT: usize = 4096;
+
+/// This part of the context is kept free for an answer.
+const ROOM: usize = 4;
 
 const COMMANDS: &str = "\
 /system TEXT   begin again with this as what the conversation begins with
@@ -43,11 +47,12 @@ pub fn chat(model: &str, words: &[&str]) -> Done {
     let mut ask = Ask { sampling: given.sampling()?, ..Ask::default() };
     ask.max_tokens = given.number("max-tokens")?.unwrap_or(usize::MAX);
     ask.stops = given.all("stop").into_iter().map(String::from).collect();
+    let shifts = given.choice("shift", &[("yes", true), ("no", false)])?;
     given.finish()?;
     let loading = Progress::show(&format!("loading {model}"));
     let llm = Llm::with_draft(model, draft, &options, settings).map_err(|e| e.to_string())?;
     drop(loading);
-    let mut talk = Conversation { llm, ask, messages: vec![], last: None };
+    let mut talk = Conversation { llm, ask, messages: vec![], left_out: 0, shifts, last: None };
     talk.begin(system);
     match prompt {
         Some(prompt) => talk.answer(prompt).map(|_| ()),
@@ -59,6 +64,10 @@ struct Conversation {
     llm: Llm,
     ask: Ask,
     messages: Vec<Message>,
+    /// So many behind the system message are not shown to the model any more.
+    left_out: usize,
+    /// Whether the oldest is left out where the context is full.
+    shifts: bool,
     last: Option<Answer>,
 }
 
@@ -66,6 +75,31 @@ impl Conversation {
     fn begin(&mut self, system: Option<&str>) {
         let message = |text: &str| Message { role: "system".into(), content: text.into() };
         self.messages = system.map(message).into_iter().collect();
+        self.left_out = 0;
+    }
+    /// The tokens of the conversation, without the oldest turns where these leave too little room for an answer; and how many
+    /// begin it for good.
+    fn tokens(&mut self) -> frit::Result<(Vec<u32>, usize)> {
+        let engine = self.llm.engine();
+        let context = engine.model().config().context.min(engine.memory().1 * BLOCK);
+        let first = usize::from(self.messages.first().is_some_and(|m| m.role == "system"));
+        let before = self.left_out;
+        loop {
+            let shown = [&self.messages[..first], &self.messages[first + self.left_out..]].concat();
+            let tokens = self.llm.conversation(&shown)?;
+            // a question and its answer go together
+            let has_more = self.messages.len() > first + self.left_out + 2;
+            if !self.shifts || !has_more || tokens.len() <= context - context / ROOM {
+                if self.left_out > before {
+                    eprintln!("(the context is full; {} old messages are left out)", self.left_out);
+                }
+                let prompt =
+                    self.llm.prompt(&shown).map_err(|e| frit::Error::new("generate", e.to_string()))?;
+                let keep = Llm::beginning(self.llm.text(), &prompt, &tokens);
+                return Ok((tokens, keep));
+            }
+            self.left_out += 2;
+        }
     }
     /// Writes an answer as it comes.
     fn answer(&mut self, text: &str) -> Done {
@@ -80,8 +114,10 @@ impl Conversation {
             // a reader that is gone ends the answer
             std::io::stdout().flush().is_ok() && !STOP.load(Ordering::Relaxed)
         };
-        let tokens = self.llm.conversation(&self.messages);
-        let answer = tokens.and_then(|t| self.llm.generate(t, &self.ask, &mut told));
+        let answer = self.tokens().and_then(|(tokens, keep)| {
+            self.ask.shift = self.shifts.then_some(keep);
+            self.llm.generate(tokens, &self.ask, &mut told)
+        });
         // SAFETY: it is the handler that was there before
         #[cfg(unix)]
         unsafe {
@@ -113,6 +149,11 @@ impl Conversation {
                 Ok(line) => line,
                 Err(ReadlineError::Interrupted) => continue,
                 Err(ReadlineError::Eof) => return Ok(()),
+                // a line that is no text is one bad line
+                Err(ReadlineError::Io(e)) if e.kind() == std::io::ErrorKind::InvalidData => {
+                    eprintln!("the line is not UTF-8");
+                    continue;
+                }
                 Err(e) => return Err(e.to_string()),
             };
             editor.add_history_entry(&line).ok();

@@ -76,6 +76,12 @@ pub fn finetune(model: &str, words: &[&str]) -> Done {
     let (every, log_every) = (every?.unwrap_or(100).max(1), log_every?.unwrap_or(10).max(1));
     let (resume, from) = (given.text("resume"), given.text("from"));
     given.finish()?;
+    // as one text it would be learnt with its brackets
+    if Path::new(data).extension().is_some_and(|e| e.eq_ignore_ascii_case("json")) {
+        return Err(format!(
+            "{data}: examples are read from a .jsonl file, one object a line; a text has another name"
+        ));
+    }
 
     let text = text_of(model).map_err(|e| e.to_string())?;
     let examples = read(data, &text, length, loss).map_err(|e| e.to_string())?;

@@ -3,7 +3,7 @@
 mod bench;
 mod chat;
 mod finetune;
-mod options;
+pub mod options;
 mod perplexity;
 
 use crate::progress::Progress as Loading;
@@ -33,6 +33,7 @@ options:
   --seed N                         the beginning of the random stream
   --stop TEXT                      ends an answer; may be given several times
   --context N                      positions at most (4096, or what the model has)
+  --shift yes|no                   where the context is full, the oldest is left out, or the answer ends (yes)
   --cache f32|f16|bf16|int8        how keys and values are kept (f16)
   --adapter FOLDER                 what frit finetune or PEFT made of it; --merge yes takes it into the weights
   --products rounded|float         few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX

@@ -81,12 +81,17 @@ impl<'a> Given<'a> {
     }
     /// How keys and values are kept.
     pub fn cache(&mut self) -> Result<CacheType, String> {
-        Ok(match self.text("cache") {
-            None | Some("f16") => CacheType::F16,
-            Some("f32") => CacheType::F32,
-            Some("bf16") => CacheType::BF16,
-            Some("int8") => CacheType::Int8,
-            Some(other) => return Err(format!("--cache {other}: f32, f16, bf16 or int8")),
-        })
+        self.text("cache").map_or(Ok(CacheType::F16), cache)
+    }
+}
+
+/// How keys and values are kept, by name.
+pub fn cache(name: &str) -> Result<CacheType, String> {
+    match name {
+        "f16" => Ok(CacheType::F16),
+        "f32" => Ok(CacheType::F32),
+        "bf16" => Ok(CacheType::BF16),
+        "int8" => Ok(CacheType::Int8),
+        other => Err(format!("--cache {other}: f32, f16, bf16 or int8")),
     }
 }

@@ -12,8 +12,14 @@ pub struct Answer<'a> {
     calls: Option<Calls>,
     /// How many calls there were.
     pub called: usize,
+    /// Arguments of the last of them, as far as they came.
+    arguments: String,
     /// How many tokens.
     pub tokens: usize,
+    /// Characters of the text before the last token.
+    pub at: usize,
+    /// Characters of the text.
+    characters: usize,
     pub is_stopped: bool,
 }
 
@@ -29,7 +35,10 @@ impl<'a> Answer<'a> {
             held: String::new(),
             calls,
             called: 0,
+            arguments: String::new(),
             tokens: 0,
+            at: 0,
+            characters: 0,
             is_stopped: false,
         }
     }
@@ -37,6 +46,8 @@ impl<'a> Answer<'a> {
     pub fn push(&mut self, token: u32) -> Vec<Delta> {
         self.tokens += 1;
         let text = self.stream.as_mut().map(|s| s.push(token)).unwrap_or_default();
+        self.at = self.characters;
+        self.characters += text.chars().count();
         self.text(&text)
     }
     fn text(&mut self, text: &str) -> Vec<Delta> {
@@ -72,10 +83,24 @@ impl<'a> Answer<'a> {
             Some(calls) => {
                 let deltas = calls.push(text);
                 self.called = calls.count();
+                self.note(&deltas);
                 deltas
             }
             None => vec![Delta::Text(text.to_string())],
         }
+    }
+    fn note(&mut self, deltas: &[Delta]) {
+        for delta in deltas {
+            match delta {
+                Delta::Text(_) => {}
+                Delta::Call { .. } => self.arguments.clear(),
+                Delta::Arguments { text, .. } => self.arguments.push_str(text),
+            }
+        }
+    }
+    /// Whether there is a call, and the last one is not cut off.
+    pub fn has_called(&self) -> bool {
+        self.called > 0 && serde_json::from_str::<serde_json::Value>(&self.arguments).is_ok()
     }
     /// Nothing more comes.
     pub fn finish(&mut self) -> Vec<Delta> {
@@ -84,7 +109,9 @@ impl<'a> Answer<'a> {
         let held = std::mem::take(&mut self.held);
         deltas.extend(self.give(&held));
         if let Some(calls) = self.calls.take() {
-            deltas.extend(calls.finish());
+            let rest = calls.finish();
+            self.note(&rest);
+            deltas.extend(rest);
         }
         deltas
     }

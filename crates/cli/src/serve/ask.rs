@@ -35,9 +35,11 @@ pub enum Begin {
 pub struct Limits {
     pub body: usize,
     pub count: usize,
-    /// Requests that run or wait.
+    /// Answers that are made or wait.
     pub requests: usize,
     pub max_tokens: usize,
+    /// Whether an answer goes on at the end of the context, without the oldest tokens.
+    pub shifts: bool,
 }
 
 /// The object of a body.
@@ -81,6 +83,16 @@ pub fn whole(v: &Value, name: &str, least: u64, most: u64) -> Checked<Option<u64
         n => Ok(n.map(|n| n as u64)),
     }
 }
+/// A whole number of 64 bits, with a sign or without.
+fn seed(v: &Value) -> Checked<Option<u64>> {
+    let Some(value) = field(v, "seed") else { return Ok(None) };
+    let is_number = value.kind() == ValueKind::Number;
+    let signed = i64::try_from(value.clone()).ok().map(i64::cast_unsigned);
+    match signed.or_else(|| u64::try_from(value).ok()).filter(|_| is_number) {
+        None => Err(ApiError::field("seed", "it is no whole number of 64 bits")),
+        seed => Ok(seed),
+    }
+}
 fn items(v: &Value, name: &str) -> Checked<Vec<Value>> {
     match v.kind() {
         ValueKind::Seq => {
@@ -93,6 +105,7 @@ fn items(v: &Value, name: &str) -> Checked<Vec<Value>> {
 impl Ask {
     /// What chats and completions have in common.
     pub fn read(v: &Value, limits: &Limits, is_chat: bool) -> Checked<Ask> {
+        refuse(v, is_chat)?;
         let default = Sampling::default();
         let f = |n: Option<f64>, default: f32| n.map_or(default, |n| n as f32);
         let bias = match field(v, "logit_bias") {
@@ -108,7 +121,7 @@ impl Ask {
             repetition_penalty: f(number(v, "repetition_penalty", 0.01, 10.0)?, default.repetition_penalty),
             frequency_penalty: f(number(v, "frequency_penalty", -2.0, 2.0)?, default.frequency_penalty),
             presence_penalty: f(number(v, "presence_penalty", -2.0, 2.0)?, default.presence_penalty),
-            seed: number(v, "seed", -9.0e15, 9.0e15)?.map(|n| n as i64 as u64),
+            seed: seed(v)?,
             bias,
             ..default
         };
@@ -141,6 +154,24 @@ impl Ask {
             logprobs,
             echo: !is_chat && flag(v, "echo")?,
         })
+    }
+}
+
+/// What the API knows and this server does not; to pass it over would give another answer than was asked for.
+fn refuse(v: &Value, is_chat: bool) -> Checked<()> {
+    let unknown: &[&str] = match is_chat {
+        true => &["functions", "function_call", "audio", "web_search_options"],
+        false => &["suffix"],
+    };
+    if let Some(name) = unknown.iter().find(|name| field(v, name).is_some()) {
+        return Err(ApiError::field(name, "this server does not support it"));
+    }
+    // the best of as many as are answered are all of them
+    match whole(v, "best_of", 1, 1 << 20)? {
+        Some(n) if n != whole(v, "n", 1, 1 << 20)?.unwrap_or(1) => {
+            Err(ApiError::field("best_of", "this server supports none but n"))
+        }
+        _ => Ok(()),
     }
 }
 

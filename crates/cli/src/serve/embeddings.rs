@@ -51,7 +51,9 @@ pub async fn answer(
         let vector = worker.embed(tokens).await.map_err(|e| match e {
             Refused::Busy => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too many requests run and wait")
                 .coded("rate_limit_exceeded"),
-            Refused::Gone => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+            Refused::Gone => {
+                ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the model does not run any more")
+            }
             Refused::Bad(message) => ApiError::field("input", message).coded("unsupported_model"),
         })?;
         if dimensions.is_some_and(|d| d != vector.len() as u64) {

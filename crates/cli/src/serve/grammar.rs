@@ -26,6 +26,17 @@ pub enum Form {
     Call(Vec<(String, Value)>),
 }
 
+impl Form {
+    /// The field that asks for it.
+    pub fn param(&self) -> &'static str {
+        match self {
+            Form::Json | Form::Schema(_) => "response_format",
+            Form::Lark(_) => "grammar",
+            Form::Call(_) => "tools",
+        }
+    }
+}
+
 /// What makes rules for one model's tokens. It is made when the first is asked for.
 pub struct Grammars {
     factory: OnceLock<Result<Arc<ParserFactory>, String>>,
@@ -51,13 +62,19 @@ impl Grammars {
             Form::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
             Form::Call(tools) => TopLevelGrammar::from_lark(call(tools, syntax, tokenizer)?),
         };
-        let parser = factory.create_parser(grammar).map_err(|e| e.to_string())?;
-        let matcher = Matcher::new(Ok(parser));
+        let parser = factory.create_parser(grammar).map_err(first_line)?;
+        let mut matcher = Matcher::new(Ok(parser));
         match matcher.get_error() {
-            Some(e) => Err(e),
-            None => Ok(Rule::start(matcher)),
+            Some(e) => Err(first_line(e)),
+            // what is wrong with references and sizes is found only here
+            None => matcher.compute_mask_or_eos().map(|mask| Rule::start(matcher, mask)).map_err(first_line),
         }
     }
+}
+
+/// What is wrong, without the state of the library behind it.
+fn first_line(e: impl std::fmt::Display) -> String {
+    e.to_string().lines().next().unwrap_or("it is wrong").trim().to_string()
 }
 
 fn factory(tokenizer: &Tokenizer, end: u32) -> Result<ParserFactory, String> {
@@ -74,6 +91,7 @@ fn factory(tokenizer: &Tokenizer, end: u32) -> Result<ParserFactory, String> {
     let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
     let mut factory = ParserFactory::new_simple(&env).map_err(|e| e.to_string())?;
     factory.quiet();
+    factory.limits_mut().verbose_errors = false;
     Ok(factory)
 }
 
@@ -126,31 +144,32 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn start(mut matcher: Matcher) -> Rule {
+    /// `mask` is that of the first token.
+    fn start(mut matcher: Matcher, mask: SimpleVob) -> Rule {
         let (tokens, chosen) = sync_channel::<u32>(1);
         let (told, taken) = sync_channel(1);
         let (made, masks) = sync_channel(1);
         std::thread::spawn(move || {
-            loop {
-                let mask = matcher.compute_mask_or_eos().map_err(|e| e.to_string());
-                if made.send(mask).is_err() {
-                    return;
-                }
-                let Ok(token) = chosen.recv() else { return };
-                let is_over =
-                    matcher.consume_token(token).map(|()| matcher.is_stopped()).map_err(|e| e.to_string());
+            while let Ok(token) = chosen.recv() {
+                let is_over = matcher.consume_token(token).map(|()| matcher.is_stopped()).map_err(first_line);
                 let goes_on = is_over == Ok(false);
                 if told.send(is_over).is_err() || !goes_on {
                     return;
                 }
+                if made.send(matcher.compute_mask_or_eos().map_err(first_line)).is_err() {
+                    return;
+                }
             }
         });
-        Rule { tokens, taken, masks, mask: None }
+        Rule { tokens, taken, masks, mask: Some(mask) }
     }
 }
 
+/// What the reason begins with where an answer ends because of its grammar.
+pub const WRONG: &str = "the grammar: ";
+
 fn wrong(e: impl std::fmt::Display) -> frit::Error {
-    frit::Error::new("generate", format!("the grammar: {e}"))
+    frit::Error::new("generate", format!("{WRONG}{e}"))
 }
 
 impl Constraint for Rule {

@@ -4,7 +4,8 @@ use super::answer::Answer;
 use super::ask::{self, Ask, Begin, Limits};
 use super::embeddings;
 use super::error::ApiError;
-use super::grammar::{Form, Grammars, Rule};
+use super::grammar::{self, Form, Grammars, Rule};
+use super::logprobs::{self, Told};
 use super::worker::{BEHIND, Happened, Refused, Ticket, What, Worker};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -14,8 +15,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use frit_llm::Llm;
 use frit_llm::chat::{Delta, Prompt, Syntax, Text, Value};
-use frit_llm::engine::{Logprobs, Reason, Request};
+use frit_llm::engine::{Reason, Request};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -101,10 +103,11 @@ fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (a, b)| d | (a ^ b)) == 0
 }
 async fn authorize(State(app): State<Arc<App>>, request: HttpRequest, next: Next) -> Response {
-    let given = request.headers().get(AUTHORIZATION).and_then(|h| h.to_str().ok()?.strip_prefix("Bearer "));
+    // keys may be any bytes
+    let given = request.headers().get(AUTHORIZATION).and_then(|h| h.as_bytes().strip_prefix(b"Bearer "));
     let is_allowed = match &app.key {
         None => true,
-        Some(key) => given.is_some_and(|g| is_equal(g.as_bytes(), key.as_bytes())),
+        Some(key) => given.is_some_and(|g| is_equal(g, key.as_bytes())),
     };
     app.counts.requests.fetch_add(1, Ordering::Relaxed);
     let response = match is_allowed {
@@ -232,7 +235,7 @@ async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Respo
     let prompt = ask::read_chat(&v)?;
     let form = ask::read_form(&v, &prompt)?;
     let text = app.text.clone();
-    let has_tools = prompt.tools.is_some();
+    let (has_tools, shifts) = (prompt.tools.is_some(), app.limits.shifts);
     let made = tokio::task::spawn_blocking(move || {
         let Some(template) = &text.template else {
             return Err(ApiError::new(
@@ -240,13 +243,19 @@ async fn chat(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Respo
                 "the model has no chat template: use completions",
             ));
         };
+        // without a word the model would never hear of them
+        if has_tools && !template.source().contains("tools") {
+            return Err(ApiError::field("tools", "the model's chat template has no place for tools"));
+        }
         let rendered = template.render(&prompt).map_err(|e| ApiError::field("messages", e.to_string()))?;
         let syntax = if has_tools { Syntax::of_template(template.source()) } else { None };
-        Ok((text.tokenizer.encode_plain(&rendered), syntax))
+        let tokens = text.tokenizer.encode_plain(&rendered);
+        let keep = if shifts { Llm::beginning(&text, &prompt, &tokens) } else { 0 };
+        Ok((Start { text: String::new(), tokens, keep }, syntax))
     });
-    let (tokens, syntax) =
+    let (start, syntax) =
         made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
-    generate(app, ask, vec![(String::new(), tokens)], syntax, form, true).await
+    generate(app, ask, vec![start], syntax, form, true).await
 }
 
 async fn complete(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Response, ApiError> {
@@ -256,26 +265,38 @@ async fn complete(State(app): State<Arc<App>>, request: HttpRequest) -> Result<R
     let form = ask::read_form(&v, &Prompt::new(Value::UNDEFINED))?;
     let (text, size) = (app.text.clone(), app.text.tokenizer.size() as u32);
     let made = tokio::task::spawn_blocking(move || {
-        let tokens = |p: Begin| match p {
-            Begin::Text(t) => {
-                let ids = text.tokenizer.encode(&t);
-                // an empty prompt begins a text
-                let ids = if ids.is_empty() {
-                    text.bos.or(text.ends.first().copied()).into_iter().collect()
-                } else {
-                    ids
-                };
-                (t, ids)
-            }
-            Begin::Tokens(ids) => (text.tokenizer.decode(&ids), ids),
+        let start = |p: Begin| {
+            let (prompt, tokens) = match p {
+                Begin::Text(t) => {
+                    let ids = text.tokenizer.encode(&t);
+                    // an empty prompt begins a text
+                    let ids = if ids.is_empty() {
+                        text.bos.or(text.ends.first().copied()).into_iter().collect()
+                    } else {
+                        ids
+                    };
+                    (t, ids)
+                }
+                Begin::Tokens(ids) => (text.tokenizer.decode(&ids), ids),
+            };
+            let keep = usize::from(text.bos.is_some() && tokens.first().copied() == text.bos);
+            Start { text: prompt, tokens, keep }
         };
-        prompts.into_iter().map(tokens).collect::<Vec<_>>()
+        prompts.into_iter().map(start).collect::<Vec<_>>()
     });
     let made = made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
-    if let Some(id) = made.iter().flat_map(|(_, ids)| ids).find(|id| **id >= size) {
+    if let Some(id) = made.iter().flat_map(|s| &s.tokens).find(|id| **id >= size) {
         return Err(ApiError::field("prompt", format!("token {id} of a model that has {size}")));
     }
     generate(app, ask, made, None, form, false).await
+}
+
+/// What one answer or several go on from.
+struct Start {
+    text: String,
+    tokens: Vec<u32>,
+    /// So many of the first are kept where the context is full.
+    keep: usize,
 }
 
 /// One call: what all its pieces have in common.
@@ -284,41 +305,61 @@ struct Call {
     ask: Ask,
     syntax: Option<Syntax>,
     is_chat: bool,
+    /// The field that asked for a form.
+    form: Option<&'static str>,
     id: String,
     created: u64,
     prompts: Vec<String>,
     prompt_tokens: usize,
 }
 
-/// Counts a call as long as it runs.
-struct Active(Arc<App>);
+/// Counts the answers of a call as long as it runs.
+struct Active {
+    app: Arc<App>,
+    count: usize,
+}
+impl Active {
+    fn begin(app: &Arc<App>, count: usize) -> Result<Active, ApiError> {
+        let most = app.limits.requests;
+        if count > most {
+            let message = format!("{count} answers at once: this server gives {most} to all");
+            return Err(ApiError::field("n", message));
+        }
+        let active = Active { app: app.clone(), count };
+        match app.counts.active.fetch_add(count, Ordering::Relaxed) + count > most {
+            true => Err(busy()),
+            false => Ok(active),
+        }
+    }
+}
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.counts.active.fetch_sub(1, Ordering::Relaxed);
+        self.app.counts.active.fetch_sub(self.count, Ordering::Relaxed);
     }
+}
+fn busy() -> ApiError {
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too many requests run and wait")
+        .coded("rate_limit_exceeded")
 }
 
 async fn generate(
     app: Arc<App>,
     ask: Ask,
-    prompts: Vec<(String, Vec<u32>)>,
+    prompts: Vec<Start>,
     syntax: Option<Syntax>,
     form: Option<Form>,
     is_chat: bool,
 ) -> Result<Response, ApiError> {
-    let busy = || {
-        ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too many requests run and wait")
-            .coded("rate_limit_exceeded")
-    };
     if !app.worker.shared.ready.load(Ordering::Acquire) {
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the model is not loaded yet"));
     }
-    let active = Active(app.clone());
-    if app.counts.active.fetch_add(1, Ordering::Relaxed) >= app.limits.requests {
-        return Err(busy());
-    }
+    let active = Active::begin(&app, prompts.len() * ask.count)?;
     let param = if is_chat { "messages" } else { "prompt" };
-    for (_, tokens) in &prompts {
+    let size = app.text.tokenizer.size();
+    if let Some((token, _)) = ask.sampling.bias.iter().find(|(token, _)| *token as usize >= size) {
+        return Err(ApiError::field("logit_bias", format!("token {token} of a model that has {size}")));
+    }
+    for Start { tokens, .. } in &prompts {
         if tokens.len() >= app.context {
             let message = format!("{} tokens, and the context has {}", tokens.len(), app.context);
             return Err(ApiError::field(param, message).coded("context_length_exceeded"));
@@ -327,11 +368,15 @@ async fn generate(
     let begun = Instant::now();
     let (to, events) = mpsc::channel(BEHIND * prompts.len() * ask.count);
     let (mut tickets, mut place) = (vec![], 0);
-    for (_, tokens) in &prompts {
+    let number = app.counts.next.fetch_add(1, Ordering::Relaxed);
+    for Start { tokens, keep, .. } in &prompts {
         for _ in 0..ask.count {
-            let room = app.context - tokens.len();
+            let room = if app.limits.shifts { usize::MAX } else { app.context - tokens.len() };
             let mut request =
                 Request::new(tokens.clone(), ask.max_tokens.unwrap_or(app.limits.max_tokens).min(room));
+            // calls are served in turns, however many answers each wants
+            request.group = number;
+            request.shift = app.limits.shifts.then_some(*keep);
             request.sampling = ask.sampling.clone();
             request.sampling.seed = ask.sampling.seed.map(|s| s.wrapping_add(place as u64));
             request.ends = app.text.ends.iter().copied().collect();
@@ -341,7 +386,9 @@ async fn generate(
             }
             let ticket = app.worker.submit(request, place, to.clone()).await.map_err(|e| match e {
                 Refused::Busy => busy(),
-                Refused::Gone => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+                Refused::Gone => {
+                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the model does not run any more")
+                }
                 Refused::Bad(message) => ApiError::field(param, message),
             })?;
             tickets.push(ticket);
@@ -350,15 +397,11 @@ async fn generate(
     }
     drop(to);
     let call = Call {
-        id: format!(
-            "{}-{:x}-{}",
-            if is_chat { "chatcmpl" } else { "cmpl" },
-            now(),
-            app.counts.next.fetch_add(1, Ordering::Relaxed)
-        ),
+        id: format!("{}-{:x}-{}", if is_chat { "chatcmpl" } else { "cmpl" }, now(), number),
         created: now(),
-        prompt_tokens: prompts.iter().map(|(_, t)| t.len()).sum(),
-        prompts: prompts.into_iter().map(|(p, _)| p).collect(),
+        prompt_tokens: prompts.iter().map(|s| s.tokens.len()).sum(),
+        prompts: prompts.into_iter().map(|s| s.text).collect(),
+        form: form.map(|f| f.param()),
         app,
         ask,
         syntax,
@@ -369,13 +412,13 @@ async fn generate(
 }
 /// A rule for an answer, made beside the tasks that serve: a large schema takes a while.
 async fn rule(app: &Arc<App>, form: Form, syntax: Option<Syntax>) -> Result<Rule, ApiError> {
-    let app = app.clone();
+    let (app, param) = (app.clone(), form.param());
     let made = tokio::task::spawn_blocking(move || {
         let end = app.text.ends.first().copied().unwrap_or(0);
         app.grammars.rule(&form, &app.text.tokenizer, end, syntax)
     });
     let made = made.await.map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
-    made.map_err(|e| ApiError::field("response_format", e))
+    made.map_err(|e| ApiError::field(param, e))
 }
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
@@ -412,47 +455,37 @@ impl Call {
         json!({"prompt_tokens": self.prompt_tokens, "completion_tokens": made, "total_tokens": self.prompt_tokens + made})
     }
     /// Probabilities of tokens as the two APIs have them.
-    fn logprobs(&self, told: &[(u32, Logprobs)]) -> Json {
-        if self.ask.logprobs.is_none() || told.is_empty() {
-            return Json::Null;
+    fn logprobs(&self, place: usize, told: &[Told]) -> Json {
+        let tokenizer = &self.app.text.tokenizer;
+        match self.ask.logprobs {
+            Some(_) if !told.is_empty() && self.is_chat => logprobs::of_chat(tokenizer, told),
+            Some(_) if !told.is_empty() => {
+                let before = self.echo(place).chars().count();
+                logprobs::of_completion(tokenizer, told, before)
+            }
+            _ => Json::Null,
         }
-        let name = |id: u32| self.app.text.tokenizer.decode_all(&[id]);
-        if self.is_chat {
-            let one =
-                |id: u32, p: f32| json!({"token": name(id), "logprob": p, "bytes": name(id).as_bytes()});
-            let row = |(id, l): &(u32, Logprobs)| {
-                let mut row = one(*id, l.token);
-                row["top_logprobs"] = l.top.iter().map(|(t, p)| one(*t, *p)).collect();
-                row
-            };
-            return json!({"content": told.iter().map(row).collect::<Vec<_>>()});
-        }
-        let top =
-            |l: &Logprobs| l.top.iter().map(|(t, p)| (name(*t), json!(p))).collect::<serde_json::Map<_, _>>();
-        let mut offset = 0;
-        let offsets: Vec<usize> = told
-            .iter()
-            .map(|(id, _)| {
-                let at = offset;
-                offset += name(*id).chars().count();
-                at
-            })
-            .collect();
-        json!({
-            "tokens": told.iter().map(|(id, _)| name(*id)).collect::<Vec<_>>(),
-            "token_logprobs": told.iter().map(|(_, l)| l.token).collect::<Vec<_>>(),
-            "top_logprobs": told.iter().map(|(_, l)| top(l)).collect::<Vec<_>>(),
-            "text_offset": offsets,
-        })
+    }
+    /// What of the prompt an answer begins with.
+    fn echo(&self, place: usize) -> &str {
+        if self.ask.echo { &self.prompts[place / self.ask.count] } else { "" }
     }
     fn call_id(&self, place: usize, index: usize) -> String {
         format!("call_{}_{place}_{index}", &self.id[self.id.len().saturating_sub(12)..])
     }
     fn reason(&self, answer: &Answer, reason: &Reason) -> &'static str {
         match reason {
+            // a call that is cut off is none that a client could make
+            Reason::Length | Reason::Context if !answer.is_stopped && !answer.has_called() => "length",
             _ if answer.called > 0 => "tool_calls",
-            Reason::Length | Reason::Context if !answer.is_stopped => "length",
             _ => "stop",
+        }
+    }
+    /// Why there is no answer. Some grammars turn out to be too large only while they are followed.
+    fn failed(&self, message: &str) -> ApiError {
+        match (message.strip_prefix(grammar::WRONG), self.form) {
+            (Some(message), Some(form)) => ApiError::field(form, message),
+            _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message),
         }
     }
     /// What a stream's piece holds for one delta.
@@ -497,7 +530,7 @@ async fn whole(call: Call, mut reading: Reading) -> Result<Response, ApiError> {
         match what {
             What::Token(token, logprobs) => {
                 whole.add(answer.push(token));
-                whole.told.extend(logprobs.map(|l| (token, l)));
+                whole.told.extend(logprobs.map(|logprobs| Told { token, at: answer.at, logprobs }));
                 if answer.is_stopped {
                     whole.reason = Some("stop");
                     // dropping a ticket ends its request; the others go on
@@ -505,9 +538,7 @@ async fn whole(call: Call, mut reading: Reading) -> Result<Response, ApiError> {
                     reading.tickets = gone.into_iter().filter(|t| t.place != place).collect();
                 }
             }
-            What::Done(Reason::Failed(message)) => {
-                return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message));
-            }
+            What::Done(Reason::Failed(message)) => return Err(call.failed(&message)),
             What::Done(reason) => {
                 whole.add(answer.finish());
                 whole.reason = Some(call.reason(answer, &reason));
@@ -521,9 +552,9 @@ async fn whole(call: Call, mut reading: Reading) -> Result<Response, ApiError> {
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the answer was dropped"));
     }
     let choice = |(place, w): (usize, &Whole)| {
-        let logprobs = call.logprobs(&w.told);
+        let logprobs = call.logprobs(place, &w.told);
         if !call.is_chat {
-            let before = if call.ask.echo { call.prompts[place / call.ask.count].as_str() } else { "" };
+            let before = call.echo(place);
             return json!({"index": place, "text": format!("{before}{}", w.text), "logprobs": logprobs, "finish_reason": w.reason});
         }
         let mut message = json!({"role": "assistant", "content": w.text, "refusal": null});
@@ -553,7 +584,7 @@ async fn whole(call: Call, mut reading: Reading) -> Result<Response, ApiError> {
 struct Whole {
     text: String,
     calls: Vec<(String, String)>,
-    told: Vec<(u32, Logprobs)>,
+    told: Vec<Told>,
     reason: Option<&'static str>,
 }
 
@@ -596,7 +627,7 @@ fn stream(call: Call, mut reading: Reading) -> Response {
             }
         } else if call.ask.echo {
             for place in 0..answers.len() {
-                let text = json!(call.prompts[place / call.ask.count]);
+                let text = json!(call.echo(place));
                 if !send(call.piece(call.choice(place, text, Json::Null, Json::Null), Json::Null)).await {
                     return;
                 }
@@ -610,17 +641,17 @@ fn stream(call: Call, mut reading: Reading) -> Response {
             };
             let Some((place, what)) = event else { break };
             let answer = &mut answers[place];
-            let (deltas, told, reason) = match what {
+            let (deltas, told, reason): (_, Vec<Told>, _) = match what {
                 What::Token(..) if answer.is_stopped => continue,
                 What::Done(_) if answer.is_stopped => continue,
                 What::Token(token, logprobs) => {
                     let deltas = answer.push(token);
                     let reason = answer.is_stopped.then_some("stop");
-                    (deltas, logprobs.map(|l| vec![(token, l)]).unwrap_or_default(), reason)
+                    let told = logprobs.map(|logprobs| Told { token, at: answer.at, logprobs });
+                    (deltas, told.into_iter().collect(), reason)
                 }
                 What::Done(Reason::Failed(message)) => {
-                    let error = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message);
-                    send(error.json()).await;
+                    send(call.failed(&message).json()).await;
                     return;
                 }
                 What::Done(reason) => {
@@ -633,7 +664,7 @@ fn stream(call: Call, mut reading: Reading) -> Response {
                 let gone = std::mem::take(&mut reading.tickets);
                 reading.tickets = gone.into_iter().filter(|t| t.place != place).collect();
             }
-            let mut logprobs = call.logprobs(&told);
+            let mut logprobs = call.logprobs(place, &told);
             // tokens that gave no text yet are told of too
             let empty = (deltas.is_empty() && !told.is_empty()).then(|| Delta::Text(String::new()));
             for delta in deltas.iter().chain(&empty) {

@@ -7,21 +7,26 @@
 //! - `ask` reads and checks bodies, `error` says what is wrong with them;
 //! - `worker` is the one thread that owns the model;
 //! - `grammar` holds answers to a form;
-//! - `answer` makes text and tool calls of tokens, `embeddings` vectors of texts;
-//! - `http` has the routes.
+//! - `answer` makes text and tool calls of tokens, `logprobs` tells their probabilities, `embeddings` makes vectors of texts;
+//! - `http` has the routes, `connections` the sockets.
 
 mod error;
 mod worker;
 mod grammar;
 mod ask;
 mod answer;
+mod logprobs;
 mod embeddings;
 mod http;
+mod connections;
 #[cfg(test)]
 mod tests;
 
+use crate::llm::options::cache;
 use crate::progress::Progress;
 use ask::Limits;
+use connections::Bounds;
+use frit_llm::cache::CacheType;
 use frit_llm::engine::{Engine, Settings};
 use grammar::Grammars;
 use http::{App, Totals};
@@ -29,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::watch;
 use worker::{Embeds, Runner, Worker};
 
 pub const HELP: &str = "\
@@ -44,14 +50,21 @@ options:
   --api-key=KEY                what clients must send; also from the environment, as FRIT_API_KEY
   --name=NAME                  what the model is called (its file's name)
   --context=N                  positions of a sequence (what the model was made for)
+  --shift                      an answer goes on at the end of the context, without the oldest half behind the system message
+                               (it ends there)
   --positions=N                positions of all sequences together (16384)
   --parallel=N                 sequences that run at once (8)
-  --requests=N                 requests that run and wait, more are refused (256)
+  --requests=N                 answers that are made and wait, more are refused (256)
   --max-tokens=N               tokens of an answer at most (4096)
+  --connections=N              connections at once (as many as the system lets a process have files open); where there are
+                               more, those that wait for a request are closed, the longest first
   --body=BYTES                 the largest body (8388608)
   --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
   --products=rounded|float     few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
                                for quantised weights; or all is float32 (rounded)
+  --cache=f32|f16|bf16|int8    how keys and values are kept (f16)
+  --draft=MODEL                a smaller model of the same tokens, which proposes several tokens at once to one that is alone
+  --budget=N                   tokens of a step: more read long prompts faster, fewer let answers beside them wait less (512)
   --deterministic              answers do not depend on what runs beside them
 
 routes:
@@ -60,6 +73,12 @@ routes:
 
 /// How long answers may take to end when the server is stopped.
 const FAREWELL: Duration = Duration::from_secs(30);
+
+/// How long a connection may take for a request's header, or wait for its next request.
+const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// How a process ends that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 /// What is said on the command line.
 pub struct Options {
@@ -71,10 +90,14 @@ pub struct Options {
     pub positions: usize,
     pub parallel: usize,
     pub deterministic: bool,
+    cache: CacheType,
+    draft: Option<PathBuf>,
+    budget: usize,
     adapter: Option<PathBuf>,
     is_merged: bool,
     is_float: bool,
     limits: Limits,
+    connections: Option<usize>,
 }
 
 impl Options {
@@ -89,32 +112,51 @@ impl Options {
             positions: 16384,
             parallel: 8,
             deterministic: false,
+            cache: CacheType::default(),
+            draft: None,
+            budget: Settings::default().budget,
             adapter: None,
             is_merged: false,
             is_float: false,
-            limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096 },
+            limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096, shifts: false },
+            connections: None,
         };
         for word in words {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            let number = || match value.parse::<usize>() {
+            let (name, value) = word.split_once('=').map_or((*word, None), |(n, v)| (n, Some(v)));
+            let flag = || match value {
+                None | Some("yes") => Ok(true),
+                Some("no") => Ok(false),
+                Some(other) => Err(format!("{name} is yes or no, not {other:?}")),
+            };
+            let text = || value.filter(|v| !v.is_empty()).ok_or(format!("{name} needs a value: {name}=..."));
+            let number = || match text()?.parse::<usize>() {
                 Ok(n) if n > 0 => Ok(n),
-                _ => Err(format!("{name} is a number, not {value:?}")),
+                _ => Err(format!("{word}: a number that is not 0")),
             };
             match name {
-                "--host" => o.host = value.into(),
-                "--port" => o.port = value.parse().map_err(|_| format!("{name} is a port, not {value:?}"))?,
-                "--api-key" => o.key = Some(value.to_string()).filter(|k| !k.is_empty()),
-                "--name" => o.name = value.into(),
+                "--host" => o.host = text()?.into(),
+                "--port" => o.port = text()?.parse().map_err(|_| format!("{word}: a port"))?,
+                "--api-key" => o.key = Some(text()?.to_string()),
+                "--name" => o.name = text()?.into(),
                 "--context" => o.context = Some(number()?),
                 "--positions" => o.positions = number()?,
                 "--parallel" => o.parallel = number()?,
                 "--requests" => o.limits.requests = number()?,
                 "--max-tokens" => o.limits.max_tokens = number()?,
+                "--connections" => o.connections = Some(number()?),
                 "--body" => o.limits.body = number()?,
-                "--deterministic" => o.deterministic = true,
-                "--adapter" => o.adapter = Some(value.into()),
-                "--merge" => o.is_merged = true,
-                "--products" if matches!(value, "rounded" | "float") => o.is_float = value == "float",
+                "--deterministic" => o.deterministic = flag()?,
+                "--shift" => o.limits.shifts = flag()?,
+                "--cache" => o.cache = cache(text()?)?,
+                "--draft" => o.draft = Some(text()?.into()),
+                "--budget" => o.budget = number()?,
+                "--adapter" => o.adapter = Some(text()?.into()),
+                "--merge" => o.is_merged = flag()?,
+                "--products" => match text()? {
+                    "rounded" => o.is_float = false,
+                    "float" => o.is_float = true,
+                    _ => return Err(format!("{word}: rounded or float")),
+                },
                 _ => return Err(format!("{word:?} is no option of frit serve")),
             }
         }
@@ -135,20 +177,27 @@ pub fn run(model: &str, words: &[&str]) -> Result<(), String> {
         context: options.context,
         adapter: options.adapter.clone(),
         is_merged: options.is_merged,
-        is_float: options.is_float || options.deterministic,
+        // with a draft tokens are checked several at a time, and must be those that are written one at a time
+        is_float: options.is_float || options.deterministic || options.draft.is_some(),
         ..frit_llm::Options::default()
     };
     let opened = frit_llm::open(model, &opening);
     let decoder = Arc::new(opened.map_err(|e| e.to_string())?);
     let context = decoder.config().context.min(options.positions);
+    // what the model learnt is not the draft's
+    let plain = frit_llm::Options { adapter: None, ..opening };
+    let draft = options.draft.as_ref().map(|d| frit_llm::open(d, &plain).map(Arc::new)).transpose();
+    let draft = draft.map_err(|e| e.to_string())?;
     let settings = Settings {
+        cache: options.cache,
+        budget: options.budget,
         sequences: options.parallel,
         positions: options.positions,
         deterministic: options.deterministic,
         ..Settings::default()
     };
     serve(options, text, context, move || {
-        let mut engine = Engine::new(decoder, settings).map_err(|e| e.to_string())?;
+        let mut engine = Engine::with_draft(decoder, draft, settings).map_err(|e| e.to_string())?;
         engine.warm_up().map_err(|e| e.to_string())?;
         Ok(engine)
     })
@@ -163,7 +212,7 @@ pub fn serve<R: Runner>(
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|e| e.to_string())?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         let address = format!("{}:{}", options.host, options.port);
         let listener = http::listen(&address).await.map_err(|e| format!("{address}: {e}"))?;
         let address = listener.local_addr().map_err(|e| e.to_string())?;
@@ -179,18 +228,27 @@ pub fn serve<R: Runner>(
             counts: Totals::default(),
         });
         let told = announce(worker.clone(), address, app.name.clone());
-        let server = axum::serve(listener, http::router(app)).with_graceful_shutdown(stopped());
+        let (stop, is_over) = watch::channel(false);
+        let bounds = Bounds { most: options.connections, header: HEADER_TIME };
+        let server = connections::serve(listener, http::router(app), bounds, is_over);
         let farewell = async {
             stopped().await;
-            eprintln!("stopping: answers have {FAREWELL:?} to end");
-            tokio::time::sleep(FAREWELL).await;
+            eprintln!("stopping: answers have {FAREWELL:?} to end; once more ends them now");
+            stop.send_replace(true);
+            tokio::select! {
+                () = tokio::time::sleep(FAREWELL) => {}
+                () = stopped() => std::process::exit(INTERRUPTED),
+            }
         };
         tokio::select! {
-            done = server.into_future() => done.map_err(|e| e.to_string()),
+            () = server => Ok(()),
             () = farewell => Ok(()),
             Err(e) = told => Err(e),
         }
-    })
+    });
+    // what is still computed beside the tasks is not waited for
+    runtime.shutdown_background();
+    done
 }
 
 /// Says when the model is there. It ends only if the model is not to be had.

@@ -1,6 +1,8 @@
 //! The server over a stand-in for a model, by plain sockets.
 
+use super::Options;
 use super::ask::Limits;
+use super::connections::{self, Bounds};
 use super::grammar::Grammars;
 use super::http::{App, Totals, listen, router};
 use super::worker::{Gauges, Runner, Worker};
@@ -31,7 +33,9 @@ impl Runner for Parrot {
         let answer = match () {
             () if prompt.contains("refused") => return Err("it is refused".into()),
             () if prompt.contains("endless") => "a ".repeat(1 << 16),
+            () if prompt.contains("break down") => panic!("a test breaks the thread down"),
             () if prompt.contains("call it") => CALL.to_string(),
+            () if prompt.contains("a crab") => "ö🦀 b".to_string(),
             () => "Hello from größer frit!".to_string(),
         };
         let mut tokens = self.text.encode_plain(&answer);
@@ -57,20 +61,31 @@ impl Runner for Parrot {
             if let Some(rule) = &mut request.constraint {
                 // the first that may come and is not blank, or any
                 let mut logits = vec![0.0; self.text.size() + 7];
-                rule.mask(&mut logits).unwrap();
+                if let Err(e) = rule.mask(&mut logits) {
+                    done(Reason::Failed(e.message().into()));
+                    return false;
+                }
                 let is_text = |id: &u32| !self.text.bytes(*id).unwrap_or_default().trim_ascii().is_empty();
                 let mut may = (1..logits.len() as u32).filter(|id| logits[*id as usize] == 0.0);
                 token = may.clone().find(is_text).or_else(|| may.next());
-                if token.is_some_and(|t| rule.accept(t).unwrap()) {
-                    tokens.clear();
-                    request.max_tokens = 0;
+                match token.map(|t| rule.accept(t)) {
+                    Some(Ok(true)) => {
+                        tokens.clear();
+                        request.max_tokens = 0;
+                    }
+                    Some(Err(e)) => {
+                        done(Reason::Failed(e.message().into()));
+                        return false;
+                    }
+                    _ => {}
                 }
             }
             let Some(token) = token else {
                 done(Reason::End);
                 return false;
             };
-            let logprobs = request.logprobs.map(|n| Logprobs { token: -0.5, top: vec![(token, -0.5); n] });
+            let top = |n| (0..n as u32).map(|i| (if i == 0 { token } else { 300 + i }, -0.5)).collect();
+            let logprobs = request.logprobs.map(|n| Logprobs { token: -0.5, top: top(n) });
             events.push(Event::Token { id: *id, token, logprobs });
             true
         });
@@ -96,12 +111,16 @@ struct Server {
     cancelled: Arc<AtomicUsize>,
     worker: Worker,
     runtime: tokio::runtime::Runtime,
+    stop: tokio::sync::watch::Sender<bool>,
 }
 
 fn file(name: &str) -> String {
     format!("{}/../../tests-data/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 fn start(key: Option<&str>, requests: usize) -> Server {
+    start_within(key, requests, Bounds { most: None, header: Duration::from_secs(20) })
+}
+fn start_within(key: Option<&str>, requests: usize, bounds: Bounds) -> Server {
     let tokenizer = || Tokenizer::load(file("tokenize/bytes.json")).unwrap();
     let template = std::fs::read_to_string(file("chat/marked.jinja")).unwrap();
     let template = Template::new(&template, "", "").unwrap();
@@ -119,18 +138,19 @@ fn start(key: Option<&str>, requests: usize) -> Server {
         grammars: Grammars::new(),
         name: "parrot".into(),
         key: key.map(str::to_string),
-        limits: Limits { body: 1 << 20, count: 4, requests, max_tokens: 1 << 20 },
+        limits: Limits { body: 1 << 20, count: 4, requests, max_tokens: 1 << 20, shifts: false },
         context: 1 << 20,
         counts: Totals::default(),
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(listen("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
-    runtime.spawn(async move { axum::serve(listener, router(app)).await });
+    let (stop, is_over) = tokio::sync::watch::channel(false);
+    runtime.spawn(connections::serve(listener, router(app), bounds, is_over));
     while !worker.shared.ready.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    Server { address, cancelled, worker, runtime }
+    Server { address, cancelled, worker, runtime, stop }
 }
 
 impl Server {
@@ -461,4 +481,184 @@ fn embeddings_come_in_either_form_with_what_they_cost() {
         let message = v["error"]["message"].as_str().unwrap_or_else(|| panic!("{v}"));
         assert!(status == 400 && message.contains(says), "{status} {message}");
     }
+}
+
+#[test]
+fn tokens_that_are_part_of_a_character_have_bytes_names_and_places() {
+    let s = start(None, 16);
+    let (_, body) =
+        s.post("/v1/chat/completions", &with(chat("a crab"), json!({"logprobs": true, "top_logprobs": 1})));
+    let told = body["choices"][0]["logprobs"]["content"].as_array().unwrap_or_else(|| panic!("{body}"));
+    let bytes =
+        |t: &Value| t["bytes"].as_array().unwrap().iter().map(|b| b.as_u64().unwrap() as u8).collect();
+    let all: Vec<Vec<u8>> = told.iter().map(bytes).collect();
+    assert_eq!(String::from_utf8(all.concat()).as_deref(), Ok("ö🦀 b"), "{body}");
+    let parts: Vec<&str> = told.iter().filter_map(|t| t["token"].as_str()?.strip_prefix("bytes:")).collect();
+    assert!(parts.concat().ends_with(r"\xf0\x9f\xa6\x80"), "{body}");
+    assert_eq!(told[0]["token"], told[0]["top_logprobs"][0]["token"]);
+    // places count characters of the text, in pieces as well, behind what is repeated of the prompt
+    let body = json!({"model": "parrot", "prompt": "für a crab", "logprobs": 5, "echo": true});
+    let (_, whole) = s.post("/v1/completions", &body);
+    let whole = &whole["choices"][0];
+    let (text, told) = (whole["text"].as_str().unwrap(), &whole["logprobs"]);
+    let names = told["tokens"].as_array().unwrap();
+    for (i, name) in names.iter().map(|n| n.as_str().unwrap()).enumerate() {
+        let at = told["text_offset"][i].as_u64().unwrap() as usize;
+        let here: String = text.chars().skip(at).collect();
+        assert!(name.starts_with("bytes:") || here.starts_with(name), "{name} at {at}: {whole}");
+        assert_eq!(told["top_logprobs"][i].as_object().unwrap().len(), 5, "{whole}");
+    }
+    assert_eq!(told["text_offset"][0], 10);
+    let pieces = s.stream("/v1/completions", &with(body, json!({"stream": true})));
+    let offsets = pieces.iter().filter_map(|p| p["choices"][0]["logprobs"]["text_offset"].as_array());
+    assert_eq!(json!(offsets.flatten().collect::<Vec<_>>()), told["text_offset"]);
+}
+
+#[test]
+fn a_call_that_is_cut_off_is_not_one() {
+    let s = start(None, 16);
+    let tool = json!({"type": "function", "function": {"name": "add", "parameters": {"properties": {}, "required": []}}});
+    let tokenizer = Tokenizer::load(file("tokenize/bytes.json")).unwrap();
+    let named = tokenizer.encode_plain(&CALL[..CALL.find("\"b\"").unwrap()]).len();
+    let body = with(chat("call it"), json!({"tools": [tool]}));
+    for (more, wanted) in [(json!({"max_tokens": named}), "length"), (json!({}), "tool_calls")] {
+        let (_, whole) = s.post("/v1/chat/completions", &with(body.clone(), more.clone()));
+        assert_eq!(whole["choices"][0]["finish_reason"], wanted, "{whole}");
+        assert_eq!(whole["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "add", "{whole}");
+        let pieces =
+            s.stream("/v1/chat/completions", &with(with(body.clone(), more), json!({"stream": true})));
+        assert_eq!(pieces.last().unwrap()["choices"][0]["finish_reason"], wanted);
+    }
+}
+
+#[test]
+fn answers_are_counted_and_not_calls() {
+    let s = start(None, 4);
+    let many = |n: usize| with(chat("hi"), json!({"n": n}));
+    let endless = with(chat("endless"), json!({"stream": true, "n": 3})).to_string();
+    let mut first = s.send("POST", "/v1/chat/completions", "", endless.as_bytes());
+    first.read_exact(&mut [0; 200]).unwrap();
+    assert_eq!(s.post("/v1/chat/completions", &many(2)).0, 429);
+    assert_eq!(s.post("/v1/chat/completions", &many(1)).0, 200);
+    drop(first);
+    until(|| s.worker.gauges().running == 0);
+    until(|| s.post("/v1/chat/completions", &many(4)).0 == 200);
+    // more than there can ever be is the caller's mistake
+    let (status, v) =
+        s.post("/v1/completions", &json!({"model": "parrot", "prompt": ["a", "b", "c"], "n": 2}));
+    assert_eq!((status, &v["error"]["param"]), (400, &json!("n")), "{v}");
+}
+
+#[test]
+fn connections_that_send_nothing_lock_no_one_out() {
+    let s = start_within(None, 16, Bounds { most: Some(8), header: Duration::from_secs(3) });
+    let endless = with(chat("endless"), json!({"stream": true})).to_string();
+    let mut works = s.send("POST", "/v1/chat/completions", "", endless.as_bytes());
+    works.read_exact(&mut [0; 200]).unwrap();
+    let begun = Instant::now();
+    let idle: Vec<TcpStream> = (0..30)
+        .map(|i| {
+            let mut socket = TcpStream::connect(s.address).unwrap();
+            if i % 2 == 0 {
+                socket.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nX: ").unwrap();
+            }
+            socket
+        })
+        .collect();
+    assert_eq!(s.ask("GET", "/health", "", b"").0, 200);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // what has a request under way goes on
+    works.read_exact(&mut [0; 2000]).unwrap();
+    // a header that does not come ends the connection
+    for mut socket in idle {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut rest = vec![];
+        let _ = socket.read_to_end(&mut rest);
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{:?}", String::from_utf8_lossy(&rest));
+    }
+    drop(works);
+}
+
+#[test]
+fn half_a_header_does_not_hold_the_end_up() {
+    let s = start(None, 16);
+    let mut half = TcpStream::connect(s.address).unwrap();
+    half.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n").unwrap();
+    let mut kept = TcpStream::connect(s.address).unwrap();
+    kept.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    kept.read_exact(&mut [0; 20]).unwrap();
+    let body = with(chat("endless"), json!({"stream": true, "max_tokens": 1000})).to_string();
+    let mut asked = s.send("POST", "/v1/chat/completions", "", body.as_bytes());
+    asked.read_exact(&mut [0; 200]).unwrap();
+    s.stop.send_replace(true);
+    let begun = Instant::now();
+    let mut whole = vec![];
+    asked.read_to_end(&mut whole).unwrap();
+    assert!(String::from_utf8_lossy(&whole).contains("[DONE]"), "an answer under way goes on to its end");
+    for mut socket in [half, kept] {
+        let _ = socket.read_to_end(&mut vec![]);
+    }
+    until(|| s.stop.receiver_count() == 0);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn forms_that_make_no_sense_are_the_callers_mistake() {
+    let s = start(None, 16);
+    let schema = |schema: Value| json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}});
+    let words: Vec<String> = (0..20_000).map(|i| format!("\"w{i}x{}\"", i * 7919)).collect();
+    let tool = json!({"type": "function", "function": {"name": "add", "parameters": {"type": "nothing", "properties": {}, "required": []}}});
+    let bad = [
+        (schema(json!({"$ref": "#"})), "response_format"),
+        (
+            schema(
+                json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+            ),
+            "response_format",
+        ),
+        (json!({"grammar": format!("start: {}", words.join(" | "))}), "grammar"),
+        (json!({"grammar": "start: ("}), "grammar"),
+        (json!({"tools": [tool], "tool_choice": "required"}), "tools"),
+        (json!({"logit_bias": {"9999999": 1}}), "logit_bias"),
+        (json!({"seed": 1.5}), "seed"),
+        (json!({"best_of": 3}), "best_of"),
+        (json!({"functions": []}), "functions"),
+    ];
+    for (more, param) in bad {
+        let (status, v) = s.post("/v1/chat/completions", &with(chat("hi"), more));
+        assert_eq!((status, &v["error"]["param"]), (400, &json!(param)), "{v}");
+        let message = v["error"]["message"].as_str().unwrap();
+        assert!(message.len() < 600 && !message.contains('\n'), "{message}");
+    }
+    let suffix = json!({"model": "parrot", "prompt": "x", "suffix": "y"});
+    assert_eq!(s.post("/v1/completions", &suffix).1["error"]["param"], "suffix");
+    for seed in [json!(1u64 << 62), json!(u64::MAX), json!(i64::MIN), json!(-1)] {
+        assert_eq!(s.post("/v1/chat/completions", &with(chat("hi"), json!({"seed": seed}))).0, 200, "{seed}");
+    }
+}
+
+#[test]
+fn a_model_whose_thread_broke_down_is_not_well() {
+    let s = start(None, 16);
+    assert_eq!(s.ask("GET", "/health", "", b"").0, 200);
+    assert_eq!(s.post("/v1/chat/completions", &chat("break down")).0, 503);
+    until(|| s.ask("GET", "/health", "", b"").0 == 500);
+    assert_eq!(s.post("/v1/chat/completions", &chat("hi")).0, 503);
+}
+
+#[test]
+fn keys_may_be_any_bytes_and_options_say_what_they_mean() {
+    let s = start(Some("schlüssel"), 4);
+    assert_eq!(s.ask("GET", "/v1/models", "authorization: Bearer schlüssel\r\n", b"").0, 200);
+    assert_eq!(s.ask("GET", "/v1/models", "authorization: Bearer schlussel\r\n", b"").0, 401);
+    let read = |word: &str| Options::read("m.gguf", &[word]);
+    for word in
+        ["--api-key=", "--merge=perhaps", "--deterministic=1", "--cache=f8", "--budget=0", "--parallel"]
+    {
+        assert!(read(word).is_err(), "{word}");
+    }
+    assert!(read("--deterministic").is_ok_and(|o| o.deterministic));
+    assert!(read("--deterministic=no").is_ok_and(|o| !o.deterministic));
+    assert!(read("--merge=no").is_ok_and(|o| !o.is_merged));
+    assert!(read("--shift").is_ok_and(|o| o.limits.shifts));
 }

@@ -114,6 +114,20 @@ pub struct Shared {
     pub left: AtomicU64,
 }
 
+impl Shared {
+    fn fail(&self, why: String) {
+        self.failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(why);
+    }
+}
+
+/// Tells of a thread that ends for any reason.
+struct End<'a>(&'a Shared);
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.fail("the thread of the model ended".into());
+    }
+}
+
 /// The way to the thread.
 #[derive(Clone)]
 pub struct Worker {
@@ -153,15 +167,14 @@ impl Worker {
         let (orders, inbox) = sync_channel(ORDERS);
         let shared = Arc::new(Shared::default());
         let worker = Worker { orders, shared: shared.clone() };
-        std::thread::spawn(move || match make() {
-            Ok(runner) => {
-                shared.ready.store(true, Ordering::Release);
-                serve(runner, &inbox, &shared);
-            }
-            Err(e) => {
-                if let Ok(mut failed) = shared.failed.lock() {
-                    *failed = Some(e);
+        std::thread::spawn(move || {
+            let end = End(&shared);
+            match make() {
+                Ok(runner) => {
+                    shared.ready.store(true, Ordering::Release);
+                    serve(runner, &inbox, &shared);
                 }
+                Err(e) => end.0.fail(e),
             }
         });
         worker

@@ -271,12 +271,19 @@ fn a_quantised_weight_is_read_by_its_product() {
 fn a_quantised_weight_is_unpacked_in_the_product_of_a_few_rows() {
     for kind in [nn::gguf::Kind::Q4_1, nn::gguf::Kind::Q8_0, nn::gguf::Kind::Q4_K, nn::gguf::Kind::Q6_K] {
         let (rows, row) = (32, 2 * kind.block_bytes());
-        for tokens in [2, 8, 16] {
-            let p = plan("CPU", || {
+        // sixteen rows are enough for a machine's matrix units, whose factors are stored
+        for (tokens, machine) in
+            [2, 8, 16].into_iter().flat_map(|n| ["NULL:AVX2", "NULL:AVX512"].map(|m| (n, m)))
+        {
+            let p = plan(machine, || {
                 let w = kind.dequantize(&Tensor::from_vec(vec![1u8; rows * row], [rows, row]));
                 vec![input(&[tokens, 2 * kind.block_len()]).matmul(&w.t())]
             });
-            assert_eq!((p.kernels, p.writes), (1, (tokens * rows) as u64), "{kind}, {tokens} rows");
+            assert_eq!(
+                (p.kernels, p.writes),
+                (1, (tokens * rows) as u64),
+                "{kind}, {tokens} rows, {machine}"
+            );
         }
     }
 }
