@@ -34,6 +34,11 @@ assert len(made.choices) == 2 and len(made.choices[0].logprobs.tokens) == len(ma
 told = client.chat.completions.create(model=model, messages=HELLO, max_tokens=4, logprobs=True, top_logprobs=3)
 first = told.choices[0].logprobs.content[0]
 assert len(first.top_logprobs) == 3 and first.logprob <= 0
+# bytes of tokens are those of the text, even where a token is part of a character
+raw = b"".join(bytes(t.bytes) for t in told.choices[0].logprobs.content).decode(errors="replace")
+assert told.choices[0].message.content.strip("\ufffd") in raw, (told.choices[0].message.content, raw)
+echoed = client.completions.create(model=model, prompt="Once", max_tokens=4, temperature=0, logprobs=5, echo=True).choices[0]
+assert echoed.logprobs.text_offset[0] == 4 and all(len(t) == 5 for t in echoed.logprobs.top_logprobs)
 
 schema = {
     "type": "object",
