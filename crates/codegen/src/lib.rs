@@ -83,6 +83,7 @@ pub const PASSES: &[Pass] = {
         row("vectorise",   Graph(expand::vectorise::vectorise),          EXPANDED,         VECTOR_CPUS),
         row("group",       Graph(expand::group::group),                  EXPANDED,         GRIDS),
         row("scan",        Graph(expand::scan::scan),                    EXPANDED,         GRIDS),
+        row("write_after_read", Graph(expand::write_after_read::write_after_read), EXPANDED, GRIDS),
         row("reduce",      Graph(expand::reduce::reduce),                EXPANDED,         ALL),
         row("coalesce",    Graph(expand::coalesce::coalesce),            EXPANDED,         SCALAR),
         row("widths",      Graph(expand::widths::widths),                PROGRAM,          ALL),

@@ -11,6 +11,7 @@ mod transpose;
 pub mod vectorise;
 pub mod group;
 pub mod scan;
+pub mod write_after_read;
 pub mod reduce;
 pub mod coalesce;
 pub mod widths;

@@ -36,6 +36,24 @@ fn a_replay_takes_the_inputs_of_each_call() {
 }
 
 #[test]
+fn what_one_lane_overwrites_all_have_read() {
+    on(gpu(), || {
+        // sums of a warp, of several, and of loops in which each lane looks at the state
+        for n in [128, 4096] {
+            let state = vector(&[2.0, 3.0]).realize().unwrap();
+            let x = (Tensor::ones([2, n]) * (1.0 / n as f64)).contiguous().realize().unwrap();
+            for i in 1..=3 {
+                let s = state.unsqueeze(1);
+                let (a, b) = ((&x * &s).sum(1), (&x * (&s + 1.0)).sum(1));
+                state.assign(&state + (a + b - 1.0));
+                let want = 3f32.powi(i);
+                assert_eq!(state.to_vec::<f32>().unwrap(), [2.0 * want, 3.0 * want], "{n} {i}");
+            }
+        }
+    });
+}
+
+#[test]
 fn each_kernel_is_shown_with_its_time() {
     let said = child("cuda::child_shown", &[("FRIT_DEBUG", "2")]);
     let times = |line: &str| line.split(" us ").next()?.split_whitespace().last()?.parse::<f64>().ok();
