@@ -474,11 +474,8 @@ impl<'a> Walk<'a> {
             return Inlined("beside what its kernels do anyway, computing it does not show");
         }
         let in_reduce = asked.iter().any(|r| r.in_reduce);
-        if self.is_less_than_a_launch(
-            evaluations.saturating_mul(c.ops as u64),
-            space / asked.len().max(1) as u64,
-            in_reduce,
-        ) {
+        let (ops, stored) = (evaluations.saturating_mul(c.ops as u64), space / asked.len().max(1) as u64);
+        if c.ops <= MANY_OPS && self.is_less_than_a_launch(ops, stored, in_reduce) {
             return Inlined("computing it again takes less than the launch of a kernel that stores it");
         }
         let times = evaluations / elements;
