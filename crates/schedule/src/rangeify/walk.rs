@@ -400,6 +400,9 @@ impl<'a> Walk<'a> {
                 Err(_) if self.is_made_again(i, n) => Inlined(
                     "its readers make it again of one value in memory, instead of one for each operation",
                 ),
+                Err(_) if self.is_short_sum(i, n) => Inlined(
+                    "reducing so few elements again takes less than the launch of a kernel that stores it",
+                ),
                 Err(why) => Staged(why),
             },
             _ if self.is_factor_for_a_unit(i, n) => {
@@ -448,6 +451,40 @@ impl<'a> Walk<'a> {
         is_summed && n.op.is_elementwise() && n.op.weight() <= AS_A_LOAD && is_no_wider && is_stored
     }
 
+    /// Whether it is made of a reduction of a few elements, and its readers do that again in less time than a launch takes. In a
+    /// reduction of theirs only where the elements are of memory: other sums would be stored in its place.
+    fn is_short_sum(&self, i: usize, n: &UOp) -> bool {
+        let base = self.costs[i].base as usize;
+        let of = &self.cut.list.nodes[base];
+        let is_plain =
+            n.op == Op::ReduceAxis || n.op.is_elementwise() && max_numel(of.shape()) == max_numel(n.shape());
+        if of.op != Op::ReduceAxis || !is_plain || !self.cut.requests[i].iter().all(Request::is_ungated) {
+            return false;
+        }
+        let summed = self.costs[self.cut.list.src(base)[0] as usize];
+        let elements = max_numel(of.input().shape()) / max_numel(of.shape()).max(1);
+        let ops = elements.saturating_mul(1 + summed.ops as u64) + self.costs[i].ops as u64;
+        let (evaluations, space) = self.evaluated(i);
+        let stored = space / self.cut.requests[i].len().max(1) as u64;
+        elements <= SHORT_SUM
+            && !summed.is_product
+            && !(summed.sums && self.cut.requests[i].iter().any(|r| r.in_reduce))
+            && self.is_less_than_a_launch(evaluations.saturating_mul(ops), stored, false)
+    }
+
+    /// How often the kernels that ask for a node compute it, and how many elements all of them store.
+    fn evaluated(&self, i: usize) -> (u64, u64) {
+        let (asked, dims) = (&self.cut.requests[i], self.cut.list.nodes[i].shape());
+        let (mut evaluations, mut space) = (0u64, 0u64);
+        for r in asked {
+            let extents: Vec<UOp> =
+                self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.extent().clone()).collect();
+            evaluations = evaluations.saturating_add(self.evaluations(i, r, &extents, asked_for(r, dims)));
+            space = space.saturating_add(max_numel(&extents));
+        }
+        (evaluations, space)
+    }
+
     /// Whether the node is the very value of a tensor-level store.
     fn is_store_value(&self, i: usize) -> bool {
         let rank = self.cut.drafts[self.cut.requests[i][0].kernel as usize].rank;
@@ -462,20 +499,15 @@ impl<'a> Walk<'a> {
             return Staged("an index from data is checked where memory is read");
         }
         let elements = max_numel(self.cut.list.nodes[i].shape()).max(1);
-        let (mut evaluations, mut space) = (0u64, 0u64);
-        for r in asked {
-            let extents: Vec<UOp> =
-                self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.extent().clone()).collect();
-            let asked = asked_for(r, self.cut.list.nodes[i].shape());
-            evaluations = evaluations.saturating_add(self.evaluations(i, r, &extents, asked));
-            space = space.saturating_add(max_numel(&extents));
-        }
+        let (evaluations, space) = self.evaluated(i);
         if evaluations.saturating_mul(4 * c.ops as u64) <= space {
             return Inlined("beside what its kernels do anyway, computing it does not show");
         }
         let in_reduce = asked.iter().any(|r| r.in_reduce);
         let (ops, stored) = (evaluations.saturating_mul(c.ops as u64), space / asked.len().max(1) as u64);
-        if c.ops <= MANY_OPS && self.is_less_than_a_launch(ops, stored, in_reduce) {
+        // random numbers, of which a saved model has others than one that makes them in its products, have an order of their own
+        let is_random = !c.reads && c.ops > MANY_OPS;
+        if !is_random && self.is_less_than_a_launch(ops, stored, in_reduce) {
             return Inlined("computing it again takes less than the launch of a kernel that stores it");
         }
         let times = evaluations / elements;
@@ -807,6 +839,9 @@ const ROW_OF_A_BLOCK: u64 = 8192;
 const AS_A_LAUNCH: u64 = 1 << 18;
 const LANES_OF_A_BLOCK: u64 = 128;
 const LANES_OF_A_SUM: u64 = 8;
+
+/// Elements that a lane of a grid reduces in less time than a launch takes.
+const SHORT_SUM: u64 = 32;
 
 /// Iterations of loops that are written out, so that they share what does not move with them.
 const UNROLLED: u64 = 16;

@@ -80,6 +80,25 @@ fn on_a_grid_less_than_a_launch_is_computed_again() {
     assert_eq!(kernels(512, &cpu()), 2);
 }
 #[test]
+fn on_a_grid_parts_of_a_vector_are_rounded_by_one_kernel() {
+    // words of a part side by side, each part over its greatest element, and their sums
+    let rounded = |parts: i64, len: i64| {
+        let x = f(0, &[parts, len]);
+        let most = max(&x, &[1]) * c(1.0 / 127.0);
+        let p = x.bin(Alu::Fdiv, &like(&most, &x));
+        let wide = |t: &UOp| like(t, &p);
+        let at = expand(&reshape(&iota(len, DType::I32), &[1, len]), &[parts, len]);
+        let all = at.lt(&UOp::int(2, DType::I32)).select(&wide(&sum(&p, &[1])), &p);
+        outputs(&[all.permute(&[1, 0])])
+    };
+    let kernels =
+        |parts: i64, len: i64, target: &Target| check_on(&rounded(parts, len), target).kernels.len();
+    assert_eq!(kernels(16, 32, &Target::interp_gpu()), 1);
+    // a longer one, or with more to do, is reduced once
+    assert!(kernels(16, 128, &Target::interp_gpu()) > 1);
+    assert!(kernels(16, 32, &cpu()) > 1);
+}
+#[test]
 fn one_row_that_is_written_at_an_index_from_data_has_no_order_on_a_grid() {
     let written = |rows: i64| {
         let (x, idx) = (f(0, &[16, 8]), input(1, &[rows], DType::I32));
@@ -95,7 +114,7 @@ fn one_row_that_is_written_at_an_index_from_data_has_no_order_on_a_grid() {
 }
 #[test]
 fn a_sum_along_rows_makes_again_what_is_made_of_one_stored_value() {
-    let x = sum(&f(0, &[16, 32, 8]), &[2]);
+    let x = sum(&f(0, &[16, 32, 64]), &[2]);
     let y = chain(&x, 2);
     let s = check_on(&outputs(&[sum(&y, &[1]), x.permute(&[1, 0])]), &Target::interp_gpu());
     assert_eq!(s.kernels.len(), 3, "{}", show(&s));
