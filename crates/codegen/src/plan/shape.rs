@@ -11,10 +11,12 @@ const WARPS: [[usize; 2]; 10] =
     [[2, 4], [4, 2], [2, 2], [1, 4], [4, 1], [1, 8], [8, 1], [1, 2], [2, 1], [1, 1]];
 /// Bytes of a row of what a round copies along k, at most, and buffers for rounds, at most.
 const DEPTHS: [usize; 3] = [128, 64, 32];
-const BUFFERS: [u8; 4] = [4, 3, 2, 1];
+const BUFFERS: [u8; 6] = [8, 6, 4, 3, 2, 1];
 /// Cycles of a round that lanes wait for each other, and of a block before its first round.
 const MEETING: f64 = 60.0;
 const BEGIN: f64 = 2000.0;
+/// Cycles from when a round's copies begin until the first of them arrives: all rounds that are copied ahead share them.
+const LATENCY: f64 = 1000.0;
 /// Of the cycles of a round's copies, how many show beside what is computed.
 const CONTENTION: f64 = 0.25;
 /// Warps of a scheduler that hide the latency of plain code, which has many elements of a lane to go on with.
@@ -122,8 +124,11 @@ impl Shape {
         // a round of one turn loads its operands once it has met
         let is_ahead = self.buffers > 2 && self.depth > 1;
         let waits = if is_ahead { MEETING } else { MEETING * EXPOSED } / resident;
-        let round = (warps * read.max(computed)).max(copied) + CONTENTION * copied + waits;
         let waves = (blocks / p.count as f64).ceil();
+        let ahead = (self.buffers.max(2) - 1) as f64 * resident.min(waves);
+        let (arrived, computed) = (copied + LATENCY / ahead, warps * read.max(computed));
+        let both = if self.buffers > 1 { computed.max(arrived) } else { computed + arrived };
+        let round = both + CONTENTION * copied + waits;
         // few warps leave units idle
         let busy = (warps * resident.min(waves) / p.schedulers as f64).min(1.0);
         // plain code waits for itself where few warps take turns
