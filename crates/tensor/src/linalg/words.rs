@@ -39,6 +39,9 @@ pub enum Zero {
     OfParts(Tensor),
 }
 
+/// Lanes of a part from which vectors have its offset apart: those of fewer add it where they are, in a part of a vector.
+const APART: usize = 8;
+
 /// Of parts `(tokens, parts, words)` the words, scales and sums, the latter two `(tokens, parts, 1)`, in one piece of memory: one
 /// kernel makes all three. What different parts have at one place lies side by side, since lanes beside each other take parts
 /// beside each other, and a load is as long as the lines of memory that it touches are many.
@@ -136,7 +139,7 @@ impl Words {
             Zero::One(_) => dots.float(),
             Zero::OfParts(zero) => dots.float() - of_part(zero) * sums.float(),
         };
-        if has_vectors {
+        if has_vectors && (self.offset.is_none() || lanes >= APART) {
             // scales are not of lanes: those of several parts are multiplied at once, and offsets are a sum of their own
             let y = (of_part(&self.scale) * &d * dots).sum([2, 3]);
             let Some(offset) = &self.offset else { return y };
