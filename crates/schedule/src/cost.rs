@@ -23,6 +23,8 @@ pub struct Cost {
     pub reads: bool,
     /// A reduce or scan is in the cone, however often its result is repeated.
     pub sums: bool,
+    /// Random numbers are made in the cone.
+    pub is_random: bool,
     /// Elements of the largest tensor in the cone.
     pub work: u64,
     /// Of an expensive node, the one that all of it is made of element by element: a reduce, or what one was narrowed to.
@@ -94,6 +96,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                     ops: x.ops.saturating_add(i.ops).saturating_add(2),
                     depth: x.depth.max(i.depth),
                     reads: true,
+                    is_random: x.is_random,
                     work,
                     ..Cost::default()
                 }
@@ -101,7 +104,8 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
             Op::Expand => Cost { expensive: false, work, ..of(0) },
             o if o.is_movement() => Cost { work: work.max(of(0).work), ..of(0) },
             o if o.is_elementwise() => {
-                let mut c = Cost { ops: o.weight(), work, base: i as u32, ..Cost::default() };
+                let is_random = o == Op::Threefry;
+                let mut c = Cost { ops: o.weight(), work, base: i as u32, is_random, ..Cost::default() };
                 let (mut reading, mut bases) = (0, SmallVec::<[u32; 3]>::new());
                 for (k, s) in n.src.iter().enumerate() {
                     let f = of(k);
@@ -112,6 +116,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                         bases.push(f.base);
                     }
                     reading += f.reads as u32;
+                    c.is_random |= f.is_random;
                     c.work = c.work.max(f.work);
                 }
                 c.depth = c.depth.saturating_add(o.weight());

@@ -505,11 +505,10 @@ impl<'a> Walk<'a> {
         }
         let in_reduce = asked.iter().any(|r| r.in_reduce);
         let (ops, stored) = (evaluations.saturating_mul(c.ops as u64), space / asked.len().max(1) as u64);
-        // random numbers, of which a saved model has others than one that makes them in its products, have an order of their own
-        let is_random = !c.reads && c.ops > MANY_OPS;
-        // the loop of an ordered kernel is walked by few lanes
+        // random weights are in memory, as those of a saved model are: both are computed with in one order. And the loop of an
+        // ordered kernel is walked by few lanes
         let is_ordered = asked.iter().any(|r| self.cut.drafts[r.kernel as usize].ordered.is_some());
-        if !is_random && !is_ordered && self.is_less_than_a_launch(ops, stored, in_reduce) {
+        if !c.is_random && !is_ordered && self.is_less_than_a_launch(ops, stored, in_reduce) {
             return Inlined("computing it again takes less than the launch of a kernel that stores it");
         }
         let times = evaluations / elements;
