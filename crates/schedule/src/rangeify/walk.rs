@@ -19,6 +19,7 @@
 //!
 //! The readers of a staged node say in which order its dims lie in memory ([`layout`]).
 
+mod again;
 mod unit;
 
 use super::chain::Chains;
@@ -451,40 +452,6 @@ impl<'a> Walk<'a> {
         is_summed && n.op.is_elementwise() && n.op.weight() <= AS_A_LOAD && is_no_wider && is_stored
     }
 
-    /// Whether it is made of a reduction of a few elements, and its readers do that again in less time than a launch takes. In a
-    /// reduction of theirs only where the elements are of memory: other sums would be stored in its place.
-    fn is_short_sum(&self, i: usize, n: &UOp) -> bool {
-        let base = self.costs[i].base as usize;
-        let of = &self.cut.list.nodes[base];
-        let is_plain =
-            n.op == Op::ReduceAxis || n.op.is_elementwise() && max_numel(of.shape()) == max_numel(n.shape());
-        if of.op != Op::ReduceAxis || !is_plain || !self.cut.requests[i].iter().all(Request::is_ungated) {
-            return false;
-        }
-        let summed = self.costs[self.cut.list.src(base)[0] as usize];
-        let elements = max_numel(of.input().shape()) / max_numel(of.shape()).max(1);
-        let ops = elements.saturating_mul(1 + summed.ops as u64) + self.costs[i].ops as u64;
-        let (evaluations, space) = self.evaluated(i);
-        let stored = space / self.cut.requests[i].len().max(1) as u64;
-        elements <= SHORT_SUM
-            && !summed.is_product
-            && !(summed.sums && self.cut.requests[i].iter().any(|r| r.in_reduce))
-            && self.is_less_than_a_launch(evaluations.saturating_mul(ops), stored, false)
-    }
-
-    /// How often the kernels that ask for a node compute it, and how many elements all of them store.
-    fn evaluated(&self, i: usize) -> (u64, u64) {
-        let (asked, dims) = (&self.cut.requests[i], self.cut.list.nodes[i].shape());
-        let (mut evaluations, mut space) = (0u64, 0u64);
-        for r in asked {
-            let extents: Vec<UOp> =
-                self.cut.drafts[r.kernel as usize].ranges.iter().map(|r| r.extent().clone()).collect();
-            evaluations = evaluations.saturating_add(self.evaluations(i, r, &extents, asked_for(r, dims)));
-            space = space.saturating_add(max_numel(&extents));
-        }
-        (evaluations, space)
-    }
-
     /// Whether the node is the very value of a tensor-level store.
     fn is_store_value(&self, i: usize) -> bool {
         let rank = self.cut.drafts[self.cut.requests[i][0].kernel as usize].rank;
@@ -524,55 +491,6 @@ impl<'a> Walk<'a> {
             false if times <= 1 => Inlined("each of its elements is computed once, where it is read"),
             false => Inlined("computing its elements again costs less than memory would"),
         }
-    }
-
-    /// Whether a grid does so many operations in less time than it takes to launch a kernel, in kernels that store so many
-    /// elements each.
-    fn is_less_than_a_launch(&self, ops: u64, elements: u64, in_reduce: bool) -> bool {
-        let Some(grid) = &self.target.grid else { return false };
-        let lanes = if in_reduce { elements.saturating_mul(LANES_OF_A_SUM) } else { elements };
-        let busy = (lanes / LANES_OF_A_BLOCK).clamp(1, grid.processors.count as u64);
-        ops <= AS_A_LAUNCH * busy
-    }
-
-    /// For how many steps of the sums around it a request stays where it is, since its indices are quotients: a sum is walked
-    /// digit by digit.
-    fn held(&self, r: &Request) -> u64 {
-        let ranges = &self.cut.drafts[r.kernel as usize].ranges;
-        let is_outer = |id: &u32| ranges.iter().any(|x| x.range_arg().is_some_and(|a| a.id == *id));
-        let steps = |id: u32| index::held(r.idx.iter(), id);
-        let inner = r.ranges().iter().copied().filter(|id| !is_outer(id)).map(steps).collect::<Vec<u64>>();
-        inner.into_iter().fold(1, u64::saturating_mul)
-    }
-
-    /// How often a request's kernel computes the node: once for each iteration of the loops around the innermost one
-    /// its indices are made of, but for a few short ones it does not move with, which are written out side by side
-    /// and share it. Inside a reduce loop, once for each use, but for those that share it likewise: the tile of results
-    /// that is summed together. Not what is made of other sums, which would be stored in its place, nor what takes as many
-    /// operations as random numbers do.
-    fn evaluations(&self, i: usize, r: &Request, extents: &[UOp], elements: u64) -> u64 {
-        let ranges = &self.cut.drafts[r.kernel as usize].ranges;
-        let depth_of = |id: &u32| ranges.iter().position(|x| x.range_arg().is_some_and(|a| a.id == *id));
-        let depths: Vec<Option<usize>> = r.ranges().iter().map(depth_of).collect();
-        let is_outside = depths.iter().all(Option::is_some);
-        let depth = match is_outside {
-            true => depths.iter().flatten().max().map_or(0, |d| d + 1),
-            false => extents.len(),
-        };
-        let mut side_by_side = 1;
-        for (_, e) in extents[..depth].iter().enumerate().filter(|(d, _)| !depths.contains(&Some(*d))) {
-            let n = e.as_int().map_or(u64::MAX, |n| n.max(1) as u64);
-            if n.saturating_mul(side_by_side) <= UNROLLED {
-                side_by_side *= n;
-            }
-        }
-        let uses = r.repeat.saturating_mul(elements);
-        if is_outside {
-            return (max_numel(&extents[..depth]) / side_by_side).min(uses);
-        }
-        let is_shared = !self.costs[i].sums && self.costs[i].ops <= MANY_OPS;
-        let shared = if is_shared { side_by_side } else { 1 };
-        uses / self.held(r).saturating_mul(shared).clamp(1, r.repeat.max(1))
     }
 
     /// An expensive node is inlined only where no element of it is computed twice; why it is, or is not.
@@ -834,18 +752,6 @@ const SMALL: u64 = 16384;
 
 /// Elements of a row that a block of a grid reads twice in less time than a second launch takes.
 const ROW_OF_A_BLOCK: u64 = 8192;
-
-/// Operations of a grid's multiprocessor in the time of a launch, the lanes that keep one busy, and those that share a sum where
-/// there are few.
-const AS_A_LAUNCH: u64 = 1 << 18;
-const LANES_OF_A_BLOCK: u64 = 128;
-const LANES_OF_A_SUM: u64 = 8;
-
-/// Elements that a lane of a grid reduces in less time than a launch takes.
-const SHORT_SUM: u64 = 32;
-
-/// Iterations of loops that are written out, so that they share what does not move with them.
-const UNROLLED: u64 = 16;
 
 /// Whether an index walks the axis of a scan in order: by a range, or because there is one element.
 fn is_loop(idx: &Idx, scan: &UOp) -> bool {
