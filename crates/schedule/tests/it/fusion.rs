@@ -94,9 +94,19 @@ fn on_a_grid_parts_of_a_vector_are_rounded_by_one_kernel() {
     let kernels =
         |parts: i64, len: i64, target: &Target| check_on(&rounded(parts, len), target).kernels.len();
     assert_eq!(kernels(16, 32, &Target::interp_gpu()), 1);
-    // a longer one, or with more to do, is reduced once
+    // a longer one is reduced once, and on a CPU each is
     assert!(kernels(16, 128, &Target::interp_gpu()) > 1);
     assert!(kernels(16, 32, &cpu()) > 1);
+}
+#[test]
+fn a_few_elements_are_not_reduced_in_a_kernel_that_checks_where_it_stores() {
+    for rows in [1, 2] {
+        let (x, idx) = (f(0, &[16, 8]), input(1, &[rows], DType::I32));
+        let row = sum(&f(2, &[rows, 8, 16]), &[2]);
+        let sink = UOp::sink([x.store(&x.scatter(&idx, &row, ScatterMode::Set, 0))]);
+        let s = check_on(&sink, &Target::interp_gpu());
+        assert_eq!(s.kernels.len(), 2, "{}", show(&s));
+    }
 }
 #[test]
 fn one_row_that_is_written_at_an_index_from_data_has_no_order_on_a_grid() {

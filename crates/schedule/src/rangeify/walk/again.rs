@@ -25,7 +25,12 @@ impl Walk<'_> {
         let of = &self.cut.list.nodes[base];
         let is_plain =
             n.op == Op::ReduceAxis || n.op.is_elementwise() && max_numel(of.shape()) == max_numel(n.shape());
-        if of.op != Op::ReduceAxis || !is_plain || !self.cut.requests[i].iter().all(Request::is_ungated) {
+        // what keeps any reduction out of a kernel keeps this one out, too
+        let may_join = |r: &Request| {
+            let d = &self.cut.drafts[r.kernel as usize];
+            r.is_ungated() && d.ordered.is_none() && !d.is_checked && !d.is_chain
+        };
+        if of.op != Op::ReduceAxis || !is_plain || !self.cut.requests[i].iter().all(may_join) {
             return false;
         }
         let summed = self.costs[self.cut.list.src(base)[0] as usize];
