@@ -27,6 +27,7 @@ mod encode;
 mod program;
 mod regalloc;
 mod select;
+mod split;
 mod table;
 mod text;
 

@@ -257,6 +257,26 @@ impl Inst {
             f(m, true);
         }
     }
+    /// Name other registers.
+    pub fn rename(&mut self, to: impl Fn(Reg) -> Reg) {
+        for o in self.ops.iter_mut() {
+            match o {
+                Opd::Reg(r, _) => *r = to(*r),
+                Opd::Mem(m) | Opd::Splat(m) => {
+                    if let Base::Reg(r) = &mut m.base {
+                        *r = to(*r);
+                    }
+                    if let Some((r, _)) = &mut m.index {
+                        *r = to(*r);
+                    }
+                }
+                Opd::Imm(..) => {}
+            }
+        }
+        if let Some((m, _)) = &mut self.mask {
+            *m = to(*m);
+        }
+    }
     /// Whether it has a line in the program's text.
     pub fn is_shown(&self) -> bool {
         !matches!(self.kind, Kind::LoopBegin | Kind::LoopEnd)

@@ -1,15 +1,17 @@
 //! Virtual registers -> the machine's, by linear scan.
 //!
 //! A live range goes from a register's first write to its last use; one that crosses the start of a loop and is used
-//! inside goes to the loop's end. Where the pressure is too high, the register with the fewest uses for the length of its
-//! live range is spilled to the frame (a constant is rematerialised at each use instead), its uses become registers of
-//! their own that live for one instruction, and allocation starts over.
+//! inside goes to the loop's end. Where the pressure is too high, live ranges are split where loops end. Where it still is,
+//! the register with the fewest uses for the length of its live range is spilled to the frame (a constant is
+//! rematerialised at each use instead), its uses become registers of their own that live for one instruction, and
+//! allocation starts over.
 
 use super::Job;
 use super::program::{
-    ARGS, Base, Class, Def, Fold, Imm, Inst, Kind, Mem, ONCE, Opd, Program, RAX, RCX, RDX, Reg, Size,
+    ARGS, Class, Def, Fold, Imm, Inst, Kind, Mem, ONCE, Opd, Program, RAX, RCX, RDX, Reg, Size,
     TILE_ROW_BYTES,
 };
+use super::split::split;
 use super::table;
 use crate::Error;
 use crate::walk::Walk;
@@ -38,18 +40,19 @@ impl Assignment {
     }
 }
 
-/// Rounds of spilling before giving up; three are more than any kernel has needed.
+/// Rounds of spilling before giving up; four are more than any kernel has needed.
 const ROUNDS: usize = 12;
 const NONE: u8 = u8::MAX;
 
 /// Give every register a place; code that moves registers to and from the frame is put in.
 pub fn regalloc(job: &mut Job) -> Result<(), Error> {
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         match Lives::of(&job.program).scan(&job.program, job.target.isa) {
             Ok(assignment) => {
                 job.assignment = assignment;
                 return Ok(());
             }
+            Err(_) if round == 0 => split(&mut job.program),
             Err(spilled) => spill(&mut job.program, &spilled, job.target.isa),
         }
     }
@@ -302,7 +305,7 @@ fn spill(program: &mut Program, spilled: &[Reg], isa: Isa) {
             let info = program.regs[r.0 as usize].clone();
             let t = program.reg(info.class, info.size);
             program.regs[t.0 as usize].pinned = true;
-            rename(&mut inst, r, t);
+            inst.rename(|x| if x == r { t } else { x });
             // the rows of a tile are as far apart as a register says
             let mut place = None;
             if let (Class::Tile, Spill::Frame(m)) = (info.class, home) {
@@ -429,29 +432,4 @@ fn commutes(inst: &Inst) -> bool {
     let Kind::Row(row, _) = inst.kind else { return false };
     let sums = [ADDPS, ADDPD, ADDSS, ADDSD, MULPS, MULPD, MULSS, MULSD];
     sums.contains(&row) || [FMADD231PS, FMADD231PD, FMADD231SS, FMADD231SD].contains(&row)
-}
-
-fn rename(inst: &mut Inst, from: Reg, to: Reg) {
-    let change = |r: &mut Reg| {
-        if *r == from {
-            *r = to;
-        }
-    };
-    for o in inst.ops.iter_mut() {
-        match o {
-            Opd::Reg(r, _) => change(r),
-            Opd::Mem(m) | Opd::Splat(m) => {
-                if let Base::Reg(r) = &mut m.base {
-                    change(r);
-                }
-                if let Some((r, _)) = &mut m.index {
-                    change(r);
-                }
-            }
-            Opd::Imm(..) => {}
-        }
-    }
-    if let Some((m, _)) = &mut inst.mask {
-        change(m);
-    }
 }

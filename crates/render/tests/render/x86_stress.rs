@@ -329,6 +329,68 @@ fn values_of_a_window_are_operands_in_memory_before_a_sum_goes_to_the_stack() {
     }
 }
 
+/// Sums over K rounds in `n` vectors of `w` lanes, then each is multiplied by `factors` others, and has them added, one after the
+/// other: which all live until the last one's turn.
+fn product_and_more(n: usize, w: usize, factors: usize, k: i64) -> Linear {
+    let out = UOp::param(0, n * w, F);
+    let [a, b, c] =
+        [(1, k as usize), (2, n * w * k as usize), (3, factors * w)].map(|(i, n)| UOp::param(i, n, F));
+    let acc: Vec<UOp> = (0..n).map(|i| UOp::define(Space::Reg, i as u32, w, F)).collect();
+    let zero: Vec<UOp> = acc.iter().map(|d| d.store(&UOp::float(0.0, F))).collect();
+    let mut steps: Vec<Step> = zero.iter().cloned().map(Step::Do).collect();
+    let r = UOp::range(&int(k), 0, AxisKind::Reduce);
+    let x = a.at(&r).load();
+    steps.extend([Step::Open(r.clone()), Step::Do(x.clone())]);
+    let mut stores = vec![];
+    for i in 0..n {
+        let before = acc[i].after([zero[i].clone(), r.clone()]).load();
+        let y = b.at_lanes(&(&r * (n * w) as i64 + (i * w) as i64), w as u32).load();
+        let sum = UOp::alu(Alu::MulAcc, &[&x, &y, &before]);
+        stores.push(acc[i].store(&sum));
+        steps.extend([before, y, sum, stores[i].clone()].map(Step::Do));
+    }
+    steps.push(Step::Close(r.clone()));
+    let lasts: Vec<UOp> = (0..n).map(|i| acc[i].after([stores[i].end([r.clone()])]).load()).collect();
+    let c: Vec<UOp> = (0..factors).map(|i| c.at_lanes(&int((i * w) as i64), w as u32).load()).collect();
+    steps.extend(lasts.iter().chain(&c).cloned().map(Step::Do));
+    for (i, last) in lasts.iter().enumerate() {
+        let mut y = last.clone();
+        for c in &c {
+            let product = &y * c;
+            y = &product + c;
+            steps.extend([product, y.clone()].map(Step::Do));
+        }
+        steps.push(Step::Do(out.at_lanes(&int((i * w) as i64), w as u32).store(&y)));
+    }
+    linear(steps)
+}
+
+#[test]
+fn what_comes_after_a_loop_takes_no_registers_from_it() {
+    for target in levels().into_iter().filter(|t| t.supports(Alu::MulAcc, F)) {
+        let (w, n, factors, k) = (target.vector_bytes / 4, target.registers - 3, 6, 9);
+        let program = product_and_more(n, w, factors, k);
+        let numbers = |n: usize, m: usize| -> Vec<f32> { (0..n).map(|i| (i % m) as f32 - 1.0).collect() };
+        let (a, b, c) = (numbers(k as usize, 4), numbers(n * w * k as usize, 5), numbers(factors * w, 3));
+        let want: Vec<f32> = (0..n * w)
+            .map(|i| {
+                let sum: f32 = (0..k as usize).map(|r| a[r] * b[r * n * w + i]).sum();
+                (0..factors).fold(sum, |y, f| y * c[f * w + i % w] + c[f * w + i % w])
+            })
+            .collect();
+        let bufs = [vec![0; n * w * 4], bytes(&a), bytes(&b), bytes(&c)];
+        let got = run_native(&program, &target, &bufs, &[], 1).unwrap();
+        assert_eq!(floats(&got[0]), want, "{}", target.name);
+        let kernel = x86::render(&program, &target).unwrap();
+        let text = cpu().load(&kernel).unwrap().disassembly().unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let sums = |l: &&str| l.contains("vfmadd231ps");
+        let [first, last] = [lines.iter().position(sums), lines.iter().rposition(sums)].map(Option::unwrap);
+        assert!(lines[first..last].iter().all(|l| !l.contains("[rsp")), "{text}");
+        assert!(lines[last..].iter().any(|l| l.contains("[rsp")), "{text}");
+    }
+}
+
 fn cpu() -> Cpu {
     let isa = frit_abi::target::Isa::Portable;
     Cpu::new(Config {
