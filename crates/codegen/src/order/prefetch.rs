@@ -5,12 +5,14 @@
 //! for row { for i { max x[row, i] };          ->   for row { for i { max x[row, i] };
 //!           for i { … exp(x[row, i]) … } }                   for i { prefetch x[row + 1, i]; … exp(x[row, i]) … } }
 //! for i { a[i] = …; a[i + N] = …; … }         ->   for i { prefetch a[i + 2]; a[i] = …; prefetch a[i + N + 2]; … }
+//! for tile { for k { s += … }; y[tile] = s }   ->   for tile { for k { s += … }; prefetch y[tile + 1]; y[tile] = s }
 //! ```
 //! The hardware prefetcher detects sequential streams, but not far ahead while a core is busy with long chains of
 //! arithmetic, not the next row while a loop works on this one, and not many store streams that are pages apart. Rows
 //! that are written are prefetched in the loop that writes them first. What a loop around touches again hits the cache,
 //! unless too much lies between. In a busy loop over short rows, a line is prefetched in each iteration that reads a part
-//! of it; and where rows have few rounds, it is the next row's.
+//! of it; and where rows have few rounds, it is the next row's. What is read and written between long loops is prefetched a
+//! round ahead.
 
 use crate::kernel::access::coefficient;
 use frit_abi::{Costs, Target};
@@ -86,6 +88,7 @@ pub fn prefetch(steps: Vec<Step>, target: &Target) -> Vec<Step> {
         };
         wanted.extend(s.lines.iter().map(|(at, index)| (*at, Step::Prefetch((*index).clone(), bytes))));
     }
+    wanted.extend(between_loops(&steps, target));
     if wanted.is_empty() {
         return steps;
     }
@@ -134,6 +137,62 @@ fn distance(s: &Stream, all: &[Stream], loops: &[InnermostLoop], target: &Target
     s.row.filter(|_| {
         first.is_some_and(|f| std::ptr::eq(f, s)) && whole.is_some_and(|n| n <= target.l2() as i64 / 4)
     })
+}
+
+/// A loop around others that is still open.
+#[derive(Default)]
+struct Around {
+    /// The steps that are in no loop inside it.
+    own: Vec<usize>,
+    /// Work of one iteration: of them, and of the loops inside it.
+    work: usize,
+    inside: usize,
+}
+
+/// Lines of the next round for what is read and written between loops that take longer than memory does.
+fn between_loops(steps: &[Step], target: &Target) -> Vec<(usize, Step)> {
+    let costs = target.costs;
+    let (mut open, mut loops): (Vec<&UOp>, Vec<Around>) = (vec![], vec![Around::default()]);
+    let mut wanted = vec![];
+    for (i, step) in steps.iter().enumerate() {
+        match step {
+            Step::Open(r) => {
+                open.push(r);
+                loops.push(Around::default());
+            }
+            Step::Close(_) => {
+                let (Some(done), Some(around)) = (loops.pop(), loops.last_mut()) else { return wanted };
+                let of = InnermostLoop { open: open.clone(), steps: i..i, work: done.inside };
+                if of.work as f64 / costs.fma_ports.get() >= costs.memory_latency as f64 {
+                    wanted.extend(next_lines(steps, &done.own, &of, target));
+                }
+                let rounds =
+                    open.pop().and_then(|r| r.extent().as_int()).and_then(|n| usize::try_from(n).ok());
+                around.inside += rounds.unwrap_or(1).saturating_mul(done.work + done.inside);
+            }
+            _ => {
+                let of = loops.last_mut().filter(|_| is_work(step));
+                of.into_iter().for_each(|a| (a.work, _) = (a.work + 1, a.own.push(i)));
+            }
+        }
+    }
+    wanted
+}
+
+/// The lines that some steps of a loop touch a round later, each once.
+fn next_lines(steps: &[Step], own: &[usize], of: &InnermostLoop, target: &Target) -> Vec<(usize, Step)> {
+    let accesses: Vec<Access> = own.iter().filter_map(|at| access(steps, *at, of, target)).collect();
+    let (line, mut seen) = (target.costs.line as i64, FxHashSet::default());
+    let mut wanted = vec![];
+    for a in &accesses {
+        let is_far = !is_near(of, &a.moves, a.size, target.l2() as i64);
+        let step = a.step(1).filter(|b| b.abs() >= line && is_far).and_then(|b| i32::try_from(b).ok());
+        let (base, at) = a.base();
+        if let Some(step) = step.filter(|_| seen.insert((a.buf, base, at.div_euclid(line)))) {
+            wanted.push((a.at, Step::Prefetch(a.node.src[0].clone(), step)));
+        }
+    }
+    wanted
 }
 
 fn innermost_loops(steps: &[Step]) -> Vec<InnermostLoop<'_>> {
@@ -230,8 +289,22 @@ fn access<'a>(steps: &'a [Step], at: usize, of: &InnermostLoop, target: &Target)
     // what a kernel reads was written by another one, on another core or long ago: it is near only if it is small
     let far = if node.op == Op::Load { target.caches[0] } else { target.l2() } as i64;
     let is_far = buf.op == Op::Param && len.is_none_or(|n| n.saturating_mul(size) > far);
-    let moves = || of.open.iter().map(|r| coefficient(idx, r.range_arg()?.id)).collect();
+    let moves = || of.open.iter().map(|r| usual_step(idx, r.range_arg()?.id)).collect();
     is_far.then(|| Access { at, node, buf, idx, size, moves: moves() })
+}
+
+/// How far an index moves in a loop; where it stays at an end, as the last tile does that begins earlier, in the rounds before.
+fn usual_step(idx: &UOp, id: u32) -> Option<i64> {
+    let sum = |f: fn(i64, i64) -> Option<i64>| f(usual_step(idx.lhs(), id)?, usual_step(idx.rhs(), id)?);
+    match idx.op {
+        _ if !idx.ranges.contains(&id) => Some(0),
+        Op::Min if idx.rhs().as_int().is_some() => usual_step(idx.lhs(), id),
+        Op::Add => sum(i64::checked_add),
+        Op::Mul if idx.rhs().as_int().is_some() => {
+            usual_step(idx.lhs(), id)?.checked_mul(idx.rhs().as_int()?)
+        }
+        _ => coefficient(idx, id),
+    }
 }
 
 /// Rows of one buffer that a loop stores to in turn, each a page or more from the one before: of many the hardware
@@ -393,6 +466,25 @@ mod tests {
         // a line of each of 16 rows a round: two rounds are 2 KiB, and of twelve rounds the first two would wait for memory
         assert_eq!(tiles(12).first(), Some(&(2, 16 * 12 * 128)));
         assert_eq!(tiles(64).first(), Some(&(2, 2 * 128)));
+    }
+
+    #[test]
+    fn what_is_written_between_long_loops_is_prefetched_a_round_ahead() {
+        let (x, tiles) = (UOp::param(0, 1 << 22, DType::F32), range(256, 0));
+        let zeros = UOp::stack((0..16).map(|_| UOp::float(0.0, DType::F32)));
+        let after = |rounds: i64, at: UOp| {
+            let read = load(&UOp::param(1, 16, DType::F32), UOp::int(0, DType::I32));
+            let long = around(&range(rounds, 1), vec![Step::Do(read.un(Alu::Sqrt)); 4]);
+            let place = |k: i64| UOp::new(Op::Index, x.dtype, [x.clone(), &at + k], Arg::Lanes(16));
+            let stores = [0, 16, 20].map(|k| Step::Do(place(k).store(&zeros)));
+            prefetched(around(&tiles, [long, stores.to_vec()].concat()))
+        };
+        // two lines of three stores, after what takes 2,000 cycles; nothing after 20
+        assert_eq!(after(1000, &tiles * 1024), [(7, 4096), (9, 4096)]);
+        assert_eq!(after(10, &tiles * 1024), []);
+        // the last tile begins earlier than its turn
+        let ends = (&tiles * 6).bin(Alu::Min, &UOp::int(1000, DType::I32)) * 2048;
+        assert_eq!(after(1000, ends), [(7, 6 * 8192), (9, 6 * 8192)]);
     }
 
     /// How many prefetches there are in a loop over so many rows, so far apart, of a buffer of so many elements.
