@@ -48,11 +48,12 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
         for r in ranges.iter().filter(|r| !is_copy(r)) {
             let enough: Option<i64> = chosen.iter().map(|r| r.extent().as_int()).product();
             let few = chosen.is_empty() || enough.is_some_and(|n| n < SLICES * threads as i64);
-            // what is done once for the loops so far must not be done again for each iteration of this one
+            // what is done once for the loops so far must not be done again for each iteration of this one, as what a loop
+            // inside it does is anyway
             let once = |n: &UOp| {
                 matches!(n.op, Op::Stage | Op::Reduce)
                     && chosen.last().is_some_and(|c| n.ranges.contains(&id(c)))
-                    && !n.ranges.contains(&id(r))
+                    && n.ranges.iter().all(|x| *x < id(r))
             };
             if kind(r) != Some(AxisKind::Global)
                 || !everywhere(r)
