@@ -42,10 +42,10 @@ struct Run<'a> {
     after: Vec<Steps>,
 }
 
-/// Steps that lead to one result and to nothing else, with those they share with later chains where they stood.
+/// Steps that lead to one result and to nothing else, and those with what they share with later chains where it stood.
 struct Chain {
+    own: Vec<usize>,
     steps: Vec<usize>,
-    own: usize,
 }
 
 impl<'a> Run<'a> {
@@ -93,12 +93,12 @@ impl<'a> Run<'a> {
                 continue;
             }
             let k = *number.entry(of).or_insert_with(|| {
-                chains.push(Chain { steps: vec![], own: 0 });
+                chains.push(Chain { own: vec![], steps: vec![] });
                 chains.len() - 1
             });
             chains[k].steps.append(&mut shared);
             chains[k].steps.push(i);
-            chains[k].own += 1;
+            chains[k].own.push(i);
         }
         if let Some(last) = chains.last_mut() {
             last.steps.append(&mut shared);
@@ -110,11 +110,16 @@ impl<'a> Run<'a> {
     fn order(&self, target: &Target) -> Vec<usize> {
         let costs = target.costs;
         let chains = self.chains();
+        if take_turns_already(&chains) {
+            return (0..self.nodes.len()).collect();
+        }
         let (mut groups, mut rest) = (vec![], &chains[..]);
         while let Some(first) = rest.first() {
             // one may have computed an address that the others share
-            let is_alike =
-                |c: &&Chain| c.own >= costs.window_steps && c.own.abs_diff(first.own) <= first.own / 8;
+            let is_alike = |c: &&Chain| {
+                c.own.len() >= costs.window_steps
+                    && c.own.len().abs_diff(first.own.len()) <= first.own.len() / 8
+            };
             let alike = rest.iter().take_while(is_alike).count();
             let (kept, live) = self.pressure(&first.steps);
             let fit = target.registers.saturating_sub(kept) / live.max(1);
@@ -122,7 +127,10 @@ impl<'a> Run<'a> {
             groups.push(now);
             rest = later;
         }
-        self.take_turns(&groups).unwrap_or_else(|| (0..self.nodes.len()).collect())
+        // one after the other, accumulators that take turns already would no longer share what they use
+        let is_worth = groups.iter().any(|g| g.len() > 1);
+        let turns = is_worth.then(|| self.take_turns(&groups)).flatten();
+        turns.unwrap_or_else(|| (0..self.nodes.len()).collect())
     }
 
     /// Chains of a group interleaved; `None` where one needs what is in a later group.
@@ -176,6 +184,15 @@ impl<'a> Run<'a> {
         }
         (outside.len(), most)
     }
+}
+
+/// Whether most steps of chains follow a step of another one, as where accumulators of a tile take turns.
+fn take_turns_already(chains: &[Chain]) -> bool {
+    let mut steps: Vec<(usize, usize)> =
+        chains.iter().enumerate().flat_map(|(k, c)| c.own.iter().map(move |i| (*i, k))).collect();
+    steps.sort_unstable();
+    let turns = steps.windows(2).filter(|w| w[0].1 != w[1].1).count();
+    turns * 2 > steps.len()
 }
 
 /// The steps that a value comes from.

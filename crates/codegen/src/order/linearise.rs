@@ -219,11 +219,15 @@ impl Order<'_> {
         pairs
     }
 
-    /// Put accumulators in such an order that one of the factors of their updates is done with before the next one is
+    /// Put chains in such an order that one of the factors of their first steps is done with before the next one is
     /// wanted: of which there are more, so that the fewer are kept.
-    fn order_for_operand_reuse(&self, group: &mut [Vec<usize>]) {
-        let factor = |chain: &[usize], k: usize| match chain.first().map(|i| &self.graph.nodes[*i]) {
-            Some(n) if n.op == Op::MulAcc => Some(n.src[k].clone()),
+    fn order_for_operand_reuse(
+        &self,
+        group: &mut [Vec<usize>],
+        first_of: impl Fn(&[usize]) -> Option<usize>,
+    ) {
+        let factor = |chain: &[usize], k: usize| match first_of(chain).map(|i| &self.graph.nodes[i]) {
+            Some(n) if matches!(n.op, Op::MulAcc | Op::Dot4) => Some(n.src[k].clone()),
             _ => None,
         };
         let seen = |k: usize| {
@@ -239,31 +243,57 @@ impl Order<'_> {
         group.sort_by_key(|c| seen[&factor(c, k)]);
     }
 
+    /// The updates, one after the other, that a value of a block is made by, and the node that they begin from.
+    fn updates(&self, value: usize, block: usize) -> (Vec<usize>, usize) {
+        let (mut chain, mut at) = (vec![], value);
+        while let Some(before) = updated(&self.graph.nodes[at]).filter(|_| self.home[at] == block) {
+            chain.push(at);
+            at = self.graph.src(at)[before] as usize;
+        }
+        chain.reverse();
+        (chain, at)
+    }
+
+    /// The sum of products of whole numbers that an update adds, scaled: none, or its steps.
+    fn sum_inside(&self, update: usize) -> Vec<usize> {
+        let mut stack: Vec<usize> = self.graph.src(update)[..2].iter().map(|s| *s as usize).collect();
+        while let Some(at) = stack.pop() {
+            match self.graph.nodes[at].op {
+                Op::Dot4 => return self.updates(at, self.home[update]).0,
+                Op::Cast | Op::Mul => stack.extend(self.graph.src(at).iter().map(|s| *s as usize)),
+                _ => {}
+            }
+        }
+        vec![]
+    }
+
     /// Accumulators that a loop updates several times an iteration are interleaved: all once, then all once more. No
-    /// update waits for the one before it, and what all of them use is done with before the next turn.
+    /// update waits for the one before it, and what all of them use is done with before the next turn. So are sums that the
+    /// updates of one turn add.
     fn interleave_accumulators(&self) -> Vec<(usize, usize)> {
         let mut chains: FxHashMap<usize, Vec<Vec<usize>>> = FxHashMap::default();
         for (i, store) in self.graph.nodes.iter().enumerate().filter(|(_, n)| n.op == Op::Store) {
-            let mut chain = vec![];
-            let mut at = self.graph.src(i)[1] as usize;
-            while let Some(before) = updated(&self.graph.nodes[at]).filter(|_| self.home[at] == self.home[i])
-            {
-                chain.push(at);
-                at = self.graph.src(at)[before] as usize;
-            }
-            let n = &self.graph.nodes[at];
+            let (chain, begin) = self.updates(self.graph.src(i)[1] as usize, self.home[i]);
+            let n = &self.graph.nodes[begin];
             let of_register = n.op == Op::Load && n.src[0].behind_after().op == Op::Define;
             if of_register && n.src[0].behind_after() == store.src[0].behind_after() {
-                chain.reverse();
                 chains.entry(self.home[i]).or_default().push(chain);
             }
         }
         let mut soft_deps = vec![];
         for group in chains.values_mut().filter(|g| g.len() > 1) {
-            self.order_for_operand_reuse(group);
-            let turns = group.iter().map(|c| c.len()).max().unwrap_or(0);
-            let order: Vec<usize> =
-                (0..turns).flat_map(|t| group.iter().filter_map(move |c| c.get(t).copied())).collect();
+            let inside = |chain: &[usize]| chain.first().and_then(|i| self.sum_inside(*i).first().copied());
+            self.order_for_operand_reuse(group, |chain| inside(chain).or(chain.first().copied()));
+            let longest = |chains: &[Vec<usize>]| chains.iter().map(|c| c.len()).max().unwrap_or(0);
+            let mut order: Vec<usize> = vec![];
+            for turn in 0..longest(group) {
+                let updates: Vec<usize> = group.iter().filter_map(|c| c.get(turn).copied()).collect();
+                let sums: Vec<Vec<usize>> = updates.iter().map(|i| self.sum_inside(*i)).collect();
+                order.extend(
+                    (0..longest(&sums)).flat_map(|t| sums.iter().filter_map(move |c| c.get(t).copied())),
+                );
+                order.extend(updates);
+            }
             soft_deps.extend(order.windows(2).map(|w| (w[0], w[1])));
         }
         soft_deps
@@ -348,7 +378,7 @@ impl Order<'_> {
 /// Which source an update of an accumulator adds to.
 fn updated(n: &UOp) -> Option<usize> {
     match n.op {
-        Op::MulAcc => Some(2),
+        Op::MulAcc | Op::Dot4 => Some(2),
         Op::Add | Op::Mul | Op::Max | Op::Min => Some(0),
         _ => None,
     }
