@@ -321,7 +321,11 @@ pub fn cases() -> Vec<Case> {
     let old = UOp::new(Op::Load, F, [place.clone()], Arg::Site(4));
     let v = old + &buf(2, 80, F).at(&(&m * 8 + &j)).load();
     let store = UOp::new(Op::Store, DType::Void, [place, v], Arg::Site(4));
-    add("scatter add", UOp::sink([store.end([m, j])]));
+    add("scatter add", UOp::sink([store.end([m.clone(), j.clone()])]));
+    let idx = gated(&within(&at, 0, 5), &(&at * 8 + &j));
+    let v = buf(2, 80, F).at(&(&m * 8 + &j)).load();
+    let store = UOp::new(Op::Store, DType::Void, [buf(0, 40, F).at(&idx), v], Arg::Site(4));
+    add("scatter", UOp::sink([store.end([m, j])]));
 
     // a padded and flipped read
     let i = global(40, 0);
