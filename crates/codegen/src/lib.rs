@@ -62,6 +62,7 @@ pub const PASSES: &[Pass] = {
         row("fuse_products", Graph(prepare::fuse_products::fuse_products), KERNEL,        GRIDS),
         row("carry",       Graph(prepare::carry::carry),                 KERNEL,           ALL),
         row("residues",    Graph(prepare::residues::residues),           KERNEL,           ALL),
+        row("transpose_factor", Cut(prepare::transpose_factor::transpose_factor), KERNEL, VECTOR_CPUS),
         row("split_reduce", Cut(prepare::split_reduce::split_reduce),    KERNEL,           ALL),
         row("owners",      Graph(prepare::owners::owners),               KERNEL,           GRIDS),
         row("digits",      Graph(prepare::digits::digits),               KERNEL,           ALL),
@@ -103,12 +104,12 @@ pub const PASSES: &[Pass] = {
 /// What a kernel becomes: programs that run one after the other, almost always one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lowered {
-    /// In order, each after all of the one before. All take the same parameters.
+    /// In order, each after all of the one before. All take the same parameters, and of the workspaces the first ones.
     pub programs: Vec<Linear>,
-    /// Bytes of memory for what they leave each other, which is the last of their parameters; 0 where there is none. Nothing
-    /// in it outlives the kernel.
-    pub workspace: usize,
-    /// The opts that were applied to the first; others have the heuristic's.
+    /// Bytes of each memory for what they leave each other, which are the last of their parameters. Nothing in it outlives the
+    /// kernel.
+    pub workspaces: Vec<usize>,
+    /// The opts that were applied to the one that they are for; others have the heuristic's.
     pub opts: Vec<Opt>,
 }
 
@@ -119,7 +120,7 @@ impl std::fmt::Display for Lowered {
         for (i, p) in self.programs.iter().enumerate() {
             match (count, i) {
                 (1, _) => {}
-                (_, 0) => writeln!(f, "program {} of {count}, workspace {}", p.name, self.workspace)?,
+                (_, 0) => writeln!(f, "program {} of {count}, workspaces {:?}", p.name, self.workspaces)?,
                 _ => writeln!(f, "program {} of {count}", p.name)?,
             }
             write!(f, "{p}")?;
@@ -145,19 +146,21 @@ pub fn lower_and_watch(
     check: bool,
     watch: Watch,
 ) -> Result<Lowered, Error> {
-    let mut lowered = Lowered { programs: vec![], workspace: 0, opts: vec![] };
+    let mut lowered = Lowered { programs: vec![], workspaces: vec![], opts: vec![] };
     let one_thread = OnceCell::new();
     let mut ctx = Ctx::new(ast, target, opts);
     ctx.one_thread = Some(&one_thread);
-    for (i, (program, ctx)) in run(PASSES, ast, ctx, check, watch)?.into_iter().enumerate() {
+    for (program, ctx) in run(PASSES, ast, ctx, check, watch)? {
         let Program::List(linear) = program else {
             return Err(Error::Kernel("no pass made a list of it".into()));
         };
         lowered.programs.push(linear);
-        if i == 0 {
-            let work = ctx.workspace.as_ref().and_then(|w| w.shape().first()?.as_int());
-            let size = ctx.workspace.as_ref().map_or(0, |w| w.dtype.size());
-            lowered.workspace = work.map_or(0, |len| len as usize * size);
+        let bytes =
+            |w: &UOp| w.shape().first().and_then(|n| n.as_int()).unwrap_or(0) as usize * w.dtype.size();
+        if ctx.workspaces.len() > lowered.workspaces.len() {
+            lowered.workspaces = ctx.workspaces.iter().map(bytes).collect();
+        }
+        if ctx.is_main {
             lowered.opts = ctx.applied;
         }
     }
@@ -197,14 +200,14 @@ fn run<'a>(
     Ok(programs)
 }
 
-/// A kernel with these opts applied, to be looked at and continued: what the passes before `choose` make of it, the first
-/// program where it is cut.
+/// A kernel with these opts applied, to be looked at and continued: what the passes before `choose` make of it, the
+/// program that opts are for where it is cut.
 pub fn plan<'a>(ast: &UOp, target: &'a Target, opts: &[Opt]) -> Result<Plan<'a>, Error> {
     let before = PASSES.iter().position(|p| p.name == "choose").unwrap_or(0);
     let (cut, opts) = opts.split_at(opts.iter().take_while(|o| o.is_first()).count());
     let ctx = Ctx::new(ast, target, Opts::List(cut));
-    let mut programs = run(&PASSES[..before], ast, ctx, false, &mut |_, _, _| {})?.into_iter();
-    let Some((Program::Graph(sink), _)) = programs.next() else {
+    let programs = run(&PASSES[..before], ast, ctx, false, &mut |_, _, _| {})?;
+    let Some((Program::Graph(sink), _)) = programs.into_iter().find(|(_, ctx)| ctx.is_main) else {
         return Err(Error::Kernel("it is a list before opts are chosen".into()));
     };
     let mut plan = Plan::new(&sink, target)?;

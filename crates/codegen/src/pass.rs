@@ -6,7 +6,8 @@ use crate::plan::Plan;
 use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::spec::{self, Spec};
-use frit_uop::{Arg, Linear, Op, Step, UOp, text};
+use frit_uop::symbolic::simplify;
+use frit_uop::{Arg, DType, Linear, Op, Step, UOp, text};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -34,8 +35,11 @@ pub struct Ctx<'a> {
     /// What it does, counted before any opt.
     pub(crate) flops: UOp,
     pub(crate) bytes: UOp,
-    /// The parameter for what programs of one kernel leave each other.
-    pub(crate) workspace: Option<UOp>,
+    /// The parameters for what programs of one kernel leave each other, which come last.
+    pub(crate) workspaces: Vec<UOp>,
+    /// Which of the programs that it is cut into its opts are for, and whether this is that one.
+    pub(crate) main: usize,
+    pub(crate) is_main: bool,
     /// The blocks that programs of this kernel run for, one after the other, to be one in the end.
     pub(crate) blocks: Option<Arc<Blocks>>,
     /// Room for the same machine as a program of a block sees it, which is one thread; made for the few kernels that are cut
@@ -71,7 +75,7 @@ impl<'a> Ctx<'a> {
         let of = |op: Op| order.iter().filter(|n| n.op == op).cloned().collect();
         let (flops, bytes) = cost::count(&order);
         let (params, vars) = (of(Op::Param), of(Op::Variable));
-        let (applied, plan, workspace, blocks, next_define) = (vec![], None, None, None, 0);
+        let (applied, plan, workspaces, blocks, next_define) = (vec![], None, vec![], None, 0);
         Ctx {
             target,
             opts,
@@ -81,13 +85,22 @@ impl<'a> Ctx<'a> {
             vars,
             flops,
             bytes,
-            workspace,
+            workspaces,
+            main: 0,
+            is_main: true,
             blocks,
             one_thread: None,
             next_define,
         }
     }
-    /// For each program that a kernel was cut into: all take the same parameters, and the opts are for the first, or the
+    /// A parameter more for what programs of this kernel leave each other: so many elements.
+    pub(crate) fn workspace(&mut self, len: usize, dtype: DType) -> UOp {
+        let work = UOp::param(self.params.len() as u32, len, dtype);
+        self.params.push(work.clone());
+        self.workspaces.push(work.clone());
+        work
+    }
+    /// For each program that a kernel was cut into: all take the same parameters, and the opts are for the main one, or the
     /// heuristic's for programs of a block.
     pub(crate) fn cut(self, programs: &[UOp]) -> Vec<Ctx<'a>> {
         if self.blocks.is_some() {
@@ -100,11 +113,12 @@ impl<'a> Ctx<'a> {
             return programs.iter().map(of_block).collect();
         }
         let part = |(i, sink): (usize, &UOp)| {
-            let (params, vars) = (self.params.iter().chain(&self.workspace).cloned(), self.vars.clone());
-            let opts = if i == 0 { self.opts } else { Opts::Heuristic };
-            let applied = if i == 0 { self.applied.clone() } else { vec![] };
-            let workspace = self.workspace.clone();
-            Ctx { params: params.collect(), vars, applied, workspace, ..Ctx::new(sink, self.target, opts) }
+            let (params, vars) = (self.params.clone(), self.vars.clone());
+            let is_main = self.is_main && i == self.main;
+            let opts = if is_main { self.opts } else { Opts::Heuristic };
+            let applied = if is_main { self.applied.clone() } else { vec![] };
+            let workspaces = self.workspaces.clone();
+            Ctx { params, vars, applied, workspaces, is_main, ..Ctx::new(sink, self.target, opts) }
         };
         programs.iter().enumerate().map(part).collect()
     }
@@ -117,6 +131,15 @@ impl<'a> Ctx<'a> {
     pub(crate) fn plan(&mut self) -> Result<&mut Plan<'a>, Error> {
         self.plan.as_mut().ok_or_else(|| Error::Kernel("no opts were chosen for it".into()))
     }
+}
+
+/// A kernel of these effects, with what is added to a kernel's name.
+pub(crate) fn named(effects: &[UOp], sink: &UOp, suffix: &str) -> UOp {
+    let arg = match &sink.arg {
+        Arg::Name(name) => Arg::Name(format!("{name}{suffix}").into()),
+        other => other.clone(),
+    };
+    simplify(&UOp::new(Op::Sink, DType::Void, effects.iter().cloned(), arg))
 }
 
 /// A kernel between two passes.

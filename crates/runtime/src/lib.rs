@@ -148,9 +148,13 @@ pub trait Executable: Send + Sync {
     fn disassembly(&self) -> Result<String, Error> {
         Err(Error::Device("this device has no machine code to show".into()))
     }
-    /// Where it is several programs in a row: those with their dims, and the bytes of memory that all take as their last
-    /// buffer.
-    fn programs(&self) -> Option<(&[Program], usize)> {
+    /// How many buffers it takes.
+    fn buffers(&self) -> usize {
+        self.params().iter().filter(|p| matches!(p, Param::Buffer { .. })).count()
+    }
+    /// Where it is several programs in a row: those with their dims, and the bytes of each memory that they take as their
+    /// last buffers, or the first of those.
+    fn programs(&self) -> Option<(&[Program], &[usize])> {
         None
     }
     /// The kernel as what it is, for its device.

@@ -89,7 +89,11 @@ pub enum Opt {
     },
     /// Reduces that need each other become one that carries several values. Before all others.
     Fold,
-    /// Cut the kernel's sum of products into `n` slices, whose sums another program adds up. Before all but `Fold`: those are
+    /// Transpose the smaller factor of the kernel's product by a program before, where its sum walks across the rows of both.
+    /// Before all but `Fold`: those are about the product.
+    TransposeFactor,
+    /// Cut the kernel's sum of products into `n` slices, whose sums another program adds up. Before all but `Fold` and
+    /// `TransposeFactor`: those are
     /// about the program of the slices.
     SplitReduce {
         /// How many.
@@ -117,7 +121,11 @@ impl Opt {
     }
     /// Whether it decides what the kernel is, before its axes are planned.
     pub fn is_first(&self) -> bool {
-        self.is_alone() || matches!(self, Opt::Fold | Opt::SplitReduce { .. } | Opt::Collapse { .. })
+        self.is_alone()
+            || matches!(
+                self,
+                Opt::Fold | Opt::TransposeFactor | Opt::SplitReduce { .. } | Opt::Collapse { .. }
+            )
     }
 }
 
@@ -141,6 +149,7 @@ impl std::fmt::Display for Opt {
             Opt::OnlineSoftmax { warps, keys } => write!(f, "online-softmax {warps} {keys}"),
             Opt::FuseProducts { warps, keys } => write!(f, "fuse-products {warps} {keys}"),
             Opt::Fold => f.write_str("fold"),
+            Opt::TransposeFactor => f.write_str("transpose-factor"),
             Opt::SplitReduce { n } => write!(f, "split-reduce {n}"),
             Opt::Collapse { of } => {
                 f.write_str("collapse")?;
@@ -183,6 +192,7 @@ impl std::str::FromStr for Opt {
             "online-softmax" => Opt::OnlineSoftmax { warps: number(1)?, keys: number(2)? },
             "fuse-products" => Opt::FuseProducts { warps: number(1)?, keys: number(2)? },
             "fold" if words.len() == 1 => Opt::Fold,
+            "transpose-factor" if words.len() == 1 => Opt::TransposeFactor,
             "split-reduce" => Opt::SplitReduce { n: number(1)? },
             "collapse" => {
                 let bit = |i: usize| number(i).map(|n: usize| n != 0);

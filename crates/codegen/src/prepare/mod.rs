@@ -9,6 +9,7 @@ pub mod distribute;
 pub mod widen;
 pub mod carry;
 pub mod residues;
+pub mod transpose_factor;
 pub mod split_reduce;
 pub mod owners;
 pub mod digits;

@@ -17,13 +17,12 @@ use crate::kernel::access::{coefficient, substitute_open};
 use crate::kernel::contraction::Product;
 use crate::kernel::cost::{FEW_RESULTS, MOST_LANES};
 use crate::kernel::ranges::{self, closed};
-use crate::pass::{Ctx, Opts};
+use crate::pass::{Ctx, Opts, named};
 use crate::plan::opt::Opt;
 use crate::plan::shape::{After, Products};
 use frit_abi::target::Grid;
 use frit_abi::{MatrixUnit, Target};
-use frit_uop::symbolic::simplify;
-use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
+use frit_uop::{Alu, Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
@@ -61,14 +60,13 @@ pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
         Opts::List(_) => None,
     };
     let (Some(n), Some(sum)) = (n, LongSum::of(sink, ctx.target)) else { return Ok(vec![sink.clone()]) };
-    ctx.applied.push(Opt::SplitReduce { n: n as usize });
     let all = Slice::all(extent(&sum.axis), n, ctx.target);
     let count: u64 = all.iter().map(|s| s.count).sum();
     let len = count.saturating_mul(sum.count(&sum.results)) as usize;
-    let work = UOp::param(ctx.params.len() as u32, len, sum.reduce.dtype);
+    let work = ctx.workspace(len, sum.reduce.dtype);
+    ctx.applied.push(Opt::SplitReduce { n: n as usize });
     let mut programs: Vec<UOp> = all.iter().map(|s| sum.partial(sink, s, &work)).collect();
     programs.push(sum.merged(sink, count as i64, &work));
-    ctx.workspace = Some(work);
     Ok(programs)
 }
 
@@ -324,13 +322,4 @@ impl LongSum {
         }
         named(&sink.substitute(&new).src, sink, "_merge")
     }
-}
-
-/// A kernel of these effects, called after another.
-fn named(effects: &[UOp], sink: &UOp, suffix: &str) -> UOp {
-    let arg = match &sink.arg {
-        Arg::Name(name) => Arg::Name(format!("{name}{suffix}").into()),
-        other => other.clone(),
-    };
-    simplify(&UOp::new(Op::Sink, DType::Void, effects.iter().cloned(), arg))
 }

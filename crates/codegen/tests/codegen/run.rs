@@ -94,7 +94,7 @@ fn expected(case: &Case, inputs: &Buffers, vars: &HashMap<String, i64>) -> Rc<Bu
 /// The program of a kernel that is not cut.
 pub fn lower(sink: &UOp, target: &Target, opts: Opts) -> Result<Linear, Error> {
     let mut lowered = frit_codegen::lower(sink, target, opts)?;
-    assert_eq!((lowered.programs.len(), lowered.workspace), (1, 0));
+    assert_eq!((lowered.programs.len(), lowered.workspaces.len()), (1, 0));
     Ok(lowered.programs.remove(0))
 }
 
@@ -138,8 +138,8 @@ pub fn run_against(
     let mut names: Vec<&String> = vars.keys().collect();
     names.sort();
     let values: Vec<i64> = names.iter().map(|n| vars[*n]).collect();
-    let workspace = (lowered.workspace > 0).then(|| device.alloc(lowered.workspace).unwrap());
-    let bufs: Vec<_> = memories.iter().chain(&workspace).collect();
+    let workspaces: Vec<_> = lowered.workspaces.iter().map(|bytes| device.alloc(*bytes).unwrap()).collect();
+    let bufs: Vec<_> = memories.iter().chain(&workspaces).collect();
     let mut source = String::new();
     for linear in &lowered.programs {
         frit_codegen::verify(linear, target)?;
@@ -149,7 +149,7 @@ pub fn run_against(
             _ => linear.to_string(),
         };
         let loaded = device.load(&kernel).map_err(|e| format!("load: {e}\n{source}"))?;
-        let launched = loaded.launch(&bufs, &values, dims(linear, &vars));
+        let launched = loaded.launch(&bufs[..loaded.buffers()], &values, dims(linear, &vars));
         launched.and_then(|()| device.synchronize()).map_err(|e| format!("launch: {e}\n{source}"))?;
     }
     let expected = expected(&inputs);

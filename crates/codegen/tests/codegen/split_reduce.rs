@@ -43,13 +43,13 @@ fn few_results_of_a_long_sum_are_cut() {
     let lowered = lower(&matmul(64, 64, 1 << 17), &target, Opts::Heuristic).unwrap();
     let [sliced, merged] = &lowered.programs[..] else { panic!("{} programs", lowered.programs.len()) };
     let Opt::SplitReduce { n } = lowered.opts[0] else { panic!("{:?}", lowered.opts) };
-    assert_eq!(lowered.workspace, n * 64 * 64 * DType::F32.size());
+    assert_eq!(lowered.workspaces, [n * 64 * 64 * DType::F32.size()]);
     assert_eq!((sliced.params.len(), merged.params.len()), (4, 4));
     assert_eq!(
         (&sliced.written[..], &merged.written[..]),
         (&[false, false, false, true][..], &[true, false, false, false][..])
     );
-    assert!(lowered.to_string().contains(&format!("of 2, workspace {}\n", lowered.workspace)));
+    assert!(lowered.to_string().contains(&format!("of 2, workspaces {:?}\n", lowered.workspaces)));
     assert!(plan(&matmul(64, 64, 1 << 17), &target, &lowered.opts).is_ok());
     // as many results as a square has are not
     for (m, n, k) in [(1024, 1024, 1024), (64, 64, 1024), (4096, 4096, 1 << 14)] {
@@ -62,7 +62,7 @@ fn what_slices_leave_over_is_a_shorter_one() {
     let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
     let lowered = lower(&matmul(64, 64, 10007), &target, Opts::Heuristic).unwrap();
     let Opt::SplitReduce { n } = lowered.opts[0] else { panic!("{:?}", lowered.opts) };
-    assert_eq!(lowered.workspace, (n + 1) * 64 * 64 * DType::F32.size());
+    assert_eq!(lowered.workspaces, [(n + 1) * 64 * 64 * DType::F32.size()]);
     let written: Vec<usize> =
         lowered.programs.iter().flat_map(|p| p.written.iter().position(|w| *w)).collect();
     assert_eq!(written, [3, 3, 0]);

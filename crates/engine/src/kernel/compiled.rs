@@ -47,7 +47,10 @@ impl Compiled {
                 first.flops = first.flops.fold_add(&part.flops);
                 first.bytes = first.bytes.fold_add(&part.bytes);
             }
-            first.executable = Arc::new(Sequence::new(device.clone(), all, lowered.workspace));
+            // others have something added to it
+            let name = lowered.programs.iter().map(|p| &p.name).min_by_key(|n| n.len());
+            first.name = name.unwrap_or(&first.name).clone();
+            first.executable = Arc::new(Sequence::new(device.clone(), all, lowered.workspaces.clone()));
         }
         Ok(first)
     }

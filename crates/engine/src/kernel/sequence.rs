@@ -8,15 +8,16 @@ use std::sync::Arc;
 pub struct Sequence {
     device: Arc<dyn Device>,
     parts: Vec<Program>,
-    /// Bytes of the workspace, which is the last parameter of each part.
-    workspace: usize,
+    /// Bytes of the workspaces, which are the last parameters of each part.
+    workspaces: Vec<usize>,
     params: Vec<Param>,
 }
 
 impl Sequence {
-    /// All of the same parameters, of which the last buffer is the workspace: that is not a parameter of the whole.
-    pub fn new(device: Arc<dyn Device>, parts: Vec<Program>, workspace: usize) -> Sequence {
-        let mut params: Vec<Param> = parts.first().map_or(vec![], |(p, _)| p.params().to_vec());
+    /// Of the same parameters, of which some have more: the last buffers are workspaces, which are no parameters of the whole.
+    pub fn new(device: Arc<dyn Device>, parts: Vec<Program>, workspaces: Vec<usize>) -> Sequence {
+        let most = parts.iter().map(|(p, _)| p.params()).max_by_key(|p| p.len());
+        let mut params: Vec<Param> = most.map_or(vec![], <[Param]>::to_vec);
         for (part, _) in &parts {
             for (all, one) in params.iter_mut().zip(part.params()) {
                 if let (Param::Buffer { written, .. }, Param::Buffer { written: true, .. }) = (all, one) {
@@ -24,10 +25,12 @@ impl Sequence {
                 }
             }
         }
-        if let Some(last) = params.iter().rposition(|p| matches!(p, Param::Buffer { .. })) {
-            params.remove(last);
+        for _ in &workspaces {
+            if let Some(last) = params.iter().rposition(|p| matches!(p, Param::Buffer { .. })) {
+                params.remove(last);
+            }
         }
-        Sequence { device, parts, workspace, params }
+        Sequence { device, parts, workspaces, params }
     }
     /// Each part with its arguments. Devices keep freed memory, so a workspace costs nothing the second time.
     fn each(
@@ -35,9 +38,12 @@ impl Sequence {
         bufs: &[&Memory],
         mut f: impl FnMut(&dyn Executable, &[&Memory], LaunchDims) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let work = self.device.alloc(self.workspace)?;
-        let all: Vec<&Memory> = bufs.iter().copied().chain([&work]).collect();
-        self.parts.iter().try_for_each(|(part, dims)| f(&**part, &all, *dims))
+        let work: Result<Vec<Memory>, Error> =
+            self.workspaces.iter().map(|n| self.device.alloc(*n)).collect();
+        let work = work?;
+        let all: Vec<&Memory> = bufs.iter().copied().chain(&work).collect();
+        // what is before another workspace was asked for does not know it
+        self.parts.iter().try_for_each(|(part, dims)| f(&**part, &all[..part.buffers()], *dims))
     }
 }
 
@@ -51,8 +57,8 @@ impl Executable for Sequence {
     fn params(&self) -> &[Param] {
         &self.params
     }
-    fn programs(&self) -> Option<(&[Program], usize)> {
-        Some((&self.parts, self.workspace))
+    fn programs(&self) -> Option<(&[Program], &[usize])> {
+        Some((&self.parts, &self.workspaces))
     }
     fn resources(&self) -> Option<Resources> {
         let each = self.parts.iter().map(|(p, _)| p.resources());

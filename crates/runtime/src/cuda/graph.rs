@@ -8,7 +8,7 @@ use super::device::Shared;
 use super::driver::{Edge, Handle, KernelNode};
 use super::memory::DeviceBlock;
 use super::program::{CudaKernel, Words, pointers};
-use crate::{Bound, Error, Executable, Graph, Memory};
+use crate::{Bound, Error, Executable, Graph, Memory, Program};
 use frit_abi::LaunchDims;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -54,7 +54,8 @@ impl CudaGraph {
     fn made(device: &Arc<Shared>, bounds: &[Bound], is_early: bool) -> Result<CudaGraph, Error> {
         let context = &device.context;
         let driver = context.enter()?;
-        let bytes = bounds.iter().filter_map(|b| Some(b.executable().programs()?.1)).max().unwrap_or(0);
+        let bytes = |b: &Bound| Some(b.executable().programs()?.1.iter().map(|n| aligned(*n)).sum());
+        let bytes = bounds.iter().filter_map(bytes).max().unwrap_or(0);
         let workspace = Memory::new(Arc::new(DeviceBlock::new(device, bytes)?));
         let mut made =
             CudaGraph { device: device.clone(), graph: 0, exec: 0, steps: vec![], is_early, workspace };
@@ -149,17 +150,27 @@ impl Drop for CudaGraph {
 /// A kernel of the device, what it is called with, and its dims.
 type Launch<'a> = Result<(&'a CudaKernel, Words, LaunchDims), Error>;
 
+/// The bytes of a workspace up to where the next one begins.
+fn aligned(bytes: usize) -> usize {
+    bytes.next_multiple_of(256)
+}
+
 /// The launches that a bound one comes to: one for each program of its kernel.
 fn launches<'a>(bound: &'a Bound, workspace: &Memory) -> SmallVec<[Launch<'a>; 1]> {
     let addresses = bound.addresses().iter().copied();
     match bound.executable().programs() {
         None => [launch(&**bound.executable(), addresses, bound.vars(), bound.dims())].into_iter().collect(),
-        Some((programs, _)) => programs
-            .iter()
-            .map(|(p, dims)| {
-                launch(&**p, addresses.clone().chain([workspace.address()]), bound.vars(), *dims)
-            })
-            .collect(),
+        Some((programs, sizes)) => {
+            let begins = sizes.iter().scan(workspace.address(), |at, n| {
+                let begin = *at;
+                *at += aligned(*n) as u64;
+                Some(begin)
+            });
+            let all = addresses.chain(begins);
+            let one =
+                |(p, dims): &'a Program| launch(&**p, all.clone().take(p.buffers()), bound.vars(), *dims);
+            programs.iter().map(one).collect()
+        }
     }
 }
 
