@@ -11,7 +11,8 @@ use crate::plan::Plan;
 use crate::plan::axes::{Dim, Tile};
 use crate::plan::opt::Order;
 use frit_abi::matrix::Home;
-use frit_uop::{Arg, AxisKind, Op, UOp};
+use frit_uop::symbolic::simplify;
+use frit_uop::{Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -22,24 +23,24 @@ const AT_ONCE: i64 = 8;
 pub fn stage(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let plan = ctx.plan()?;
     let (last, mut next) = (plan.ranges(), plan.axes.len() as u32);
-    let mut staged: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let (mut staged, mut loads): (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) = Default::default();
     for (id, t) in plan.tiles.iter().enumerate().filter(|(_, t)| !is_tile_operand(plan, t.operand)) {
         let load = &plan.operands[t.operand];
-        let fill = Fill::new(plan, load, t, &last, &mut next);
+        let value = plan.staged(sink, load);
+        let dtype = value.dtype;
+        let fill = Fill::new(plan, load, dtype, t, &last, &mut next);
         let (src, place) = fill.finish();
-        let stage = UOp::new(
-            Op::Stage,
-            load.dtype,
-            src,
-            Arg::Stage { space: t.space, id: id as u32, buffers: t.buffers },
-        );
+        let arg = Arg::Stage { space: t.space, id: id as u32, buffers: t.buffers };
+        let stage = UOp::new(Op::Stage, dtype, src, arg);
         let at = std::iter::once(stage).chain(place).collect::<SmallVec<[UOp; 4]>>();
-        staged.insert(load.clone(), UOp::new(Op::Index, load.dtype, at, Arg::None).load());
+        let copy = UOp::new(Op::Index, dtype, at, Arg::None).load();
+        loads.insert(load.clone(), copy.clone());
+        staged.insert(value, copy);
     }
     if staged.is_empty() {
         return Ok(sink.clone());
     }
-    plan.follow(|n| staged.get(n).cloned().unwrap_or_else(|| n.substitute(&staged)));
+    plan.follow(|n| loads.get(n).or(staged.get(n)).cloned().unwrap_or_else(|| n.substitute(&staged)));
     Ok(sink.substitute(&staged))
 }
 
@@ -57,6 +58,8 @@ fn id(range: &UOp) -> u32 {
 struct Fill<'a> {
     plan: &'a Plan<'a>,
     load: &'a UOp,
+    /// What its elements are in the tile.
+    dtype: DType,
     tile: &'a Tile,
     /// The range of each axis, by its placeholder's id.
     last: &'a FxHashMap<u32, UOp>,
@@ -73,12 +76,13 @@ impl<'a> Fill<'a> {
     fn new(
         plan: &'a Plan<'a>,
         load: &'a UOp,
+        dtype: DType,
         tile: &'a Tile,
         last: &'a FxHashMap<u32, UOp>,
         next: &'a mut u32,
     ) -> Self {
         let (ranges, values, inside) = (smallvec![], FxHashMap::default(), None);
-        Fill { plan, load, tile, last, next, ranges, values, inside }
+        Fill { plan, load, dtype, tile, last, next, ranges, values, inside }
     }
 
     fn range(&mut self, extent: i64, kind: AxisKind) -> UOp {
@@ -91,7 +95,7 @@ impl<'a> Fill<'a> {
         r
     }
     fn lanes(&self) -> i64 {
-        self.plan.target.lanes(self.load.dtype) as i64
+        self.plan.target.lanes(self.dtype) as i64
     }
     /// Whether it is filled in vectors already.
     fn has_vector(&self) -> bool {
@@ -131,6 +135,7 @@ impl<'a> Fill<'a> {
         if !packed && self.plan.target.grid.is_none() {
             value = in_order_of_memory(value, &mut self.ranges);
         }
+        value = if value.dtype == self.dtype { value } else { value.cast(self.dtype) };
         let is_apart =
             self.plan.target.grid.is_some() && places.len() == self.ranges.len() && places.len() > 1;
         self.ranges.insert(0, value);
@@ -163,14 +168,17 @@ impl<'a> Fill<'a> {
     /// One axis: in vectors where the load is contiguous along copies, else as a plain loop.
     fn single(&mut self, axis: u32, d: &Dim, across: bool) {
         let main = &self.last[&axis];
-        let contiguous =
-            self.load.buffer_and_index().is_some_and(|(_, idx)| coefficient(idx, id(main)) == Some(1));
+        // digits of an axis whose last tile begins earlier are its parts
+        let contiguous = self
+            .load
+            .buffer_and_index()
+            .is_some_and(|(_, idx)| coefficient(&simplify(idx), id(main)) == Some(1));
         let copies = main.range_arg().is_some_and(|a| a.kind.is_side_by_side())
             && self.plan.target.vector_bytes > 0
             && (contiguous || across);
         let at_once =
             self.tile.order == Order::RowMajor && d.stride == Some(self.lanes()) && d.extent <= AT_ONCE;
-        let lanes = self.plan.target.vector_bytes / self.load.dtype.size().max(1);
+        let lanes = self.plan.target.vector_bytes / self.dtype.size().max(1);
         let fits = (d.extent as u64).is_power_of_two() && d.extent <= lanes as i64;
         let kind = match copies {
             true if fits && !across && !self.has_vector() => AxisKind::Vector,

@@ -14,7 +14,7 @@
 mod apply;
 
 use super::chooser::STRIDED;
-use crate::kernel::access::coefficient;
+use crate::kernel::access::{coefficient, is_widened};
 use crate::kernel::ranges::closed;
 use crate::plan::opt::Opt;
 use crate::plan::{Axis, Plan};
@@ -59,12 +59,18 @@ struct Operand {
     is_gated: bool,
     /// A copy of what it reads has no gates.
     has_windows: bool,
+    /// Of an element in memory.
     bytes: usize,
+    /// Those of what is multiplied: small floats become wider ones.
+    held: usize,
 }
 
 impl Operand {
     fn moves_with(&self, origin: u32) -> bool {
         self.steps.moves_with(origin)
+    }
+    fn is_widened(&self) -> bool {
+        self.held != self.bytes
     }
     /// Whether vectors along an axis are loaded, contiguous or deinterleaved.
     fn is_near(&self, lane: u32) -> bool {
@@ -76,6 +82,8 @@ impl Operand {
 struct Making {
     ranges: SmallVec<[u32; 6]>,
     ops: f64,
+    /// A sum of its own: those of a tile take turns, each in a register.
+    is_sum: bool,
 }
 
 struct Contraction<'p, 'a> {
@@ -176,7 +184,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let is_gated = idx.op == Op::Where;
             let has_windows = is_gated && plan.has_windows(at);
             let bytes = load.dtype.size();
-            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes });
+            let held = order.iter().find(|n| is_widened(n, load)).map_or(bytes, |n| n.dtype.size());
+            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes, held });
         }
         // the product itself is part of the sum
         let is_made = |n: &UOp| {
@@ -186,7 +195,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let making = order
             .iter()
             .filter(|n| is_reduced(n) && is_made(n) && *n != reduce.body())
-            .map(|n| Making { ranges: n.ranges.iter().copied().collect(), ops: n.op.weight().max(1) as f64 })
+            .map(|n| {
+                let (ranges, ops) = (n.ranges.iter().copied().collect(), n.op.weight().max(1) as f64);
+                Making { ranges, ops, is_sum: n.op == Op::Dot4 }
+            })
             .collect();
         let once = order
             .iter()
@@ -340,8 +352,22 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
             .product();
         let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > STRIDED));
-        let dear = o.is_gated || strided || o.steps.step(c.lane) != Some(1);
+        let dear = o.is_gated || o.is_widened() || strided || o.steps.step(c.lane) != Some(1);
         !o.is_near(c.lane) || dear && again >= 4.0 && self.can_be_packed(o)
+    }
+
+    /// Cycles for an element that is packed: copied in vectors, transposed in registers, or moved by itself.
+    fn packing(&self, o: &Operand, c: &Choice) -> f64 {
+        let lane = c.lane;
+        let costs = self.plan.target.costs;
+        let is_run = |x: &&(u32, usize)| x.0 != lane && x.1 >= self.lanes && o.steps.step(x.0) == Some(1);
+        // an end that is not whole vectors has a gate of its own: windows over it have no vectors in common
+        let is_vector = !o.is_gated || self.is_multiple(lane, self.lanes * c.vectors);
+        match o.steps.step(lane) {
+            Some(1) if is_vector => costs.packed_vector.get() / self.lanes as f64,
+            _ if !o.is_gated && self.reduced.iter().any(|r| is_run(&r)) => costs.transpose_lane.get(),
+            _ => costs.gather_lane.get(),
+        }
     }
 
     /// How many vectors are loaded for one of a wide load that is not packed: of stride 2, say, every second lane of two.
@@ -366,10 +392,25 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
         let (vectors, values) = (count(&wide), count(&narrow));
         let loads: f64 = self.operands.iter().map(|o| self.fresh(o, c) * self.covering(o, c)).sum();
-        let shuffles: f64 = wide.iter().map(|o| self.fresh(o, c) * (self.covering(o, c) - 1.0)).sum();
+        let deinterleaved: f64 = wide.iter().map(|o| self.fresh(o, c) * (self.covering(o, c) - 1.0)).sum();
+        // small floats are widened where they are packed, else in each step; one for all lanes is spread over them then
+        let widened = |o: &Operand| match o.is_widened() && !(o.moves_with(c.lane) && self.is_packed(o, c)) {
+            true => self.fresh(o, c) * if o.moves_with(c.lane) { 1.0 } else { 2.0 },
+            false => 0.0,
+        };
+        let shuffles = deinterleaved + self.operands.iter().map(widened).sum::<f64>();
         // the fewer of the two kinds stay while the others come and go
         let lost = |o: &&&Operand| self.is_packed(o, c) && !self.can_be_packed(o);
-        if results + vectors.min(values) + 1 > self.plan.target.registers || wide.iter().any(|o| lost(&o)) {
+        let has_sums = self.making.iter().any(|m| {
+            m.is_sum && m.ranges.contains(&c.lane) && c.tile.iter().all(|t| m.ranges.contains(&t.0))
+        });
+        // the operands of one turn then, of which there are several
+        let most = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).max().unwrap_or(0);
+        let held = match has_sums {
+            true => 2 * results + most(&wide).min(most(&narrow)),
+            false => results + vectors.min(values),
+        };
+        if held + 1 > self.plan.target.registers || wide.iter().any(|o| lost(&o)) {
             return None;
         }
         let depth = self.depth();
@@ -389,7 +430,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let gated = wide.iter().chain(&narrow).filter(|o| o.is_gated).filter(is_bare);
         let gates: f64 = gated.map(|o| self.fresh(o, c) * self.covering(o, c)).sum();
         // each distinct cache line adds L1 and TLB pressure, more so where every step of the reduce has lines of its own
-        // that fall into the same sets
+        // that fall into the same sets, or are more than fit
         let innermost = self.reduced.last().map_or(0, |r| r.0);
         let (mut lines, mut brought, mut fills) = (0.0, values as f64 * 4.0, 0.0);
         for o in &narrow {
@@ -398,8 +439,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let mine = mine.map(|t| t.1).product::<usize>() as f64;
             let stride = o.steps.step(innermost).map_or(0, i64::unsigned_abs) as usize * o.bytes;
             let staged = o.has_windows;
+            let is_far =
+                stride >= costs.line && depth * costs.line as f64 > self.plan.target.caches[0] as f64;
             lines += mine
-                * match stride >= costs.set_conflict && !staged {
+                * match (stride >= costs.set_conflict || is_far) && !staged {
                     true => costs.conflicting_line.get(),
                     false => costs.near_line.get(),
                 };
@@ -427,11 +470,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let others =
                 self.outputs.iter().chain(&self.reduced).filter(|(x, _)| *x != c.lane && o.moves_with(*x));
             let elements = padded as f64 * others.map(|x| x.1 as f64).product::<f64>();
-            cost += elements
-                * match o.steps.step(c.lane) {
-                    Some(1) => costs.packed_vector.get() / lanes as f64,
-                    _ => costs.gather_lane.get(),
-                };
+            cost += elements * self.packing(o, c);
         }
         for steps in &self.once {
             let times: f64 = steps.0.iter().map(|(r, _)| self.size(*r) as f64).product();
@@ -444,7 +483,15 @@ impl<'p, 'a> Contraction<'p, 'a> {
                         let stored = costs.partial_store.get() * pieces(t.1, lanes) / t.1 as f64;
                         costs.transpose_lane.get() + stored
                     }
-                    _ => costs.gather_lane.get(),
+                    // lanes that are pages apart fall into the same sets, and each line takes one of them at a time
+                    (apart, None) => {
+                        let bytes = apart.unwrap_or(0).unsigned_abs() as usize
+                            * self.plan.target.vector_bytes
+                            / lanes;
+                        let line =
+                            if bytes >= costs.set_conflict { costs.conflicting_line.get() } else { 0.0 };
+                        costs.gather_lane.get() + line
+                    }
                 };
         }
         Some(cost)
@@ -496,7 +543,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             // of a stride of two, say, every second lane of two vectors
             let covering = |o: &Operand| o.steps.step(axis).map_or(1, |k| k.max(1)) as usize;
             let loads = self.operands.iter().map(|o| copies(o) * covering(o)).sum::<usize>() as f64;
-            let shuffles = self.operands.iter().map(|o| copies(o) * (covering(o) - 1)).sum::<usize>() as f64;
+            let shuffled = |o: &Operand| copies(o) * (covering(o) - 1 + usize::from(o.is_widened()));
+            let shuffles = self.operands.iter().map(shuffled).sum::<usize>() as f64;
             // what stays along the vectors is made once for all of them
             let vectors = n.div_ceil(lanes) as f64;
             let made = self.made(tile, |m| if m.ranges.contains(&axis) { 1.0 } else { n as f64 / vectors });
@@ -527,8 +575,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
 
     /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
     fn loaded(&self, c: &Choice) -> f64 {
-        let is_operand =
-            |o: &&Operand| self.plan.target.costs.has_broadcast_operands && self.copies(o, c) == c.results();
+        let has_broadcasts = self.plan.target.costs.has_broadcast_operands;
+        let is_operand = |o: &&Operand| has_broadcasts && !o.is_widened() && self.copies(o, c) == c.results();
         let loaded = self.operands.iter().filter(|o| !is_operand(o));
         loaded.map(|o| self.fresh(o, c) * self.covering(o, c)).sum()
     }

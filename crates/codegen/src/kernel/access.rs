@@ -116,6 +116,12 @@ pub fn gated(access: UOp, gate: Option<UOp>) -> UOp {
     }
 }
 
+/// Whether a node makes wider floats of the small ones that a load gives.
+pub fn is_widened(n: &UOp, load: &UOp) -> bool {
+    let is_wider = n.dtype.is_float() && n.dtype.size() > load.dtype.size();
+    n.op == Op::Cast && n.input() == load && load.op == Op::Load && load.dtype.is_small_float() && is_wider
+}
+
 /// Whether a value is zero where the loads that move with a range read nothing.
 pub fn is_zero_outside(x: &UOp, id: u32) -> bool {
     match x.op {

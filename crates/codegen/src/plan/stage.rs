@@ -5,7 +5,7 @@
 
 use super::axes::{Axis, Dim, Plan, Tile};
 use super::opt::Order;
-use crate::kernel::access::{Walk, coefficient, slot, walk};
+use crate::kernel::access::{Walk, coefficient, is_widened, slot, walk};
 use frit_abi::matrix::Home;
 use frit_uop::{Arg, AxisKind, Op, Space, UOp};
 use rustc_hash::FxHashSet;
@@ -98,7 +98,8 @@ impl Plan<'_> {
             Some(g) => (&self.tiles[..], g.local_bytes - g.local_bytes / (MOST_ADDED + 1)),
             None => (&[][..], self.target.l2()),
         };
-        let bytes = |t: &Tile| t.elements() * self.operands[t.operand].dtype.size() * t.buffers as usize;
+        let size = |t: &Tile| self.staged(&self.ast, &self.operands[t.operand]).dtype.size();
+        let bytes = |t: &Tile| t.elements() * size(t) * t.buffers as usize;
         let bytes: usize = others.iter().chain([&new]).map(bytes).sum();
         if bytes > limit {
             return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
@@ -110,10 +111,26 @@ impl Plan<'_> {
         Ok(())
     }
 
+    /// What a tile of a kernel's load holds: in a sum on a CPU the wider floats that it becomes, if it becomes nothing else. They are
+    /// read more often than they are stored.
+    pub(crate) fn staged(&self, ast: &UOp, load: &UOp) -> UOp {
+        let is_taken =
+            self.matrix.as_ref().is_some_and(|m| m.operands.iter().any(|o| self.operands[*o] == *load));
+        if !load.dtype.is_small_float() || self.target.grid.is_some() || is_taken {
+            return load.clone();
+        }
+        let order = ast.toposort();
+        let mut uses = order.iter().filter(|n| n.src.contains(load));
+        match (uses.next(), uses.next()) {
+            (Some(n), None) if is_widened(n, load) && order.iter().any(|n| n.op == Op::Reduce) => n.clone(),
+            _ => load.clone(),
+        }
+    }
+
     /// Where a tile has vectors last along which the load is not contiguous: the dimensions before them that are one run
     /// of memory, which is filled in vectors, transposed. It is whole vectors long, or grows to be.
     fn memory_run(&self, load: &UOp, dims: &mut [Dim], can_grow: bool) -> Option<std::ops::Range<usize>> {
-        let (idx, lanes) = (load.index(), self.target.lanes(load.dtype) as i64);
+        let (idx, lanes) = (load.index(), self.target.lanes(self.staged(&self.ast, load).dtype) as i64);
         let axis = |d: &Dim| self.axes.iter().find(|a| a.id() == d.axes[0].0);
         let is_copy = |d: &Dim| axis(d).is_some_and(|a| a.kind.is_side_by_side());
         let vector = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1)?;
@@ -156,7 +173,7 @@ impl Plan<'_> {
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
         staged.stage(operand, at, Space::Local, Order::LoopOrder, 1).ok()?;
-        Some(staged.tiles.last()?.elements() * self.operands[operand].dtype.size())
+        Some(staged.tiles.last()?.elements() * self.staged(&self.ast, &self.operands[operand]).dtype.size())
     }
 
     /// Whether a gated load sees ranges only as sums that its gate sees too: a copy of what it reads has no gates.
@@ -210,7 +227,7 @@ impl Plan<'_> {
     /// A vector of what a load reads: copies of which memory is contiguous, and where those are parts of it, loops whose
     /// steps are as long as what is there so far.
     fn line(&self, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
-        let (idx, lanes) = (load.index(), self.target.lanes(load.dtype) as i64);
+        let (idx, lanes) = (load.index(), self.target.lanes(self.staged(&self.ast, load).dtype) as i64);
         let next = |extent: i64, origin: Option<u32>| {
             let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && !a.kind.is_side_by_side());
             let is_next = |a: &&&Axis| of_line(a) && self.stride(idx, a) == Some(extent);
@@ -299,7 +316,7 @@ impl Plan<'_> {
                 dims[row..].rotate_left(1);
             }
             // rows of whole vectors are filled in vectors
-            let w = self.target.lanes(load.dtype) as i64;
+            let w = self.target.lanes(self.staged(&self.ast, load).dtype) as i64;
             if let Some(last) = dims.last_mut().filter(|d| d.axes.len() > 1 && d.stride == Some(1) && w > 1) {
                 last.extent = (last.extent + w - 1) / w * w;
             }

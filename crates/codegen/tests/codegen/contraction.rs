@@ -4,8 +4,8 @@ use crate::kernels::{Case, range};
 use crate::run::run;
 use frit_abi::Target;
 use frit_abi::target::Isa;
-use frit_codegen::{Opt, Opts, lower};
-use frit_uop::{Alu, AxisKind, DType, UOp};
+use frit_codegen::{Opt, Opts, PASSES, Run, lower};
+use frit_uop::{Alu, AxisKind, DType, Linear, Op, Step, UOp};
 
 /// `out[i, j] = sum over r of x[r, i] y[r, j]`.
 fn transposed(m: i64, n: i64, k: i64, dtype: DType) -> Case {
@@ -28,4 +28,105 @@ fn a_factor_whose_lines_come_from_far_is_used_for_several_vectors() {
     }
     let small = transposed(52, 34, 12, DType::F64);
     assert_eq!(run(&small, &Target::interp(), Opts::Heuristic), Ok(()));
+}
+
+#[test]
+fn a_factor_that_the_sum_walks_across_is_transposed_once() {
+    let small = transposed(20, 34, 24, DType::F32);
+    let (first, split) = (Opt::TransposeFactor, Opt::SplitReduce { n: 3 });
+    for opts in [vec![first.clone()], vec![first.clone(), split.clone()]] {
+        for target in [Target::interp(), Target::native(Isa::Avx2, 2, [32 << 10, 1 << 20, 32 << 20])] {
+            let lowered = lower(&small.sink, &target, Opts::List(&opts)).unwrap();
+            assert_eq!(lowered.opts, opts);
+            // the transposed one, and after it the partial sums, which are added up at the end
+            let bytes = [20 * 24 * 4, 3 * 20 * 34 * 4];
+            assert_eq!(lowered.workspaces, bytes[..opts.len()]);
+            assert_eq!(lowered.programs.len(), [2, 3][opts.len() - 1]);
+        }
+        assert_eq!(run(&small, &Target::interp(), Opts::List(&opts)), Ok(()));
+    }
+    let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let chosen = |case: &Case| lower(&case.sink, &target, Opts::Heuristic).unwrap().opts.contains(&first);
+    let large = [(256, 256, 256), (1024, 1024, 1024), (128, 200, 6816)];
+    assert!(large.iter().all(|(m, n, k)| chosen(&transposed(*m, *n, *k, DType::F32))));
+    // near anyway, or used too seldom
+    let others = [(20, 34, 24), (64, 64, 64), (4096, 8, 1024)];
+    assert!(!others.iter().any(|(m, n, k)| chosen(&transposed(*m, *n, *k, DType::F32))));
+    let e = lower(&small.sink, &Target::interp_gpu(), Opts::List(&opts_of("transpose-factor"))).unwrap_err();
+    assert!(e.to_string().contains("TransposeFactor"), "{e}");
+}
+
+#[test]
+fn accumulators_of_a_tile_take_turns() {
+    let target = Target::native(Isa::Avx2, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let lowered = lower(&transposed(256, 256, 256, DType::F32).sink, &target, Opts::Heuristic).unwrap();
+    let product = lowered.programs.last().unwrap();
+    let step = |s: &Step| if let Step::Do(n) = s { (n.op == Op::MulAcc).then(|| n.clone()) } else { None };
+    let updates: Vec<UOp> = product.steps.iter().filter_map(step).collect();
+    assert!(updates.len() > 48);
+    assert!(updates.windows(2).all(|w| w[1].src[2] != w[0]));
+}
+
+#[test]
+fn slices_of_a_sum_leave_blocks_of_rows_to_threads() {
+    let target = Target::native(Isa::Avx512, 16, [48 << 10, 2 << 20, 32 << 20]);
+    let lowered = lower(&transposed(218, 417, 2112, DType::F32).sink, &target, Opts::Heuristic).unwrap();
+    assert!(lowered.programs.len() > 2);
+    let parts = |p: &Linear| p.thread.as_ref().and_then(|t| t.extent().as_int()).unwrap_or(1);
+    assert!(parts(&lowered.programs[1]) >= 16);
+}
+
+/// `out[i, j] = sum over p of scale[p, j] times the sum over q of x[i, p, q] . w[p, q, j]`: words of four bytes, in parts that
+/// have a scale.
+fn scaled_parts(m: i64, n: i64, parts: i64, run: i64) -> Case {
+    let (i, j, p) =
+        (range(m, 0, AxisKind::Global), range(n, 1, AxisKind::Global), range(parts, 2, AxisKind::Reduce));
+    let words = |slot, len: i64| UOp::param(slot, len as usize, DType::I32);
+    let (x, w) = (words(1, m * parts * run), words(2, parts * run * n));
+    let dot = |sum: UOp, q: i64| {
+        let a = x.at(&((&i * parts + &p) * run + q)).load();
+        let b = w.at(&((&p * run + q) * n + &j)).load();
+        UOp::alu(Alu::Dot4, &[&b, &a, &sum])
+    };
+    let dots = (0..run).fold(UOp::int(0, DType::I32), dot);
+    let scale = UOp::param(3, (parts * n) as usize, DType::F32).at(&(&p * n + &j)).load();
+    let sum = (scale * dots.cast(DType::F32)).reduce(Alu::Add, [p]);
+    let out = UOp::param(0, (m * n) as usize, DType::F32).at(&(&i * n + &j)).store(&sum);
+    Case { name: "scaled_parts", sink: UOp::sink([out.end([i, j])]), vars: vec![], exact: false }
+}
+
+#[test]
+fn sums_inside_updates_of_a_tile_take_turns() {
+    let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let lowered = lower(&scaled_parts(64, 128, 16, 4).sink, &target, Opts::Heuristic).unwrap();
+    let product = lowered.programs.last().unwrap();
+    let step = |s: &Step| if let Step::Do(n) = s { (n.op == Op::Dot4).then(|| n.clone()) } else { None };
+    let dots: Vec<UOp> = product.steps.iter().filter_map(step).collect();
+    assert!(dots.len() >= 4 * 8);
+    assert!(dots.windows(2).all(|w| w[1].src[2] != w[0]), "{product}");
+    // one of what is multiplied is the same mostly: the fewer of them stay in registers
+    let shared = dots.windows(2).filter(|w| (0..2).any(|k| w[0].src[k] == w[1].src[k])).count();
+    assert!(shared * 4 >= dots.len() * 2, "{shared} of {}", dots.len());
+    assert_eq!(run(&scaled_parts(5, 19, 3, 4), &Target::interp(), Opts::Heuristic), Ok(()));
+}
+
+#[test]
+fn chains_that_take_turns_stay_as_they_are() {
+    let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let pass = PASSES.iter().find(|p| p.name == "interleave").unwrap();
+    let Run::Steps(interleave) = pass.run else { panic!("interleave is a pass over steps") };
+    let (out, x) = (UOp::param(0, 40, DType::F32), UOp::param(1, 40, DType::F32));
+    let mut values: Vec<UOp> = (0..40).map(|i| x.at(&UOp::index(i)).load()).collect();
+    let mut turns: Vec<UOp> = values.clone();
+    for _ in 0..16 {
+        values = values.iter().map(|v| UOp::alu(Alu::Sqrt, &[v])).collect();
+        turns.extend(values.clone());
+    }
+    turns.extend(values.iter().enumerate().map(|(i, v)| out.at(&UOp::index(i as i64)).store(v)));
+    let steps: Vec<Step> = turns.into_iter().map(Step::Do).collect();
+    assert_eq!(interleave(steps.clone(), &target), steps);
+}
+
+fn opts_of(text: &str) -> Vec<Opt> {
+    vec![text.parse().unwrap()]
 }

@@ -43,9 +43,15 @@ impl Contraction<'_, '_> {
         Some(())
     }
 
+    /// Operations of one step: an update of each result, and what makes the factors.
+    fn updates(&self, c: &Choice) -> f64 {
+        let made = self.made(&c.tile, |m| if m.ranges.contains(&c.lane) { c.vectors as f64 } else { 1.0 });
+        c.results() as f64 + made
+    }
+
     /// Whether there are so few steps that all are unrolled.
     pub(super) fn is_unrolled(&self, c: &Choice) -> bool {
-        self.depth() * c.results() as f64 <= self.plan.target.costs.straight_updates as f64
+        self.depth() * self.updates(c) <= self.plan.target.costs.straight_updates as f64
             && self.reduced.iter().all(|r| self.is_fixed(r.0))
     }
 
@@ -58,7 +64,6 @@ impl Contraction<'_, '_> {
             }
             return Some(());
         }
-        let results = c.results();
         let &(origin, n) = self.reduced.last()?;
         // steps of a window read what its neighbours read: those values must be kept, or be operands in memory
         let step = |o: &Operand, axis: u32| o.steps.step(axis).map(i64::abs);
@@ -69,7 +74,7 @@ impl Contraction<'_, '_> {
         {
             return Some(());
         }
-        let most = (self.plan.target.costs.body_updates / results).clamp(1, 8);
+        let most = (self.plan.target.costs.body_updates / self.updates(c) as usize).clamp(1, 8);
         let factor = (1..=most.min(n)).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(1);
         let axis = self.find(origin, AxisKind::Reduce)?;
         self.split(axis, factor, AxisKind::Unroll)
@@ -92,7 +97,7 @@ impl Contraction<'_, '_> {
         let depth = |o: &Operand| {
             self.reduced.iter().filter(|r| o.moves_with(r.0)).map(|r| r.1 as f64).product::<f64>()
         };
-        let bytes = |o: &Operand| depth(o) * (self.copies(o, c) * self.lanes * o.bytes) as f64;
+        let bytes = |o: &Operand| depth(o) * (self.copies(o, c) * self.lanes * o.held) as f64;
         // what stays close anyway is not what panels should be few for
         let stays = |o: &&Operand| {
             let results = self.outputs.iter().filter(|x| o.moves_with(x.0)).map(|x| x.1 as f64);
@@ -153,10 +158,7 @@ impl Contraction<'_, '_> {
             .map(|o| {
                 let steps = self.reduced.iter().filter(|r| o.moves_with(r.0));
                 let vectors = steps.map(|r| r.1 as f64).product::<f64>() * self.copies(o, c) as f64;
-                match o.steps.step(c.lane) {
-                    Some(1) => vectors * costs.packed_vector.get(),
-                    _ => vectors * self.lanes as f64 * costs.gather_lane.get(),
-                }
+                vectors * self.lanes as f64 * self.packing(o, c)
             })
             .sum();
         let (one, once) = (tile * group as f64 + each, whole + pack * group as f64);
@@ -220,10 +222,7 @@ impl Contraction<'_, '_> {
         let others: Vec<u32> =
             self.outputs.iter().map(|o| o.0).filter(|o| *o != c.lane && !beside.contains(o)).collect();
         // cycles for each element that is packed: to pack it, and for all tiles that use it
-        let pack = match packed.steps.step(c.lane) {
-            Some(1) => costs.packed_vector.get() / self.lanes as f64,
-            _ => costs.gather_lane.get(),
-        };
+        let pack = self.packing(packed, c);
         let positions = c.tile.iter().map(|t| t.1).product::<usize>() as f64;
         let tiles: usize = others.iter().map(|o| self.left(*o)).product();
         let used = tiles as f64 * positions / (costs.fma_ports.get() * self.lanes as f64);
