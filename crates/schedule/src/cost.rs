@@ -39,13 +39,15 @@ pub struct Cost {
 /// Each factor of a product is used at least so many times where its sum is worth a kernel that is walked for it alone.
 const REUSE: u64 = 8;
 
-/// Whether a value is repeated many times.
+/// Whether a value is repeated many times: the part of it that is, where it was narrowed first.
 fn is_reused(x: &UOp) -> bool {
-    let (all, mut x) = (max_numel(x.shape()), x);
+    let all = max_numel(x.shape());
+    let (mut least, mut x) = (all, x);
     while x.op.is_movement() || x.op == Op::Cast {
         x = x.input();
+        least = least.min(max_numel(x.shape()));
     }
-    max_numel(x.shape()).saturating_mul(REUSE) <= all
+    least.saturating_mul(REUSE) <= all
 }
 
 /// Whether source `s` is repeated where `n` uses it.
@@ -68,7 +70,15 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
         };
         let work = max_numel(n.shape());
         let is_product = match n.op {
-            Op::Mul => n.src.iter().all(is_reused),
+            // of what is repeated, or sums and products of such products, as those of blocks that have a scale
+            Op::Mul | Op::Dot4 | Op::Add => {
+                let wide = || n.src.iter().zip(src).filter(|(x, _)| !repeats(n, x));
+                let is_of_products = || wide().any(|(_, s)| all[*s as usize].is_product);
+                let multiplies = || n.op != Op::Add && wide().count() > 1;
+                wide().all(|(x, s)| is_reused(x) || all[*s as usize].is_product)
+                    && (is_of_products() || multiplies())
+            }
+            Op::Cast => all[src[0] as usize].is_product,
             Op::Permute | Op::Reshape | Op::Shrink | Op::Flip => all[src[0] as usize].is_product,
             Op::Where if n.if_false().as_scalar().is_some_and(|z| z.as_f64() == 0.0) => {
                 all[src[1] as usize].is_product

@@ -246,6 +246,28 @@ fn two_convs_are_two_kernels() {
     let s = check(&outputs(&[relu(&conv2d(&y, &f(2, &[2, 3, 3, 3])))]));
     assert_eq!((s.kernels.len(), s.temps.len()), (2, 1));
 }
+#[test]
+fn two_products_of_words_in_parts_are_two_kernels() {
+    // scaled sums of four words each, as the gate and the rest of a layer whose weights are in blocks
+    let (tokens, rows, parts, run) = (16, 16, 2, 4);
+    let product = |slot: u32| {
+        let word = |x: &UOp, i: i64, shape: &[i64]| {
+            let one = x.shrink(&dims(&[0, 0, 0, i]), &dims(&[&sizes(x)[..3], &[1]].concat()));
+            expand(&reshape(&one, shape), &[tokens, rows, parts])
+        };
+        let x = input(0, &[tokens, 1, parts, run], DType::I32);
+        let w = input(slot, &[1, rows, parts, run], DType::I32);
+        let zero = like(&UOp::int(0, DType::I32).reshape(&dims(&[1, 1, 1])), &f(9, &[tokens, rows, parts]));
+        let dots = (0..run).fold(zero, |sum, i| {
+            let (a, b) = (word(&w, i, &[1, rows, parts]), word(&x, i, &[tokens, 1, parts]));
+            UOp::alu(Alu::Dot4, &[&a, &b, &sum])
+        });
+        let dots = dots.cast(DType::F64);
+        sum(&(&dots * like(&f(slot + 1, &[1, rows, parts]), &dots)), &[2])
+    };
+    let y = relu(&product(1)) * product(3);
+    assert_eq!(check(&outputs(&[y])).kernels.len(), 2);
+}
 /// One Adam update of parameter slot 0 with moments 1 and 2 from gradient `g`.
 fn adam(g: &UOp, shape: &[i64]) -> UOp {
     let (p, m, v) = (f(0, shape), f(1, shape), f(2, shape));
