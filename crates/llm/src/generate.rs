@@ -2,7 +2,7 @@
 
 use crate::chat::{self, Prompt, Text, Value};
 use crate::engine::{Engine, Event, Id, Reason, Request, Settings};
-use crate::model::{Options, open};
+use crate::model::{Options, Products, open};
 use crate::sample::Sampling;
 use crate::stops::Stops;
 use frit_tensor::{Error, Result};
@@ -103,8 +103,9 @@ impl Llm {
     ) -> Result<Llm> {
         // tokens are checked several at a time with a draft and written one at a time without, and both must be the same ones;
         // so must those of other batches where that is asked for
-        let is_float = options.is_float || draft.is_some() || settings.deterministic;
-        let options = &Options { is_float, ..options.clone() };
+        let is_float = draft.is_some() || settings.deterministic;
+        let products = if is_float { Products::Float } else { options.products };
+        let options = &Options { products, ..options.clone() };
         let model = Arc::new(open(&path, options)?);
         let text = chat::text_of(&path).map_err(of_text)?;
         // what the model learnt is not the draft's

@@ -2,7 +2,7 @@
 
 use crate::adapter::LowRank;
 use crate::config::{self, Activation, Config, FEW};
-use crate::weights::Weights;
+use crate::weights::{Rounding, Weights};
 use frit_nn::Linear;
 use frit_nn::gguf::Words;
 use frit_tensor::{DType, Result, Tensor};
@@ -46,13 +46,10 @@ pub fn maybe(norm: &Option<Norm>, x: Tensor) -> Tensor {
 /// A product with a weight of `(outputs, inputs)`, a bias where there is one, and what an adapter adds.
 pub struct Product {
     linear: Linear,
-    /// The same weight for few tokens, in whole numbers.
+    /// The same weight in whole numbers.
     words: Option<Arc<Words>>,
-    /// Up to how many tokens.
-    few: usize,
+    rounding: Rounding,
     added: Option<LowRank>,
-    /// From how many tokens on factors are rounded to bfloat16, if they are.
-    rounded_from: Option<usize>,
 }
 
 /// A factor as the units for bfloat16 take it; sums of products stay float32.
@@ -66,15 +63,14 @@ impl Product {
         Product {
             linear: Linear { weight, bias: None },
             words: None,
-            few: 0,
+            rounding: Rounding::default(),
             added: None,
-            rounded_from: None,
         }
     }
     /// With a weight that is stored under a name, and has no bias.
     pub fn tied(w: &Weights, name: &str, weight: Tensor) -> Result<Product> {
         let words = w.words(name)?.map(Arc::new);
-        Ok(Product { words, few: w.few(), rounded_from: w.rounded_from(), ..Product::of(weight) })
+        Ok(Product { words, rounding: w.rounding(), ..Product::of(weight) })
     }
     /// Some rows of its weight.
     fn rows(&self, begin: usize, count: usize) -> Product {
@@ -82,17 +78,17 @@ impl Product {
         let linear = Linear { weight: rows(&self.linear.weight), bias: self.linear.bias.as_ref().map(rows) };
         let words = self.words.as_ref().map(|w| Arc::new(w.rows(begin, count)));
         let added = self.added.as_ref().map(|a| a.rows(begin, count));
-        Product { linear, words, few: self.few, added, rounded_from: self.rounded_from }
+        Product { linear, words, rounding: self.rounding, added }
     }
     /// (.., inputs) -> (.., outputs)
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        let tokens = x.dims().map_or(usize::MAX, |dims| if dims.len() == 2 { dims[0] } else { usize::MAX });
-        let y = match self.words.as_ref().filter(|_| tokens <= self.few) {
+        let tokens = x.dims().ok().filter(|dims| dims.len() == 2).map(|dims| dims[0]);
+        let y = match self.words.as_ref().filter(|_| self.rounding.is_whole(tokens)) {
             Some(words) => {
                 let y = words.product(x);
                 self.linear.bias.as_ref().map_or(y.clone(), |b| y + b)
             }
-            None if self.rounded_from.is_some_and(|least| tokens >= least) => {
+            None if self.rounding.is_narrow(tokens) => {
                 narrow(x).linear(&narrow(&self.linear.weight), self.linear.bias.as_ref())
             }
             None => self.linear.forward(x),
@@ -110,7 +106,7 @@ pub fn linear(w: &Weights, name: &str, inputs: usize, outputs: usize) -> Result<
     let bias = w.get_if(&format!("{name}.bias"), &[outputs])?;
     let words = w.words(&format!("{name}.weight"))?.map(Arc::new);
     let linear = Linear { weight, bias };
-    Ok(Product { linear, words, few: w.few(), added, rounded_from: w.rounded_from() })
+    Ok(Product { linear, words, rounding: w.rounding(), added })
 }
 
 /// Several products of one input: their weights by name, or the rows of one weight that has them one after the other.

@@ -39,4 +39,4 @@ pub use config::Config;
 pub use decoder::Decoder;
 pub use encoder::{Embedder, Encoder};
 pub use generate::{Answer, Ask, Llm, Message, Running};
-pub use model::{Options, is_encoder, open, open_encoder, open_to_tune};
+pub use model::{Options, Products, is_encoder, open, open_encoder, open_to_tune};

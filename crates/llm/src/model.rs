@@ -23,10 +23,22 @@ pub struct Options {
     pub is_merged: bool,
     /// Weights of products are made float32 in memory, once, instead of in every product.
     pub is_unpacked: bool,
-    /// Products are computed in float32 for any number of tokens. Else, with quantised weights, vectors of few
-    /// tokens are rounded to bytes in blocks, each with a scale, and multiplied in whole numbers; on a GPU, and with quantised
-    /// weights on a CPU that has AMX, the factors of products of many tokens are rounded to bfloat16, and summed in float32.
-    pub is_float: bool,
+    /// How products round their factors.
+    pub products: Products,
+}
+
+/// How products round their factors; their sums are float32 in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Products {
+    /// With quantised weights vectors of few tokens are rounded to bytes in blocks, each with a scale, and multiplied in whole
+    /// numbers; on a GPU, and with quantised weights on a CPU that has AMX, the factors of products of many tokens are rounded
+    /// to bfloat16.
+    #[default]
+    Rounded,
+    /// So are those of many tokens on a CPU without AMX: twice as fast with VNNI, and as exact as bytes are.
+    Bytes,
+    /// They are float32 for any number of tokens.
+    Float,
 }
 
 /// Opens the decoder in a GGUF file (the first, if there are several) or in a folder with `config.json` and safetensors.
@@ -148,9 +160,9 @@ fn finish<T>(
     if options.is_unpacked {
         weights.unpack();
     }
-    if !options.is_float {
-        weights.round()?;
-        config.is_rounded = weights.rounded_from().is_some();
+    if options.products != Products::Float {
+        weights.round(options.products == Products::Bytes)?;
+        config.is_rounded = weights.rounding().is_narrow(None);
     }
     let model = make(&weights, config)?;
     weights.finish()?;

@@ -3,7 +3,7 @@
 //! Tensors that someone asked for are remembered: one that is left at the end is an error that names it.
 
 use crate::adapter::{Adapter, Adapting, LowRank, Place};
-use crate::config::FEW;
+use crate::config::{FEW, MANY};
 use frit_nn::gguf::{Gguf, Words};
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::{DType, Device, Error, Result, Tensor};
@@ -43,10 +43,29 @@ pub struct Weights {
     pairs: Option<usize>,
     is_unpacked: bool,
     is_rounded: bool,
-    /// From how many tokens on products are for a unit of bfloat16, if the device has one and the model may be rounded.
-    unit_rows: Option<usize>,
-    /// Up to how many tokens products are computed in whole numbers.
+    /// How products of such a model are rounded on its device.
+    rounding: Rounding,
+}
+
+/// How products round their factors, by how many tokens they are of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rounding {
+    /// Up to so many, and from so many on, they are computed in whole numbers if the weight has them.
     few: usize,
+    many: Option<usize>,
+    /// From so many on their factors are bfloat16, for a unit that multiplies those.
+    narrow: Option<usize>,
+}
+
+impl Rounding {
+    /// Whether a weight's whole numbers are for so many tokens.
+    pub fn is_whole(self, tokens: Option<usize>) -> bool {
+        tokens.is_some_and(|n| n <= self.few || self.many.is_some_and(|many| n >= many))
+    }
+    /// Whether products of so many, or nobody knows how many, are of bfloat16.
+    pub fn is_narrow(self, tokens: Option<usize>) -> bool {
+        self.narrow.is_some_and(|narrow| tokens.is_none_or(|n| n >= narrow))
+    }
 }
 
 /// Tables of a GGUF file that nobody multiplies by.
@@ -62,8 +81,7 @@ impl Weights {
             pairs: None,
             is_unpacked: false,
             is_rounded: false,
-            unit_rows: None,
-            few: 0,
+            rounding: Rounding::default(),
         }
     }
     /// Those of a GGUF file; `names` are what they would be called in a folder.
@@ -90,29 +108,28 @@ impl Weights {
         self.is_unpacked = true;
     }
     /// Products may round their factors: those of few tokens are computed in whole numbers where the weight has them and the
-    /// machine sums products of bytes, those of many tokens are of bfloat16 where there is a unit for it; off a grid only in
-    /// models that are quantised, since others have digits to lose.
-    pub fn round(&mut self) -> Result<()> {
+    /// machine sums products of bytes, those of many tokens are of bfloat16 where there is a unit for it, else of bytes too
+    /// if that is asked for; off a grid only in models that are quantised, since others have digits to lose.
+    pub fn round(&mut self, is_bytes: bool) -> Result<()> {
         self.is_rounded = true;
         let target = Device::target(&Device::current()?)?;
         let is_quantised = match &self.source {
             Source::Gguf(file) => file.tensors().values().any(|t| t.kind.dtype().is_none()),
             Source::Folder(_) => false,
         };
-        self.unit_rows = target.unit_rows(DType::BF16).filter(|_| is_quantised || target.grid.is_some());
+        let unit_rows = target.unit_rows(DType::BF16).filter(|_| is_quantised || target.grid.is_some());
         // vectors of a CPU multiply several tokens as fast in float32: those share a weight that was unpacked in registers
-        self.few = if target.grid.is_some() { FEW } else { 1 };
+        let (few, many) = match target.grid {
+            Some(_) => (FEW, None),
+            None => (1, (is_bytes && unit_rows.is_none()).then_some(MANY)),
+        };
+        self.rounding = Rounding { few, many, narrow: unit_rows.map(|rows| rows.max(FEW + 1)) };
         Ok(())
     }
-    /// From how many tokens on products round their factors to bfloat16, if they do.
-    pub fn rounded_from(&self) -> Option<usize> {
+    /// How products round their factors.
+    pub fn rounding(&self) -> Rounding {
         let is_trained = self.adapting.as_ref().is_some_and(Adapting::is_trained);
-        let does = self.is_rounded && !self.is_unpacked && !is_trained;
-        self.unit_rows.filter(|_| does).map(|rows| rows.max(FEW + 1))
-    }
-    /// Up to how many tokens products are computed in whole numbers.
-    pub fn few(&self) -> usize {
-        self.few
+        if self.is_unpacked || is_trained { Rounding::default() } else { self.rounding }
     }
     /// A weight for products in whole numbers, if there is one and it is asked for.
     pub fn words(&self, name: &str) -> Result<Option<Words>> {

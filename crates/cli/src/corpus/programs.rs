@@ -35,6 +35,14 @@ fn quantised(kind: gguf::Kind, rows: usize, columns: usize) -> Result<Vec<Tensor
     Ok(vec![kind.dequantize(&raw).matmul(&randn(&[columns])?)])
 }
 
+/// Many vectors times weights in blocks, in whole numbers.
+fn whole(kind: gguf::Kind, rows: usize, columns: usize, tokens: usize) -> Result<Vec<Tensor>> {
+    let bytes = columns / kind.block_len() * kind.block_bytes();
+    let raw = cast(below(100, &[rows, bytes])?, DType::U8)?;
+    let words = kind.words(&raw).ok_or_else(|| Error::new("words", format!("{kind:?} has none")))?;
+    Ok(vec![words.product(&randn(&[tokens, columns])?)])
+}
+
 /// The gradient of the sum of an output to its inputs, and the output.
 fn gradient(inputs: &[&Tensor], f: impl FnOnce() -> Tensor) -> Result<Vec<Tensor>> {
     let y = f();
@@ -150,6 +158,7 @@ fn products() -> Vec<(&'static str, Build)> {
         ("gemv_q4_1", || quantised(gguf::Kind::Q4_1, 1536, 576)),
         ("gemv_q8_0", || quantised(gguf::Kind::Q8_0, 1536, 576)),
         ("gemv_q4_k", || quantised(gguf::Kind::Q4_K, 1024, 2048)),
+        ("words_q8_0", || whole(gguf::Kind::Q8_0, 1536, 576, 128)),
         ("gemv", || Ok(vec![randn(&[4096, 4096])?.matmul(&randn(&[4096])?)])),
         ("batched", || Ok(vec![randn(&[16, 64, 96])?.matmul(&randn(&[16, 96, 64])?).relu()])),
         ("matmul_gradient", || {

@@ -13,17 +13,17 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     let mut given = Given::of(words)?;
     let (pp, tg): (usize, usize) = (given.number("pp")?.unwrap_or(512), given.number("tg")?.unwrap_or(128));
     let (repeat, kind) = (given.number::<usize>("repeat")?.unwrap_or(5).max(1), given.cache()?);
-    let is_float = given.opening()?.is_float;
+    let products = given.opening()?.products;
     let streams = given.number::<usize>("streams")?.unwrap_or(1).max(1);
     given.finish()?;
     let longest = pp.max(tg).max(1);
-    let made_for = open(path, &Options { is_float, ..Options::default() }).map_err(|e| e.to_string())?;
+    let made_for = open(path, &Options { products, ..Options::default() }).map_err(|e| e.to_string())?;
     let context = made_for.config().context;
     drop(made_for);
     if longest > context {
         return Err(format!("{longest} tokens: the model's context has {context}"));
     }
-    let model = open(path, &Options { context: Some(longest), is_float, ..Options::default() })
+    let model = open(path, &Options { context: Some(longest), products, ..Options::default() })
         .map_err(|e| e.to_string())?;
     let name = model.config().architecture.clone();
     let (layers, width) = (model.config().layers, model.config().width);

@@ -1,8 +1,8 @@
 //! Words after a command: `--name value`.
 
-use frit_llm::Options;
 use frit_llm::cache::CacheType;
 use frit_llm::sample::Sampling;
+use frit_llm::{Options, Products};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -55,7 +55,10 @@ impl<'a> Given<'a> {
             context: self.number("context")?,
             adapter: self.text("adapter").map(PathBuf::from),
             is_merged: self.choice("merge", &[("no", false), ("yes", true)])?,
-            is_float: self.choice("products", &[("rounded", false), ("float", true)])?,
+            products: self.choice(
+                "products",
+                &[("rounded", Products::Rounded), ("bytes", Products::Bytes), ("float", Products::Float)],
+            )?,
             ..Options::default()
         })
     }

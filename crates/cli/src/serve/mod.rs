@@ -26,6 +26,7 @@ use crate::llm::options::cache;
 use crate::progress::Progress;
 use ask::Limits;
 use connections::Bounds;
+use frit_llm::Products;
 use frit_llm::cache::CacheType;
 use frit_llm::engine::{Engine, Settings};
 use grammar::Grammars;
@@ -60,8 +61,9 @@ options:
                                more, those that wait for a request are closed, the longest first
   --body=BYTES                 the largest body (8388608)
   --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
-  --products=rounded|float     few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
-                               for quantised weights; or all is float32 (rounded)
+  --products=rounded|bytes|float
+                               few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
+                               for quantised weights; or many to bytes too; or all is float32 (rounded)
   --cache=f32|f16|bf16|int8    how keys and values are kept (f16)
   --draft=MODEL                a smaller model of the same tokens, which proposes several tokens at once to one that is alone
   --budget=N                   tokens of a step: more read long prompts faster, fewer let answers beside them wait less (512)
@@ -95,7 +97,7 @@ pub struct Options {
     budget: usize,
     adapter: Option<PathBuf>,
     is_merged: bool,
-    is_float: bool,
+    products: Products,
     limits: Limits,
     connections: Option<usize>,
 }
@@ -117,7 +119,7 @@ impl Options {
             budget: Settings::default().budget,
             adapter: None,
             is_merged: false,
-            is_float: false,
+            products: Products::default(),
             limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096, shifts: false },
             connections: None,
         };
@@ -153,9 +155,10 @@ impl Options {
                 "--adapter" => o.adapter = Some(text()?.into()),
                 "--merge" => o.is_merged = flag()?,
                 "--products" => match text()? {
-                    "rounded" => o.is_float = false,
-                    "float" => o.is_float = true,
-                    _ => return Err(format!("{word}: rounded or float")),
+                    "rounded" => o.products = Products::Rounded,
+                    "bytes" => o.products = Products::Bytes,
+                    "float" => o.products = Products::Float,
+                    _ => return Err(format!("{word}: rounded or bytes or float")),
                 },
                 _ => return Err(format!("{word:?} is no option of frit serve")),
             }
@@ -178,7 +181,10 @@ pub fn run(model: &str, words: &[&str]) -> Result<(), String> {
         adapter: options.adapter.clone(),
         is_merged: options.is_merged,
         // with a draft tokens are checked several at a time, and must be those that are written one at a time
-        is_float: options.is_float || options.deterministic || options.draft.is_some(),
+        products: match options.deterministic || options.draft.is_some() {
+            true => Products::Float,
+            false => options.products,
+        },
         ..frit_llm::Options::default()
     };
     let opened = frit_llm::open(model, &opening);

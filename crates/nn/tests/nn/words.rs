@@ -57,10 +57,18 @@ fn rounded(x: &[f32], part: usize) -> Vec<f64> {
 
 #[test]
 fn whole_numbers_give_what_the_rounded_vectors_do() {
-    let (rows, tokens) = (7, 3);
+    // few vectors, and so many that rows lie side by side
+    for (rows, tokens, counts) in [(7, 3, &[1, 3, 4][..]), (40, 21, &[3])] {
+        agree(rows, tokens, counts);
+    }
+    let bytes = Tensor::from_vec(vec![0u8; 2 * 18], [2, 18]);
+    assert!(Kind::IQ4_NL.words(&bytes).is_none() && Kind::Q4_1.words(&bytes).is_none());
+}
+
+fn agree(rows: usize, tokens: usize, counts: &[usize]) {
     for device in ["INTERP", "INTERP:GPU", "CPU:SSE2", "CPU:AVX2", "CPU:AVX512", "CPU:C", "CPU", "CUDA"] {
         for (kind, halves, part) in KINDS {
-            for count in [1, 3, 4] {
+            for &count in counts {
                 let raw = blocks(kind, halves, rows, count);
                 let inputs = count * kind.block_len();
                 let mut random = Random(9);
@@ -100,6 +108,4 @@ fn whole_numbers_give_what_the_rounded_vectors_do() {
             }
         }
     }
-    let bytes = Tensor::from_vec(vec![0u8; 2 * 18], [2, 18]);
-    assert!(Kind::IQ4_NL.words(&bytes).is_none() && Kind::Q4_1.words(&bytes).is_none());
 }

@@ -42,6 +42,11 @@ pub enum Zero {
 /// Lanes of a part from which vectors have its offset apart: those of fewer add it where they are, in a part of a vector.
 const APART: usize = 8;
 
+/// Vectors from which weights are copied so that rows lie side by side: for fewer, memory takes longer than multiplying.
+const MANY: i64 = 8;
+/// Words that are summed before a sum is scaled, at most, where there are many vectors: as a tile's body has them one after the other.
+const RUN: usize = 8;
+
 /// Of parts `(tokens, parts, words)` the words, scales and sums, the latter two `(tokens, parts, 1)`, in one piece of memory: one
 /// kernel makes all three. What different parts have at one place lies side by side, since lanes beside each other take parts
 /// beside each other, and a load is as long as the lines of memory that it touches are many.
@@ -82,18 +87,24 @@ impl Words {
     #[track_caller]
     pub fn product(&self, x: &Tensor) -> Tensor {
         let _c = call("product");
-        let (dims, tokens, near) = (self.words.shape(), x.shape()[0].clone(), self.neighbours);
-        let [rows, parts, pieces, lanes] = [0, 1, 2, 3].map(|i| dims[i].get());
         let has_vectors = match x.device().and_then(|d| Device::target(&d)) {
             Ok(target) => target.vector_bytes > 0,
             Err(e) => return Tensor::failed(e),
         };
+        match has_vectors && x.shape()[0].as_int().is_none_or(|tokens| tokens >= MANY) {
+            true => self.product_of_many(x),
+            false => self.product_of_few(x, has_vectors),
+        }
+    }
+
+    /// Vectors as bytes: the scale of each part, `(tokens, parts, 1)`, and words in the order of the weights', `(tokens, parts, words)`.
+    fn rounded(&self, x: &Tensor, is_kept: bool) -> [Tensor; 2] {
+        let (dims, tokens, near) = (self.words.shape(), x.shape()[0].clone(), self.neighbours);
+        let [parts, pieces, lanes] = [1, 2, 3].map(|i| dims[i].get());
         // in memory, since each element is read several times, and may be made of sums
         let x = x.float().contiguous().reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let d = x.abs().max(keepdim(-1)) / 127.0; // (tokens, parts, 1)
-        // vectors run along the words of a part, each with a sum of its own; without vectors a part is one sum
-        let is_one_sum = !has_vectors && pieces * lanes > 1;
-        let d = if is_one_sum { d } else { d.contiguous() };
+        let d = x.abs().max(keepdim(-1)) / 127.0;
+        let d = if is_kept { d.contiguous() } else { d };
         let bytes = (x * d.eq(0.0).where_(0.0, 1.0 / &d)).round().cast(DType::I8);
         let bytes = match near {
             1 => bytes,
@@ -107,8 +118,55 @@ impl Words {
                 ])
                 .transpose(-1, -2),
         };
-        let bytes = bytes.reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let p = bytes.bitcast(DType::I32);
+        let bytes = bytes.reshape([tokens, parts.into(), (pieces * lanes * 4).into()]);
+        [d, bytes.bitcast(DType::I32)]
+    }
+
+    /// Vectors run along rows, whose words lie side by side in a copy: a tile of rows and tokens multiplies each word that it loads
+    /// several times, and sums a few before it scales.
+    fn product_of_many(&self, x: &Tensor) -> Tensor {
+        let (dims, tokens) = (self.words.shape(), x.shape()[0].clone());
+        let [rows, parts, pieces, lanes] = [0, 1, 2, 3].map(|i| dims[i].get());
+        let each = pieces * lanes;
+        let run = (1..=RUN).rev().find(|run| each % run == 0).unwrap_or(1);
+        let [d, p] = self.rounded(x, true);
+        let p =
+            p.contiguous().reshape([tokens.clone(), 1.into(), parts.into(), (each / run).into(), run.into()]);
+        // rows side by side: (rows, parts, 1) and (rows, parts, runs, run)
+        let aside = |t: &Tensor| t.permute([1, 0]).contiguous().permute([1, 0]).reshape([1, rows, parts, 1]);
+        let words = self.words.reshape([rows, parts, each]).permute([1, 2, 0]).contiguous();
+        let words = words.permute([2, 0, 1]).reshape([1, rows, parts, each / run, run]);
+        let at = |t: &Tensor, i: usize| t.narrow(-1, i, 1).squeeze(-1);
+        let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
+        let sum = |begin: Tensor, word: &dyn Fn(usize) -> Tensor| {
+            (0..run).fold(begin, |sum, i| word(i).dot4(&at(&p, i), &sum))
+        };
+        // of the vector's bytes alone: (tokens, 1, parts, runs)
+        let sums = || sum(constant(0), &|_| constant(0x0101_0101)).contiguous();
+        let begin = match self.zero {
+            Zero::One(zero) if zero != 0 => sums() * -zero,
+            _ => constant(0),
+        };
+        let dots = sum(begin, &|i| at(&words, i)).float();
+        let dots = match &self.zero {
+            Zero::One(_) => dots,
+            Zero::OfParts(zero) => dots - aside(zero) * sums().float(),
+        };
+        let d = d.unsqueeze(1);
+        let y = aside(&self.scale) * &d * dots;
+        let y = match &self.offset {
+            Some(offset) => y + aside(offset) * (sums().float() * &d).contiguous(),
+            None => y,
+        };
+        y.sum([2, 3])
+    }
+
+    /// Vectors run along the words of a part, each with a sum of its own; without vectors a part is one sum.
+    fn product_of_few(&self, x: &Tensor, has_vectors: bool) -> Tensor {
+        let (dims, tokens) = (self.words.shape(), x.shape()[0].clone());
+        let [rows, parts, pieces, lanes] = [0, 1, 2, 3].map(|i| dims[i].get());
+        let is_one_sum = !has_vectors && pieces * lanes > 1;
+        let [d, p] = self.rounded(x, !is_one_sum);
         let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
         let ones = constant(0x0101_0101);
         let (p, d, sums) = match is_one_sum {
