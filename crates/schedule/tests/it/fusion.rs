@@ -249,7 +249,7 @@ fn two_convs_are_two_kernels() {
 #[test]
 fn two_products_of_words_in_parts_are_two_kernels() {
     // scaled sums of four words each, as the gate and the rest of a layer whose weights are in blocks
-    let (tokens, rows, parts, run) = (16, 16, 2, 4);
+    let (tokens, rows, parts, run) = (8, 512, 4, 4);
     let product = |slot: u32| {
         let word = |x: &UOp, i: i64, shape: &[i64]| {
             let one = x.shrink(&dims(&[0, 0, 0, i]), &dims(&[&sizes(x)[..3], &[1]].concat()));
