@@ -133,7 +133,8 @@ fn erfc(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (abs, one) = (f.abs(x), f.c(1.0));
     // 0 beyond
-    let inside = abs.bin(Alu::Min, &f.c(f.pick(11.0, 28.0)));
+    let is_zero = f.c(f.pick(10.1, 27.3)).lt(&abs);
+    let inside = is_zero.select(&f.c(f.pick(11.506, 28.2456)), &abs);
     let (power, e, more) = expm1_minus_square(f, &inside);
     let u = f.reciprocal(&fma(&inside, &f.c(f.pick(1.0 / 2.0, 1.0 / 3.0)), &one));
     let v = f.pick(&inside * &u, fma(&u, &f.c(-2.0), &one));

@@ -109,15 +109,18 @@ fn tanh(x: &UOp) -> Option<UOp> {
 fn sigmoid(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let one = f.c(1.0);
-    let minus_abs = f.minus_abs(x).bin(Alu::Max, &f.c(f.pick(-110.0, -760.0)));
+    let minus_abs = f.minus_abs(x);
+    let is_zero = minus_abs.lt(&f.c(f.pick(-104.0, -745.2)));
+    let minus_abs = is_zero.select(&f.c(f.pick(-132.4, -797.8)), &minus_abs);
     let (Pair(large, low), more) = minus_exp_down(f, &minus_abs);
-    let (back, minus_back) = (f.exp2(-more), f.c(-(-more as f64).exp2()));
+    let back = f.exp2(-more);
     let e = &large * &back;
     let inverse = f.c(-1.0).bin(Alu::Fdiv, &(&e - &one));
     let q = &large * &inverse;
     // large - q is exact, as q is between a half of it and all of it
     let rest = fma(&q, &e, &(&large - &q));
     let q = fma(&fma(&low, &inverse, &rest), &inverse, &q);
-    let (below, above) = (&q * minus_back, fma(&q, &back, &one));
+    // it is negative, but for zeros of either sign
+    let (below, above) = (f.abs(&q) * &back, fma(&q, &back, &one));
     Some(x.lt(&f.c(0.0)).select(&below, &above))
 }
