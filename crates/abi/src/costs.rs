@@ -32,6 +32,9 @@ pub struct Costs {
     pub load_ports: Hundredths,
     /// Whether an instruction takes one value in memory for all lanes.
     pub has_broadcast_operands: bool,
+    /// Bytes of the smallest elements of which an instruction loads or stores some lanes of a vector; of smaller ones each lane
+    /// that may be outside is a branch.
+    pub masked_bytes: usize,
     /// Bytes within which a shuffle moves lanes in one instruction.
     pub shuffle_bytes: usize,
     /// Elements from one lane or row to the next that an address still reaches, for any vector.
@@ -121,6 +124,7 @@ pub const AVX512: Costs = Costs {
     fma_latency: of(400),
     load_ports: of(200),
     has_broadcast_operands: true,
+    masked_bytes: 1,
     shuffle_bytes: 16,
     address_reach: 1 << 22,
     window_steps: 12,
@@ -160,11 +164,11 @@ pub const AVX512: Costs = Costs {
     masked_vector: of(115),
 };
 
-/// Cores with vectors of 32 bytes: a broadcast is an instruction of its own.
-pub const AVX2: Costs = Costs { has_broadcast_operands: false, ..AVX512 };
+/// Cores with vectors of 32 bytes: a broadcast is an instruction of its own, and masks are of words.
+pub const AVX2: Costs = Costs { has_broadcast_operands: false, masked_bytes: 4, ..AVX512 };
 
 /// The baseline of x86-64, and what is assumed of machines that nothing is known of.
-pub const SSE2: Costs = Costs { ..AVX2 };
+pub const SSE2: Costs = Costs { masked_bytes: usize::MAX, ..AVX2 };
 
 impl Costs {
     /// Those of cores with vectors of so many bytes.

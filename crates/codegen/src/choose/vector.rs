@@ -224,8 +224,9 @@ impl<'a> Chooser<'_, 'a> {
             // a multiple of the lanes whatever its size is
             let whole = divide(&self.plan.axes[axis].extent, lanes).is_some();
             let pad = !whole;
+            let is_masked = pad && !self.plan.can_overlap(origin, lanes);
             let vectors = extent.div_ceil(lanes) as f64
-                * if pad { self.plan.target.costs.masked_vector.get() } else { 1.0 };
+                * if is_masked { self.plan.target.costs.masked_vector.get() } else { 1.0 };
             let opt = if pad {
                 Opt::Pad { axis, n: lanes }
             } else {

@@ -36,7 +36,8 @@ impl Plan<'_> {
 
     /// Whether a range that is walked in blocks of `n` may end with a block that begins earlier instead of reaching beyond:
     /// some results are computed twice, with no gate around any access. They must be the same the second time, and it must be a
-    /// sum that they are computed by, inside of which a place that is no multiple costs nothing.
+    /// sum that they are computed by, inside of which a place that is no multiple costs nothing, or a gate takes a branch for each
+    /// lane.
     pub(crate) fn can_overlap(&self, origin: u32, n: usize) -> bool {
         let order = self.ast.toposort();
         let whole = order.iter().filter(|r| r.op == Op::Range).find_map(|r| {
@@ -44,6 +45,11 @@ impl Plan<'_> {
             is_result.then(|| r.extent().as_int())?
         });
         let is_summed = |r: &UOp| r.op == Op::Reduce && r.ranges.contains(&origin);
+        let has_no_mask = |x: &UOp| {
+            matches!(x.op, Op::Load | Op::Store)
+                && x.ranges.contains(&origin)
+                && x.src[0].dtype.size() < self.target.costs.masked_bytes
+        };
         let stored = |load: &UOp| order.iter().any(|s| s.op == Op::Store && slot(s) == slot(load));
         let is_apart = |x: &UOp| match x.op {
             Op::Stage | Op::After | Op::Scan => false,
@@ -53,7 +59,7 @@ impl Plan<'_> {
         self.target.grid.is_none()
             && self.matrix.is_none()
             && whole.is_some_and(|e| e >= n as i64)
-            && order.iter().any(is_summed)
+            && order.iter().any(|x| is_summed(x) || has_no_mask(x))
             && order.iter().all(is_apart)
     }
 }
