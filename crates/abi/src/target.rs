@@ -219,6 +219,10 @@ impl Target {
     pub fn has_dot4(&self) -> bool {
         self.supports(Alu::Dot4, DType::I32)
     }
+    /// Whether that is an instruction: elsewhere bytes become wider first.
+    pub fn has_dot4_instruction(&self) -> bool {
+        self.has_dot4() && (self.grid.is_some() || self.unit(crate::matrix::VNNI).is_some())
+    }
     /// From how many rows on products of matrices of a type are for a matrix unit, if there is one. A CPU packs both factors for it,
     /// which takes longer than vectors of float32 do where the rows do not fill a tile.
     pub fn unit_rows(&self, dtype: DType) -> Option<usize> {

@@ -196,8 +196,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .iter()
             .filter(|n| is_reduced(n) && is_made(n) && *n != reduce.body())
             .map(|n| {
-                let (ranges, ops) = (n.ranges.iter().copied().collect(), n.op.weight().max(1) as f64);
-                Making { ranges, ops, is_sum: n.op == Op::Dot4 }
+                let (ranges, is_sum) = (n.ranges.iter().copied().collect(), n.op == Op::Dot4);
+                let is_one = is_sum && plan.target.has_dot4_instruction();
+                let ops = if is_one { 1.0 } else { n.op.weight().max(1) as f64 };
+                Making { ranges, ops, is_sum }
             })
             .collect();
         let once = order
