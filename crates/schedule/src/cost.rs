@@ -78,7 +78,7 @@ pub fn costs(list: &Numbered, surely_staged: impl Fn(usize) -> bool) -> Vec<Cost
                 wide().all(|(x, s)| is_reused(x) || all[*s as usize].is_product)
                     && (is_of_products() || multiplies())
             }
-            Op::Cast => all[src[0] as usize].is_product,
+            Op::Cast | Op::Shl => all[src[0] as usize].is_product,
             Op::Permute | Op::Reshape | Op::Shrink | Op::Flip => all[src[0] as usize].is_product,
             Op::Where if n.if_false().as_scalar().is_some_and(|z| z.as_f64() == 0.0) => {
                 all[src[1] as usize].is_product

@@ -379,7 +379,9 @@ impl Order<'_> {
 fn updated(n: &UOp) -> Option<usize> {
     match n.op {
         Op::MulAcc | Op::Dot4 => Some(2),
-        Op::Add | Op::Mul | Op::Max | Op::Min => Some(0),
+        // products of upper bytes, that those of lower ones are added to
+        Op::Add if n.src[1].op == Op::Shl => Some(1),
+        Op::Add | Op::Mul | Op::Max | Op::Min | Op::Shl => Some(0),
         _ => None,
     }
 }

@@ -77,20 +77,29 @@ fn slices_of_a_sum_leave_blocks_of_rows_to_threads() {
 }
 
 /// `out[i, j] = sum over p of scale[p, j] times the sum over q of x[i, p, q] . w[p, q, j]`: words of four bytes, in parts that
-/// have a scale.
-fn scaled_parts(m: i64, n: i64, parts: i64, run: i64) -> Case {
+/// have a scale; with upper bytes of x there are, 256 times theirs and what begins the sum of the part.
+fn scaled_parts(m: i64, n: i64, parts: i64, run: i64, has_upper: bool) -> Case {
     let (i, j, p) =
         (range(m, 0, AxisKind::Global), range(n, 1, AxisKind::Global), range(parts, 2, AxisKind::Reduce));
     let words = |slot, len: i64| UOp::param(slot, len as usize, DType::I32);
     let (x, w) = (words(1, m * parts * run), words(2, parts * run * n));
-    let dot = |sum: UOp, q: i64| {
-        let a = x.at(&((&i * parts + &p) * run + q)).load();
-        let b = w.at(&((&p * run + q) * n + &j)).load();
-        UOp::alu(Alu::Dot4, &[&b, &a, &sum])
+    let dots = |begin: UOp, x: &UOp| {
+        (0..run).fold(begin, |sum, q| {
+            let a = x.at(&((&i * parts + &p) * run + q)).load();
+            let b = w.at(&((&p * run + q) * n + &j)).load();
+            UOp::alu(Alu::Dot4, &[&b, &a, &sum])
+        })
     };
-    let dots = (0..run).fold(UOp::int(0, DType::I32), dot);
+    let zero = UOp::int(0, DType::I32);
+    let begin = match has_upper {
+        true => {
+            let begin = words(5, m * parts).at(&(&i * parts + &p)).load();
+            begin + dots(zero, &words(4, m * parts * run)).bin(Alu::Shl, &UOp::int(8, DType::I32))
+        }
+        false => zero,
+    };
     let scale = UOp::param(3, (parts * n) as usize, DType::F32).at(&(&p * n + &j)).load();
-    let sum = (scale * dots.cast(DType::F32)).reduce(Alu::Add, [p]);
+    let sum = (scale * dots(begin, &x).cast(DType::F32)).reduce(Alu::Add, [p]);
     let out = UOp::param(0, (m * n) as usize, DType::F32).at(&(&i * n + &j)).store(&sum);
     Case { name: "scaled_parts", sink: UOp::sink([out.end([i, j])]), vars: vec![], exact: false }
 }
@@ -98,16 +107,19 @@ fn scaled_parts(m: i64, n: i64, parts: i64, run: i64) -> Case {
 #[test]
 fn sums_inside_updates_of_a_tile_take_turns() {
     let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
-    let lowered = lower(&scaled_parts(64, 128, 16, 4).sink, &target, Opts::Heuristic).unwrap();
-    let product = lowered.programs.last().unwrap();
-    let step = |s: &Step| if let Step::Do(n) = s { (n.op == Op::Dot4).then(|| n.clone()) } else { None };
-    let dots: Vec<UOp> = product.steps.iter().filter_map(step).collect();
-    assert!(dots.len() >= 4 * 8);
-    assert!(dots.windows(2).all(|w| w[1].src[2] != w[0]), "{product}");
-    // one of what is multiplied is the same mostly: the fewer of them stay in registers
-    let shared = dots.windows(2).filter(|w| (0..2).any(|k| w[0].src[k] == w[1].src[k])).count();
-    assert!(shared * 4 >= dots.len() * 2, "{shared} of {}", dots.len());
-    assert_eq!(run(&scaled_parts(5, 19, 3, 4), &Target::interp(), Opts::Heuristic), Ok(()));
+    for has_upper in [false, true] {
+        let case = |m, n, parts| scaled_parts(m, n, parts, 4, has_upper);
+        let lowered = lower(&case(64, 128, 16).sink, &target, Opts::Heuristic).unwrap();
+        let product = lowered.programs.last().unwrap();
+        let step = |s: &Step| if let Step::Do(n) = s { (n.op == Op::Dot4).then(|| n.clone()) } else { None };
+        let dots: Vec<UOp> = product.steps.iter().filter_map(step).collect();
+        assert!(dots.len() >= 4 * 8);
+        assert!(dots.windows(2).all(|w| w[1].src[2] != w[0]), "{product}");
+        // one of what is multiplied is the same mostly: the fewer of them stay in registers
+        let shared = dots.windows(2).filter(|w| (0..2).any(|k| w[0].src[k] == w[1].src[k])).count();
+        assert!(shared * 4 >= dots.len() * 2, "{shared} of {}", dots.len());
+        assert_eq!(run(&case(5, 19, 3), &Target::interp(), Opts::Heuristic), Ok(()));
+    }
 }
 
 #[test]
