@@ -57,8 +57,12 @@ pub struct Config {
 /// Tokens up to which a product only reads its weight, so that how it multiplies costs nothing.
 pub const FEW: usize = 4;
 
-/// Tokens from which a CPU without matrix units multiplies in whole numbers: what that takes to lay weights out is little then.
+/// Tokens from which a CPU without matrix units multiplies in whole numbers of a byte: what that takes to lay weights out is little
+/// then.
 pub const MANY: usize = 16;
+
+/// The same for those of two bytes, which multiply twice as much.
+pub const MANY_OF_TWO: usize = 64;
 
 /// A norm over the elements of a vector.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -83,9 +83,9 @@ impl Product {
     /// (.., inputs) -> (.., outputs)
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let tokens = x.dims().ok().filter(|dims| dims.len() == 2).map(|dims| dims[0]);
-        let y = match self.words.as_ref().filter(|_| self.rounding.is_whole(tokens)) {
-            Some(words) => {
-                let y = words.product(x);
+        let y = match self.words.as_ref().zip(self.rounding.whole(tokens)) {
+            Some((words, bytes)) => {
+                let y = words.product(x, bytes);
                 self.linear.bias.as_ref().map_or(y.clone(), |b| y + b)
             }
             None if self.rounding.is_narrow(tokens) => {

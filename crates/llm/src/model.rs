@@ -32,10 +32,10 @@ pub struct Options {
 pub enum Products {
     /// With quantised weights vectors of few tokens are rounded to bytes in blocks, each with a scale, and multiplied in whole
     /// numbers; on a GPU, and with quantised weights on a CPU that has AMX, the factors of products of many tokens are rounded
-    /// to bfloat16.
+    /// to bfloat16, or, with VNNI and without AMX, those vectors to two bytes.
     #[default]
     Rounded,
-    /// So are those of many tokens on a CPU without AMX: twice as fast with VNNI, and as exact as bytes are.
+    /// On a CPU without AMX vectors of many tokens are rounded to one byte too: faster still, and as exact as bytes are.
     Bytes,
     /// They are float32 for any number of tokens.
     Float,

@@ -3,8 +3,8 @@
 //! Tensors that someone asked for are remembered: one that is left at the end is an error that names it.
 
 use crate::adapter::{Adapter, Adapting, LowRank, Place};
-use crate::config::{FEW, MANY};
-use frit_nn::gguf::{Gguf, Words};
+use crate::config::{FEW, MANY, MANY_OF_TWO};
+use frit_nn::gguf::{Bytes, Gguf, Words};
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::{DType, Device, Error, Result, Tensor};
 use std::cell::RefCell;
@@ -50,17 +50,21 @@ pub struct Weights {
 /// How products round their factors, by how many tokens they are of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rounding {
-    /// Up to so many, and from so many on, they are computed in whole numbers if the weight has them.
+    /// Up to so many they are computed in whole numbers if the weight has them, and from so many on in those of so many bytes.
     few: usize,
-    many: Option<usize>,
+    many: Option<(usize, Bytes)>,
     /// From so many on their factors are bfloat16, for a unit that multiplies those.
     narrow: Option<usize>,
 }
 
 impl Rounding {
-    /// Whether a weight's whole numbers are for so many tokens.
-    pub fn is_whole(self, tokens: Option<usize>) -> bool {
-        tokens.is_some_and(|n| n <= self.few || self.many.is_some_and(|many| n >= many))
+    /// What so many tokens are rounded to, if a weight's whole numbers are for as many.
+    pub fn whole(self, tokens: Option<usize>) -> Option<Bytes> {
+        match (tokens?, self.many) {
+            (n, _) if n <= self.few => Some(Bytes::One),
+            (n, Some((many, bytes))) if n >= many => Some(bytes),
+            _ => None,
+        }
     }
     /// Whether products of so many, or nobody knows how many, are of bfloat16.
     pub fn is_narrow(self, tokens: Option<usize>) -> bool {
@@ -109,7 +113,8 @@ impl Weights {
     }
     /// Products may round their factors: those of few tokens are computed in whole numbers where the weight has them and the
     /// machine sums products of bytes, those of many tokens are of bfloat16 where there is a unit for it, else of bytes too
-    /// if that is asked for; off a grid only in models that are quantised, since others have digits to lose.
+    /// if that is asked for, or of two bytes where an instruction sums products of them; off a grid only in models that are
+    /// quantised, since others have digits to lose.
     pub fn round(&mut self, is_bytes: bool) -> Result<()> {
         self.is_rounded = true;
         let target = Device::target(&Device::current()?)?;
@@ -121,7 +126,9 @@ impl Weights {
         // vectors of a CPU multiply several tokens as fast in float32: those share a weight that was unpacked in registers
         let (few, many) = match target.grid {
             Some(_) => (FEW, None),
-            None => (1, (is_bytes && unit_rows.is_none()).then_some(MANY)),
+            None if unit_rows.is_some() => (1, None),
+            None if is_bytes => (1, Some((MANY, Bytes::One))),
+            None => (1, target.has_dot4_instruction().then_some((MANY_OF_TWO, Bytes::Two))),
         };
         self.rounding = Rounding { few, many, narrow: unit_rows.map(|rows| rows.max(FEW + 1)) };
         Ok(())

@@ -40,7 +40,7 @@ fn whole(kind: gguf::Kind, rows: usize, columns: usize, tokens: usize) -> Result
     let bytes = columns / kind.block_len() * kind.block_bytes();
     let raw = cast(below(100, &[rows, bytes])?, DType::U8)?;
     let words = kind.words(&raw).ok_or_else(|| Error::new("words", format!("{kind:?} has none")))?;
-    Ok(vec![words.product(&randn(&[tokens, columns])?)])
+    Ok(vec![words.product(&randn(&[tokens, columns])?, gguf::Bytes::One)])
 }
 
 /// The gradient of the sum of an output to its inputs, and the output.

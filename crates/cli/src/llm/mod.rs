@@ -37,8 +37,8 @@ options:
   --cache f32|f16|bf16|int8        how keys and values are kept (f16)
   --adapter FOLDER                 what frit finetune or PEFT made of it; --merge yes takes it into the weights
   --products rounded|bytes|float   few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
-                                   for quantised weights; or many to bytes too (twice as fast with VNNI and without AMX);
-                                   or all is float32 (rounded; with a draft float)
+                                   for quantised weights (without AMX to two bytes, if it has VNNI); or many to one byte
+                                   too (faster without AMX); or all is float32 (rounded; with a draft float)
   --draft MODEL                    a smaller model of the same tokens, which proposes several tokens at once
 ";
 

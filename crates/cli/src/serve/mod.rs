@@ -63,7 +63,8 @@ options:
   --adapter=FOLDER             what frit finetune or PEFT made of it; --merge takes it into the weights
   --products=rounded|bytes|float
                                few tokens are rounded to bytes for quantised weights, many to bfloat16 on a GPU, and with AMX
-                               for quantised weights; or many to bytes too; or all is float32 (rounded)
+                               for quantised weights (without AMX to two bytes, if it has VNNI); or many to one byte
+                               too; or all is float32 (rounded)
   --cache=f32|f16|bf16|int8    how keys and values are kept (f16)
   --draft=MODEL                a smaller model of the same tokens, which proposes several tokens at once to one that is alone
   --budget=N                   tokens of a step: more read long prompts faster, fewer let answers beside them wait less (512)

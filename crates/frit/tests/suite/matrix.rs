@@ -178,7 +178,7 @@ fn gradients_of_attention_on_a_unit_are_those_of_attention() {
 
 #[test]
 fn weights_in_blocks_are_multiplied_on_every_device() {
-    use frit::nn::gguf::Kind;
+    use frit::nn::gguf::{Bytes, Kind};
     for (kind, [rows, columns]) in [
         (Kind::Q4_K, [12, 1024]),
         (Kind::Q6_K, [8, 1024]),
@@ -266,7 +266,7 @@ fn weights_of_few_bits_are_multiplied_in_whole_numbers_on_a_gpu() {
     let product = |device: &str, kind: Kind, halves: &[usize], size: [usize; 2]| {
         let (bytes, x) = weights_in_blocks(kind, halves, size);
         let words = kind.words(&bytes.to(device)).unwrap();
-        array(&words.product(&x.to(device))).unwrap_or_else(|e| panic!("{e}")).data
+        array(&words.product(&x.to(device), Bytes::One)).unwrap_or_else(|e| panic!("{e}")).data
     };
     let kinds: [(Kind, &[usize]); 4] =
         [(Kind::Q4_K, &[0, 2]), (Kind::Q6_K, &[208]), (Kind::Q8_0, &[0]), (Kind::Q4_1, &[0, 2])];

@@ -62,7 +62,7 @@ fn read_what_llama_cpp_wrote(path: &Path, products: Products) -> (f32, f32, Vec<
     let logits = truth["logits"].to_vec::<f32>().unwrap();
     let model = open(path, &Options { context: Some(256), products, ..Options::default() }).unwrap();
     let width = model.tokens();
-    let (step, answer, top) = (32, 64, 8);
+    let (step, answer, top) = (64, 64, 8);
     let sizes = Sizes { rows: vec![1], chunks: vec![step] };
     let mut stepper = Stepper::new(Arc::new(model), 17, CacheType::F32, sizes).unwrap();
     let [mut equal, mut close, mut positions] = [0; 3];

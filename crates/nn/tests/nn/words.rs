@@ -1,6 +1,6 @@
 //! Products with quantised weights in whole numbers, against float64 of what the weights and the rounded vectors stand for.
 
-use frit_nn::gguf::Kind;
+use frit_nn::gguf::{Bytes, Kind};
 use frit_tensor::Tensor;
 
 /// Types that have such products, where their float16 are, and how many elements share the scale of a rounded vector.
@@ -44,11 +44,11 @@ fn blocks(kind: Kind, halves: &[usize], rows: usize, count: usize) -> Vec<u8> {
     raw
 }
 
-/// A vector as it is rounded: bytes, each with its scale.
-fn rounded(x: &[f32], part: usize) -> Vec<f64> {
+/// A vector as it is rounded: whole numbers, each with its scale.
+fn rounded(x: &[f32], part: usize, bytes: Bytes) -> Vec<f64> {
     let each = |part: &[f32]| {
         let most = part.iter().fold(0f32, |m, v| m.max(v.abs()));
-        let d = most / 127.0;
+        let d = most / if bytes == Bytes::One { 127.0 } else { 32639.0 };
         let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
         part.iter().map(|v| (v * inverse).round_ties_even() as f64 * d as f64).collect::<Vec<f64>>()
     };
@@ -59,13 +59,16 @@ fn rounded(x: &[f32], part: usize) -> Vec<f64> {
 fn whole_numbers_give_what_the_rounded_vectors_do() {
     // few vectors, and so many that rows lie side by side
     for (rows, tokens, counts) in [(7, 3, &[1, 3, 4][..]), (40, 21, &[3])] {
-        agree(rows, tokens, counts);
+        agree(rows, tokens, counts, Bytes::One);
+    }
+    for (rows, tokens) in [(7, 3), (40, 21)] {
+        agree(rows, tokens, &[3], Bytes::Two);
     }
     let bytes = Tensor::from_vec(vec![0u8; 2 * 18], [2, 18]);
     assert!(Kind::IQ4_NL.words(&bytes).is_none() && Kind::Q4_1.words(&bytes).is_none());
 }
 
-fn agree(rows: usize, tokens: usize, counts: &[usize]) {
+fn agree(rows: usize, tokens: usize, counts: &[usize], bytes: Bytes) {
     for device in ["INTERP", "INTERP:GPU", "CPU:SSE2", "CPU:AVX2", "CPU:AVX512", "CPU:C", "CPU", "CUDA"] {
         for (kind, halves, part) in KINDS {
             for &count in counts {
@@ -79,26 +82,29 @@ fn agree(rows: usize, tokens: usize, counts: &[usize]) {
                     _ => random.next() as f32 / (1 << 30) as f32 - 1.0,
                 };
                 let x: Vec<f32> = (0..tokens * inputs).map(value).collect();
-                let bytes = Tensor::from_vec(raw.clone(), [rows, count * kind.block_bytes()]);
+                let blocks = Tensor::from_vec(raw.clone(), [rows, count * kind.block_bytes()]);
                 // machines that are not here are left out
-                let bytes = bytes.to(device);
-                if bytes.check().is_err() {
+                let blocks = blocks.to(device);
+                if blocks.check().is_err() {
                     continue;
                 }
-                let weights = kind.dequantize(&bytes).to_vec::<f32>().unwrap();
-                let words = kind.words(&bytes).unwrap();
+                let weights = kind.dequantize(&blocks).to_vec::<f32>().unwrap();
+                let words = kind.words(&blocks).unwrap();
                 let given = Tensor::from_slice(&x).reshape([tokens, inputs]).to(device);
-                let y = words.product(&given).to_vec::<f32>().unwrap();
-                let y_rows = words.rows(2, 3).product(&given).to_vec::<f32>().unwrap();
+                let y = words.product(&given, bytes).to_vec::<f32>().unwrap();
+                let y_rows = words.rows(2, 3).product(&given, bytes).to_vec::<f32>().unwrap();
                 for t in 0..tokens {
-                    let p = rounded(&x[t * inputs..][..inputs], part);
+                    let p = rounded(&x[t * inputs..][..inputs], part, bytes);
                     for r in 0..rows {
                         let w = &weights[r * inputs..][..inputs];
                         let products = w.iter().zip(&p).map(|(w, p)| *w as f64 * p);
                         let (sum, bound) = products.fold((0.0, 1e-6), |(s, b), v| (s + v, b + v.abs()));
                         let got = y[t * rows + r] as f64;
                         let close = (got - sum).abs() <= 2e-6 * bound;
-                        assert!(close, "{kind} x {count} on {device}: {got} for {sum}, of {bound}");
+                        assert!(
+                            close,
+                            "{kind} x {count} on {device} in {bytes:?}: {got} for {sum}, of {bound}"
+                        );
                         if (2..5).contains(&r) {
                             let same = y_rows[t * 3 + r - 2] as f64;
                             assert!((same - sum).abs() <= 2e-6 * bound, "{kind} rows: {same} for {sum}");

@@ -8,7 +8,7 @@ use super::shape::size_at;
 use super::{Op, op, quant};
 use crate::call::{Call, Outs, fail, give};
 use crate::value::Value;
-use frit_tensor::linalg::{Words, Zero};
+use frit_tensor::linalg::{Bytes, Words, Zero};
 use frit_tensor::{DType, Device, Dim, Result, Tensor, keepdim};
 
 pub(super) const OPS: &[Op] = &[
@@ -248,7 +248,7 @@ fn matmul_bits(c: &Call) -> Result<Outs> {
     let y = match words {
         Some(words) => {
             let (shape, over) = (a.shape(), rows.blocks() * block - k);
-            let y = words.product(&a.reshape((-1, k)).pad(&[(0, 0), (0, over)], 0.0));
+            let y = words.product(&a.reshape((-1, k)).pad(&[(0, 0), (0, over)], 0.0), Bytes::One);
             let dims: Vec<Dim> = (1..a.rank()).map(|i| shape[i - 1].clone()).chain([n.into()]).collect();
             y.reshape(dims).cast(a.dtype())
         }

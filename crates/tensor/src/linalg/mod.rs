@@ -14,7 +14,7 @@ pub(crate) mod solve;
 mod words;
 
 pub use solve::Triangular;
-pub use words::{Words, Zero};
+pub use words::{Bytes, Words, Zero};
 
 use crate::composite::mul;
 use crate::error::{Error, Result, call, fail};

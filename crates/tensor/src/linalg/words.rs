@@ -1,4 +1,4 @@
-//! Products of weights of few bits with vectors that are rounded to bytes, in whole numbers.
+//! Products of weights of few bits with vectors that are rounded to a byte or two, in whole numbers.
 //!
 //! A weight is `scale * (q - zero) + offset`, where q has no sign and a part of the row shares the other three. So is a vector
 //! `d * p`, with bytes p and a part's d: of every four products the sum is a whole number, which the scales are multiplied to.
@@ -6,6 +6,7 @@
 //! ```text
 //! y[row] = sum over parts and lanes of  scale * (d * float(sum of 4 or 8 of (q - zero) * p))  +  offset * (d * sum of p)
 //! ```
+//! Of two bytes the products of the upper ones are summed first, and 256 times that is what the sum of the others begins with.
 
 use crate::error::call;
 use crate::realize::Device;
@@ -37,6 +38,26 @@ pub enum Zero {
     One(i64),
     /// `(rows, parts)`, float32. Products of whole numbers up to 255 with sums of a lane's bytes are exact.
     OfParts(Tensor),
+}
+
+/// What elements of vectors are rounded to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bytes {
+    /// A byte: 127 is the greatest of a part.
+    #[default]
+    One,
+    /// Two bytes: 32,639 is. The upper ones and the lower ones have products of their own.
+    Two,
+}
+
+impl Bytes {
+    /// The whole number that the greatest element of a part becomes.
+    fn most(self) -> f64 {
+        match self {
+            Bytes::One => 127.0,
+            Bytes::Two => 127.0 * 257.0,
+        }
+    }
 }
 
 /// Lanes of a part from which vectors have its offset apart: those of fewer add it where they are, in a part of a vector.
@@ -82,66 +103,87 @@ impl Words {
             offset: self.offset.as_ref().map(rows),
         }
     }
-    /// The products of vectors `(tokens, inputs)` with every row: `(tokens, rows)`, float32. The vectors are rounded to bytes,
-    /// part by part, each with the scale that its greatest element takes.
+    /// The products of vectors `(tokens, inputs)` with every row: `(tokens, rows)`, float32. The vectors are rounded to whole
+    /// numbers of so many bytes, part by part, each with the scale that its greatest element takes.
     #[track_caller]
-    pub fn product(&self, x: &Tensor) -> Tensor {
+    pub fn product(&self, x: &Tensor, bytes: Bytes) -> Tensor {
         let _c = call("product");
         let has_vectors = match x.device().and_then(|d| Device::target(&d)) {
             Ok(target) => target.vector_bytes > 0,
             Err(e) => return Tensor::failed(e),
         };
-        match has_vectors && x.shape()[0].as_int().is_none_or(|tokens| tokens >= MANY) {
-            true => self.product_of_many(x),
+        let is_many = x.shape()[0].as_int().is_none_or(|tokens| tokens >= MANY);
+        match bytes == Bytes::Two || has_vectors && is_many {
+            true => self.product_of_many(x, bytes),
             false => self.product_of_few(x, has_vectors),
         }
     }
 
-    /// Vectors as bytes: the scale of each part, `(tokens, parts, 1)`, and words in the order of the weights', `(tokens, parts, words)`.
-    fn rounded(&self, x: &Tensor, is_kept: bool) -> [Tensor; 2] {
+    /// Vectors as whole numbers: the scale of each part, `(tokens, parts, 1)`, and words in the order of the weights', `(tokens, parts,
+    /// words)`: of upper bytes, where there are two, and of lower ones.
+    fn rounded(&self, x: &Tensor, bytes: Bytes, is_kept: bool) -> (Tensor, Option<Tensor>, Tensor) {
         let (dims, tokens, near) = (self.words.shape(), x.shape()[0].clone(), self.neighbours);
         let [parts, pieces, lanes] = [1, 2, 3].map(|i| dims[i].get());
         // in memory, since each element is read several times, and may be made of sums
         let x = x.float().contiguous().reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
-        let d = x.abs().max(keepdim(-1)) / 127.0;
+        let d = x.abs().max(keepdim(-1)) / bytes.most();
         let d = if is_kept { d.contiguous() } else { d };
-        let bytes = (x * d.eq(0.0).where_(0.0, 1.0 / &d)).round().cast(DType::I8);
-        let bytes = match near {
-            1 => bytes,
-            _ => bytes
-                .reshape([
-                    tokens.clone(),
-                    parts.into(),
-                    (pieces / near).into(),
-                    (lanes * 4).into(),
-                    near.into(),
-                ])
-                .transpose(-1, -2),
+        let whole = (x * d.eq(0.0).where_(0.0, 1.0 / &d)).round();
+        let words = |bytes: Tensor| {
+            let bytes = match near {
+                1 => bytes,
+                _ => bytes
+                    .reshape([
+                        tokens.clone(),
+                        parts.into(),
+                        (pieces / near).into(),
+                        (lanes * 4).into(),
+                        near.into(),
+                    ])
+                    .transpose(-1, -2),
+            };
+            let bytes = bytes.reshape([tokens.clone(), parts.into(), (pieces * lanes * 4).into()]);
+            bytes.bitcast(DType::I32)
         };
-        let bytes = bytes.reshape([tokens, parts.into(), (pieces * lanes * 4).into()]);
-        [d, bytes.bitcast(DType::I32)]
+        match bytes {
+            Bytes::One => (d, None, words(whole.cast(DType::I8))),
+            Bytes::Two => {
+                let whole = whole.cast(DType::I32);
+                // both have a sign
+                let upper = (&whole + 128) >> 8;
+                let lower = whole - (&upper << 8);
+                (d, Some(words(upper.cast(DType::I8))), words(lower.cast(DType::I8)))
+            }
+        }
     }
 
     /// Vectors run along rows, whose words lie side by side in a copy: a tile of rows and tokens multiplies each word that it loads
     /// several times, and sums a few before it scales.
-    fn product_of_many(&self, x: &Tensor) -> Tensor {
+    fn product_of_many(&self, x: &Tensor, bytes: Bytes) -> Tensor {
         let (dims, tokens) = (self.words.shape(), x.shape()[0].clone());
         let [rows, parts, pieces, lanes] = [0, 1, 2, 3].map(|i| dims[i].get());
         let each = pieces * lanes;
         let run = (1..=RUN).rev().find(|run| each % run == 0).unwrap_or(1);
-        let [d, p] = self.rounded(x, true);
-        let p =
-            p.contiguous().reshape([tokens.clone(), 1.into(), parts.into(), (each / run).into(), run.into()]);
+        let (d, upper, lower) = self.rounded(x, bytes, true);
+        let in_runs = |p: Tensor| {
+            p.contiguous().reshape([tokens.clone(), 1.into(), parts.into(), (each / run).into(), run.into()])
+        };
+        let (upper, lower) = (upper.map(in_runs), in_runs(lower));
         // rows side by side: (rows, parts, 1) and (rows, parts, runs, run)
         let aside = |t: &Tensor| t.permute([1, 0]).contiguous().permute([1, 0]).reshape([1, rows, parts, 1]);
         let words = self.words.reshape([rows, parts, each]).permute([1, 2, 0]).contiguous();
         let words = words.permute([2, 0, 1]).reshape([1, rows, parts, each / run, run]);
         let at = |t: &Tensor, i: usize| t.narrow(-1, i, 1).squeeze(-1);
         let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
-        let sum = |begin: Tensor, word: &dyn Fn(usize) -> Tensor| {
-            (0..run).fold(begin, |sum, i| word(i).dot4(&at(&p, i), &sum))
+        let sum = |more: Tensor, word: &dyn Fn(usize) -> Tensor| {
+            let of = |begin, p: &Tensor| (0..run).fold(begin, |sum, i| word(i).dot4(&at(p, i), &sum));
+            let begin = match &upper {
+                Some(upper) => (of(constant(0), upper) << 8) + more,
+                None => more,
+            };
+            of(begin, &lower)
         };
-        // of the vector's bytes alone: (tokens, 1, parts, runs)
+        // of the vector alone: (tokens, 1, parts, runs)
         let sums = || sum(constant(0), &|_| constant(0x0101_0101)).contiguous();
         let begin = match self.zero {
             Zero::One(zero) if zero != 0 => sums() * -zero,
@@ -166,7 +208,7 @@ impl Words {
         let (dims, tokens) = (self.words.shape(), x.shape()[0].clone());
         let [rows, parts, pieces, lanes] = [0, 1, 2, 3].map(|i| dims[i].get());
         let is_one_sum = !has_vectors && pieces * lanes > 1;
-        let [d, p] = self.rounded(x, !is_one_sum);
+        let (d, _, p) = self.rounded(x, Bytes::One, !is_one_sum);
         let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
         let ones = constant(0x0101_0101);
         let (p, d, sums) = match is_one_sum {

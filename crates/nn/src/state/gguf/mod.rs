@@ -36,7 +36,7 @@ mod write;
 
 use super::cursor::{Cursor, byte_size, text};
 use super::{StateDict, open, tensor};
-pub use frit_tensor::linalg::Words;
+pub use frit_tensor::linalg::{Bytes, Words};
 use frit_tensor::{Blob, DType, Error, Result, Tensor};
 pub use kind::Kind;
 use parts::Part;
