@@ -3,7 +3,7 @@
 
 use crate::support::{Random, array, child, gpu, is_child, on};
 use frit::engine::with_random_opts;
-use frit::nn::gguf::Kind;
+use frit::nn::gguf::{Bytes, Kind};
 use frit::{DType, Tensor, Variable, Window};
 
 /// Whole numbers from -4 to 4: sums of products are exact in every order.
@@ -178,7 +178,7 @@ fn gradients_of_attention_on_a_unit_are_those_of_attention() {
 
 #[test]
 fn weights_in_blocks_are_multiplied_on_every_device() {
-    use frit::nn::gguf::{Bytes, Kind};
+    use frit::nn::gguf::Kind;
     for (kind, [rows, columns]) in [
         (Kind::Q4_K, [12, 1024]),
         (Kind::Q6_K, [8, 1024]),
