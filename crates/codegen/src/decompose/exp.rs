@@ -6,7 +6,7 @@
 //!
 //! Adding 1.5 * 2^23 (2^52) rounds to an integer and leaves it in the low bits of the sum, so no conversion is needed.
 //! `2^n` is two factors, so that results below the normal range and the last ones before infinity are right. Both are 0 at the
-//! least n: products that become too small take a hundred times as long as others, and exponentials of masks are all that small.
+//! least n: products that underflow take some hundred cycles, and exponentials of masks are all that small.
 //! `exp(x) - 1` is `(2^n - 1) + 2^n r + 2^n (exp(r) - 1 - r)`, summed in that order, in halves.
 
 use super::lacks;
@@ -193,9 +193,9 @@ pub fn exp_pair(f: Real, x: &UOp) -> (UOp, Pair) {
     (t, Pair::sum(&high, &(low + tail)))
 }
 
-/// `-exp(x) 2^more` as a pair, for x from the least that gives more than zero up to 0, and `more`; -0 where the power of two
-/// has no exponent left, at -132.4 (-797.8). The second part has only a few digits right, which takes half of the steps of
-/// [`exp_pair`].
+/// `-exp(x) 2^more` as a pair, for x from the least that gives more than zero up to 0, and `more`; zeros of either sign where
+/// the power of two has no exponent left, at -132.4 (-797.8). The second part has only a few digits right, which takes half of
+/// the steps of [`exp_pair`].
 pub fn minus_exp_down(f: Real, x: &UOp) -> (Pair, i64) {
     let (more, sign) = (f.pick(64, 128), 2 * (f.bias + 1));
     let magic = rounder(f, f.bias + more + sign);

@@ -36,7 +36,8 @@ pub struct Words {
 pub enum Zero {
     /// The same everywhere.
     One(i64),
-    /// `(rows, parts)`, float32. Products of whole numbers up to 255 with sums of a lane's bytes are exact.
+    /// `(rows, parts)`, float32. Products of whole numbers up to 255 with sums of a lane's bytes are exact, where a vector's elements
+    /// have one.
     OfParts(Tensor),
 }
 
