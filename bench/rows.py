@@ -1,31 +1,45 @@
-"""One side of the benchmarks, a JSON line each: `python -P bench/rows.py frit|torch|tinygrad [--random 1] [--only conv]`.
+"""The rows of the benchmarks: what each side does, with which arrays. `side.py` runs them.
 
 Without a seed the rows are the listed ones. With one, a kind draws shapes, types and layouts from it and says what each side
-does with them; all get the same numbers. Every function is called until it is warm, then for a while; `ms` is the median call.
-`digest` says what came out, so that who runs several sides can tell that they did the same: results in blocks, each summed
-with weights, and how large what was summed is.
+does with them; all get the same numbers.
 """
 
-import argparse
-import json
 import math
 import os
 import random
-import statistics
-import time
+from typing import Any, NamedTuple
 
-# threads that wait must not keep the core of whoever runs next
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("KMP_BLOCKTIME", "0")
+KINDS, LATER = [], []
 
-import numpy as np  # noqa: E402
 
-KINDS = []
+class Row(NamedTuple):
+    """What there is to time. A side without a function of its own leaves the row out."""
+
+    name: str
+    # (what, shape, type) of each
+    arrays: list
+    torch: Any
+    # tinygrad's, too
+    frit: Any
+    # from the arrays to a model of that kind; who has no function runs it, if it can
+    onnx: Any = None
+    # the functions above make the step that is timed, whose results are those of its first calls
+    makes_step: bool = False
+    # results are compared in ascending order
+    in_any_order: bool = False
+    # bytes that it must read, of memory-bound work that is to be held against a copy
+    reads: int = 0
 
 
 def kind(f):
-    """A function from a source of random numbers to (name, arrays, torch's function, frit's function)."""
+    """A function from a source of random numbers to what a row has: name, arrays, torch's function, frit's function, and more."""
     KINDS.append(f)
+    return f
+
+
+def later_kind(f):
+    """A kind that came later: its rows follow those of the others, which stay what they were."""
+    LATER.append(f)
     return f
 
 
@@ -40,8 +54,33 @@ def floats(*shape, dtype="float32"):
     return ("normal", shape, dtype)
 
 
-def ints(high, *shape):
-    return (high, shape, "int64")
+def ints(high, *shape, dtype="int64"):
+    return (high, shape, dtype)
+
+
+def signed_bytes(*shape):
+    """So small that no sum of two products with a byte leaves int16, where some machines add them."""
+    return ("signed", shape, "int8")
+
+
+def model_of(node, given, held, result, domain="", **attributes):
+    """A model of one node in the form of ONNX, and what it is given: arrays by name, given or held."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def port(name, array):
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+    names = [*given, *held]
+    out = helper.make_tensor_value_info("y", getattr(TensorProto, result[0]), result[1])
+    graph = helper.make_graph(
+        [helper.make_node(node, names, ["y"], domain=domain, **attributes)],
+        node,
+        [port(name, array) for name, array in given.items()],
+        [out],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    versions = [helper.make_opsetid("", 21)] + [helper.make_opsetid(domain, 1)] * bool(domain)
+    return helper.make_model(graph, opset_imports=versions, ir_version=10).SerializeToString(), given
 
 
 # --- products
@@ -433,6 +472,132 @@ def pool(r):
     return f"{which}_pool{k}_{c}x{hw}", [floats(4, c, hw, hw)], theirs, lambda x: getattr(x, f"{which}_pool2d")((k, k))
 
 
+# --- whole numbers, and what is not a function of its arrays
+
+
+def whole_product(name, signed, m, n, k):
+    """Bytes times signed bytes, summed in int32. torch has it for signed ones alone."""
+    left = signed_bytes(m, k) if signed else ints(256, m, k, dtype="uint8")
+
+    def theirs(a, b):
+        import torch
+
+        return torch._int_mm(a, b)
+
+    def ours(a, b):
+        return a.matmul(b, dtype="int32")
+
+    def model(a, b):
+        return model_of("MatMulInteger", {"a": a, "b": b}, {}, ("INT32", [m, n]))
+
+    return Row(name, [left, signed_bytes(k, n)], theirs if signed else None, ours, model)
+
+
+@later_kind
+def whole_products(r):
+    signed, m, n, k = r.random() < 0.5, *(size(r, 64, 1200) for _ in range(3))
+    return whole_product(f"matmul_{'int8' if signed else 'uint8_int8'}_{m}x{n}x{k}", signed, m, n, k)
+
+
+def weights_of_four_bits(n, k, block=32):
+    """A vector times weights of 4 bits with a scale for each block of them, products in whole numbers: both run the model."""
+
+    def model(x, codes, scales):
+        how = {"K": k, "N": n, "bits": 4, "block_size": block, "accuracy_level": 4}
+        held = {"codes": codes, "scales": scales}
+        return model_of("MatMulNBits", {"x": x}, held, ("FLOAT", [1, n]), "com.microsoft", **how)
+
+    blocks = n * k // block
+    arrays = [floats(1, k), ints(256, n, k // block, block // 2, dtype="uint8"), floats(blocks)]
+    return Row(f"gemv_4bit_{n}x{k}", arrays, None, None, model, reads=n * k // 2 + 4 * blocks)
+
+
+@later_kind
+def gemv_of_four_bits(r):
+    return weights_of_four_bits(64 * r.randint(16, 256), 64 * r.randint(16, 128))
+
+
+def permutation(n):
+    def theirs():
+        import torch
+
+        return torch.randperm(n)
+
+    def ours():
+        from frit import Tensor
+
+        return Tensor.randperm(n, dtype="int64")
+
+    return Row("randperm_1m", [], theirs, ours, in_any_order=True)
+
+
+def training_step(layers=4, width=384, heads=6, batch=16, length=128, tokens=256):
+    """A step of AdamW of a small GPT: the same weights on both sides; results are the losses of the first steps."""
+    shapes = [(tokens, width), (length, width)]
+    for _ in range(layers):
+        shapes += [(width,), (width,), (3 * width, width), (width, width)]
+        shapes += [(width,), (width,), (4 * width, width), (width, 4 * width)]
+    shapes += [(width,), (width,), (tokens, width)]
+
+    def logits(x, weights, normalise, gelu, attend):
+        """From embeddings `(batch, length, width)`."""
+        weights = iter(weights)
+        for _ in range(layers):
+            qkv = normalise(x, next(weights), next(weights)) @ next(weights).T
+            q, k, v = (qkv[:, :, i * width : (i + 1) * width] for i in range(3))
+            q, k, v = (t.reshape(batch, length, heads, width // heads).transpose(1, 2) for t in (q, k, v))
+            x = x + attend(q, k, v).transpose(1, 2).reshape(batch, length, width) @ next(weights).T
+            h = normalise(x, next(weights), next(weights)) @ next(weights).T
+            x = x + gelu(h) @ next(weights).T
+        return normalise(x, next(weights), next(weights)) @ next(weights).T
+
+    def theirs(text, *weights):
+        import torch
+        import torch.nn.functional as F
+
+        weights = [(w * 0.02).requires_grad_() for w in weights]
+        optimiser = torch.optim.AdamW(weights, lr=1e-3, weight_decay=0.01)
+
+        def attend(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        def step():
+            x = F.embedding(text[:, :-1], weights[0]) + weights[1]
+            out = logits(x, weights[2:], lambda x, w, b: F.layer_norm(x, (width,), w + 1, b), F.gelu, attend)
+            loss = F.cross_entropy(out.reshape(-1, tokens), text[:, 1:].reshape(-1))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            return loss
+
+        return step
+
+    def ours(text, *weights):
+        from frit import Tensor, nn
+
+        weights = [(w * 0.02).contiguous().requires_grad_().realize() for w in weights]
+        optimiser = nn.optim.AdamW(weights, lr=1e-3, weight_decay=0.01)
+
+        def attend(q, k, v):
+            return q.scaled_dot_product_attention(k, v, is_causal=True)
+
+        def step():
+            x = weights[0][text[:, :-1]] + weights[1]
+            gelu = lambda x: x.gelu(approximate="none")  # noqa: E731
+            out = logits(x, weights[2:], lambda x, w, b: x.layernorm() * (w + 1) + b, gelu, attend)
+            loss = out.reshape(-1, tokens).sparse_categorical_crossentropy(text[:, 1:].reshape(-1))
+            optimiser.zero_grad()
+            loss.backward()
+            with Tensor.train():
+                optimiser.step()
+            return loss
+
+        return step
+
+    arrays = [ints(tokens, batch, length + 1), *(floats(*shape) for shape in shapes)]
+    return Row(f"gpt_train_{layers}x{width}_{batch}x{length}", arrays, theirs, ours, makes_step=True)
+
+
 # --- the listed ones
 
 
@@ -478,121 +643,20 @@ def listed():
     ]
     attention = ("attention_8x512x64", [floats(1, 8, 512, 64)] * 3, theirs_attention)
     all.append((*attention, lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True)))
+    all += [
+        whole_product("matmul_int8_1024", True, 1024, 1024, 1024),
+        whole_product("matmul_uint8_int8_1024", False, 1024, 1024, 1024),
+        weights_of_four_bits(14336, 4096),
+        permutation(1_000_000),
+        training_step(),
+    ]
     return all
 
 
-# --- running them
-
-
 def rows(seed, count):
-    """The listed rows without a seed; else so many, every kind as often as the next."""
+    """The listed rows without a seed; else so many, every kind as often as the next, and one of each later kind."""
     if seed is None:
-        return listed()
+        return [Row(*row) for row in listed()]
     r = random.Random(seed)
-    return [KINDS[i % len(KINDS)](r) for i in range(count)]
-
-
-def array(spec, seed):
-    what, shape, dtype = spec
-    g = np.random.default_rng(seed)
-    if what == "normal":
-        return g.standard_normal(shape, dtype=np.float32).astype("float64" if dtype == "float64" else "float32"), dtype
-    return g.integers(0, what, shape), dtype
-
-
-def all_of(out):
-    return out if isinstance(out, (tuple, list)) else [out]
-
-
-BLOCKS = 64
-
-
-def digest(outs):
-    """Of every result: how many elements, and of each block of them a weighted sum and the root of the sum of its squares."""
-    parts = []
-    for out in outs:
-        x = np.asarray(out, dtype=np.float64).ravel()
-        weights = (np.arange(x.size, dtype=np.uint64) * np.uint64(2654435761) >> np.uint64(7) & np.uint64(1023)) / 512 - 1
-        blocks = np.array_split(x * weights, min(BLOCKS, max(1, x.size)))
-        parts.append([x.size, [float(b.sum()) for b in blocks], [float(np.sqrt(b @ b)) for b in blocks]])
-    return parts
-
-
-def sides():
-    def torch_side(f, arrays, threads):
-        import torch
-
-        torch.set_num_threads(threads)
-        given = [torch.from_numpy(a).to(getattr(torch, d)) for a, d in arrays]
-        return lambda: f(*given), lambda out: out.detach().double().numpy()
-
-    def lazy_side(module, f, arrays):
-        Tensor, TinyJit, dtypes = module.Tensor, module.TinyJit, module.dtypes
-        given = [Tensor(a).cast(getattr(dtypes, d)).contiguous().realize() for a, d in arrays]
-
-        def realised(*tensors):
-            out = f(*tensors)
-            Tensor.realize(*all_of(out))
-            return out
-
-        step = TinyJit(realised)
-        return lambda: step(*given), lambda out: out.cast(dtypes.float32).numpy()
-
-    def frit_side(f, arrays, threads):
-        import frit
-
-        return lazy_side(frit, f, arrays)
-
-    def tinygrad_side(f, arrays, threads):
-        import tinygrad
-
-        return lazy_side(tinygrad, f, arrays)
-
-    return {"torch": torch_side, "frit": frit_side, "tinygrad": tinygrad_side}
-
-
-def timed(call, seconds):
-    """Milliseconds of the median call and of the quickest."""
-    for _ in range(3):
-        call()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or (time.perf_counter() < end and len(times) < 1000):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return {"ms": statistics.median(times) * 1e3, "least_ms": min(times) * 1e3}
-
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("side", choices=["frit", "torch", "tinygrad"])
-    p.add_argument("--random", type=int, metavar="SEED", help="rows drawn from a seed (the listed ones)")
-    p.add_argument("--count", type=int, default=100, help="how many rows (100)")
-    p.add_argument("--part", default="0:", metavar="FROM:TO", help="only these of them (all)")
-    p.add_argument("--only", help="rows whose names hold this")
-    p.add_argument("--seconds", type=float, default=0.25, help="how long each is called (0.25)")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads (all)")
-    a = p.parse_args()
-    os.environ.setdefault("FRIT_THREADS", str(a.threads))
-    side = sides()[a.side]
-    begin, _, end = a.part.partition(":")
-    all_rows = rows(a.random, a.count)
-    part = range(len(all_rows))[int(begin or 0) : int(end) if end else None]
-    for i, (name, specs, theirs, ours) in enumerate(all_rows):
-        if i not in part or (a.only and a.only not in name):
-            continue
-        arrays = [array(s, 1000 * (a.random or 0) + 10 * i + j) for j, s in enumerate(specs)]
-        try:
-            call, look = side(theirs if a.side == "torch" else ours, arrays, a.threads)
-            begin = time.perf_counter()
-            looked = [look(t) for t in all_of(call())]
-            first = time.perf_counter() - begin
-            small = any(d in ("float16", "bfloat16") for _, d in arrays)
-            row = {"name": name, **timed(call, a.seconds), "digest": digest(looked), "small": small, "first_s": first}
-        except Exception as e:
-            row = {"name": name, "error": f"{type(e).__name__}: {e}"}
-        print(json.dumps(row), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    drawn = [KINDS[i % len(KINDS)](r) for i in range(count)]
+    return [Row(*row) for row in drawn + [later(random.Random(f"{seed} {later.__name__}")) for later in LATER]]
