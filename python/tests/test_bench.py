@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import json
 import math
 import pathlib
 import subprocess
@@ -20,7 +21,7 @@ def load(name):
     return module
 
 
-rows, run, side = load("rows"), load("run"), load("side")
+rows, run, side, two_processes = load("rows"), load("run"), load("side"), load("two_processes")
 BENCHMARKS = BENCH.parent / "BENCHMARKS.md"
 
 
@@ -209,3 +210,17 @@ def test_a_row_without_a_function_is_left_out():
     row = rows.weights_of_four_bits(64, 64)
     assert row.reads == 64 * 32 + 4 * 64 * 2
     assert side.lazy_side(None, row, []) is None
+
+
+def test_shares_are_of_half_of_what_one_does_alone():
+    assert two_processes.shares([10.0, 10.0, 10.0], [[5.0, 5.0], [4.0, 5.0]])["share"] == pytest.approx(0.9)
+    # a machine that becomes twice as fast on the way
+    drift = two_processes.shares([10.0, 20.0, 20.0], [[6.0, 9.0], [9.0, 9.0]])
+    assert drift["share"] == pytest.approx((0.8 + 0.9) / 2) and drift["sum"] == pytest.approx((1.0 + 0.9) / 2)
+
+
+def test_two_processes_run_at_once():
+    words = ["-P", str(BENCH / "two_processes.py"), "--only", "small", "--seconds", "0.01", "--turns", "1"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["share"] > 0
