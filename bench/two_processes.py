@@ -8,6 +8,7 @@ part of what one does alone. Both are of the median turn, each beside the turns 
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -60,6 +61,16 @@ def together(workers, seconds):
     return [float(w.stdout.readline()) for w in workers]
 
 
+def one_alone(workers, one, seconds):
+    """Calls a second of one process while the other, whose idle threads may still spin, is stopped."""
+    other = workers[1 - one]
+    other.send_signal(signal.SIGSTOP)
+    try:
+        return together([workers[one]], seconds)[0]
+    finally:
+        other.send_signal(signal.SIGCONT)
+
+
 def shares(alone, both):
     """What two processes reach beside one: of turns alone, one more than of turns of both."""
     beside = [(before + after) / 2 for before, after in zip(alone, alone[1:])]
@@ -70,8 +81,8 @@ def shares(alone, both):
 
 def measure(name, seconds, turns):
     command = [sys.executable, "-P", os.path.abspath(__file__), "--work", name]
-    start = lambda: subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: E731
-    workers = [start(), start()]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    workers = [subprocess.Popen(command, **pipes) for _ in range(2)]
     try:
         for w in workers:
             if w.stdout.readline() != "ready\n":
@@ -79,9 +90,9 @@ def measure(name, seconds, turns):
         together(workers, seconds)
         alone, both = [], []
         for turn in range(turns):
-            alone += together([workers[turn % 2]], seconds)
+            alone.append(one_alone(workers, turn % 2, seconds))
             both.append(together(workers, seconds))
-        alone += together([workers[turns % 2]], seconds)
+        alone.append(one_alone(workers, turns % 2, seconds))
     finally:
         for w in workers:
             w.stdin.close()

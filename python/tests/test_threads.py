@@ -26,6 +26,23 @@ def run(code, **env):
     return done.stdout
 
 
+def helpers(before):
+    """How many threads kernels have beside the caller's by default, after something else was done."""
+    # kernels start their threads when they are first needed, all of them
+    code = f"""
+import os
+{before}
+from frit import Tensor
+Tensor.ones(1 << 22).contiguous().sum().realize()
+names = (open(f"/proc/self/task/{{t}}/comm").read().strip() for t in os.listdir("/proc/self/task"))
+print(sum(n.startswith("frit-") for n in names))
+"""
+    env = {k: v for k, v in os.environ.items() if k != "FRIT_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
 @pytest.mark.skipif(os.environ.get("FRIT_DEVICE", "CPU") != "CPU", reason="threads are the CPU's")
 def test_results_do_not_depend_on_the_threads_that_run_a_plan():
     first = run(SUMS, FRIT_THREADS=1, FRIT_PLAN_THREADS=3)
@@ -36,16 +53,41 @@ def test_results_do_not_depend_on_the_threads_that_run_a_plan():
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
 def test_as_many_threads_as_cores_are_left_to_the_process():
-    # kernels start their threads when they are first needed, all of them
-    code = """
-import os
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from frit import Tensor
-Tensor.ones(1 << 22).contiguous().sum().realize()
-names = (open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task"))
-print(sum(n.startswith("frit-") for n in names))
-"""
-    env = {k: v for k, v in os.environ.items() if k != "FRIT_THREADS"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "0"
+    assert helpers("os.environ['FRIT_THREADS'] = '3'") == 2
+    assert helpers("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})") == 0
+
+
+def quotas():
+    """Files that limit the time of a group's processes in both versions of control groups, and what to write for a core."""
+    where = [line.strip().split(":", 2) for line in open("/proc/self/cgroup")]
+    for _, kinds, path in where:
+        if kinds == "":
+            yield "/sys/fs/cgroup" + path, "cpu.max", "100000 100000"
+        elif "cpu" in kinds.split(","):
+            yield f"/sys/fs/cgroup/{kinds}{path}", "cpu.cfs_quota_us", "100000"
+
+
+@pytest.fixture
+def group_of_one_core():
+    """A control group whose processes have a core's time."""
+    name = f"frit-{os.getpid()}"
+    for folder, file, quota in quotas() if os.path.exists("/proc/self/cgroup") else []:
+        group = os.path.join(folder, name)
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            if os.path.exists(os.path.join(group, file)):
+                with open(os.path.join(group, file), "w") as f:
+                    f.write(quota)
+                yield group
+                return
+        finally:
+            os.rmdir(group)
+    pytest.skip("no control group can be made here")
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has no helpers with or without a quota")
+def test_as_many_threads_as_a_quota_leaves_to_the_process(group_of_one_core):
+    assert helpers(f"open('{group_of_one_core}/cgroup.procs', 'w').write(str(os.getpid()))") == 0

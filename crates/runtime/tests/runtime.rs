@@ -2,6 +2,8 @@
 
 #[path = "runtime/faults.rs"]
 mod faults;
+#[path = "runtime/processes.rs"]
+mod processes;
 
 use frit_abi::target::Isa;
 use frit_abi::{Code, DType, Kernel, LaunchDims, Param};
