@@ -26,7 +26,7 @@ from rows import rows  # noqa: E402
 # how far a weighted sum of a block of results may be from the first peer's, as a part of how large its terms are
 TOLERANCE, SMALL_FLOAT_TOLERANCE = 1e-3, 2e-2
 # variables that change what sides do
-VARIABLES = re.compile("FRIT|ATEN|ONEDNN|DNNL|MKL|OMP|KMP|GOMP|TORCH|ORT|MALLOC")
+VARIABLES = re.compile("FRIT|ATEN|ONEDNN|DNNL|MKL|OMP|KMP|GOMP|TORCH|ORT")
 
 
 # what a peer needs
@@ -247,13 +247,14 @@ def main():
     begin, number = time.monotonic(), len(rows(a.random, a.count))
     table = measure(python, peers, number, options, number if a.quick or a.only else 20)
     print(f"{summary(table)}; {time.monotonic() - begin:.0f} s")
+    called, threads = command(a, p.get_default, os.environ), a.threads or len(os.sched_getaffinity(0))
     if a.json:
-        a.json.write_text(json.dumps({"random": a.random, "threads": a.threads, "rows": table}, indent=1))
+        said = {"command": called, "random": a.random, "threads": threads, "rows": table}
+        a.json.write_text(json.dumps(said, indent=1))
     if a.svg:
         a.svg.write_text(svg(table))
     if a.write:
-        threads = a.threads or len(os.sched_getaffinity(0))
-        write(a.write, mark, markdown(table, peers, command(a, p.get_default, os.environ), threads))
+        write(a.write, mark, markdown(table, peers, called, threads))
     sys.exit(any("error" in r and "frit:" in r["error"] for r in table))
 
 

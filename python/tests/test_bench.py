@@ -66,6 +66,9 @@ def test_a_table_takes_its_place_in_a_file(tmp_path):
     text = file.read_text()
     assert "| a (0.85 of a copy) | 1.000 | 2.000 | 0.50 | 0.60 |" in text and "old" not in text
     assert text.startswith("before\n") and text.endswith("<!-- end -->\nafter\n")
+    # what comes later may be longer than what it replaces, and may hold what looks like a reference to a group
+    run.write(file, "bench/run.py --random 1", r"\1 \g<2>" + "\n")
+    assert file.read_text().splitlines()[1:4] == ["<!-- bench/run.py --random 1 -->", r"\1 \g<2>", "<!-- end -->"]
     with pytest.raises(SystemExit):
         run.write(file, "bench/run.py --random 9", "")
     assert run.svg(table).count("<rect") == 2
