@@ -63,7 +63,8 @@ def setup(folder, peers, root=HERE.parent):
     def pip(*words):
         print(f"installing {words[-1]} in {folder}", file=sys.stderr)
         quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([python, *quiet, *map(str, words)], check=True)
+        if subprocess.run([python, *quiet, *map(str, words)]).returncode:
+            sys.exit(f"{words[-1]} could not be installed; --peers names those that are, --python a Python that has them")
 
     def start():
         venv.create(folder, with_pip=True, clear=True)
