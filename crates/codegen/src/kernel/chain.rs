@@ -6,10 +6,10 @@ use frit_uop::rewrite::unrecorded;
 use frit_uop::{Alu, Arg, AxisKind, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
-/// A kernel that stores one value, made of reduces over rows of a sum of products.
+/// A kernel that stores what is made of reduces over rows of sums of products.
 pub struct Chain {
-    /// What is stored, with equal reduces over equal ranges.
-    pub store: UOp,
+    /// A sink of what is stored, with equal reduces over equal ranges.
+    pub stores: UOp,
     /// Ranges of results, outermost first: of other blocks, of rows, of results that share a row.
     pub batch: Vec<UOp>,
     pub row: Option<UOp>,
@@ -33,25 +33,35 @@ pub fn extent(range: &UOp) -> i64 {
 }
 
 impl Chain {
-    /// The chain that a kernel is, if it is one: several reduces over a row, of which a sum of products is one.
+    /// The chain that a kernel is, if it is one: reduces over a row, of what sums of products along it give.
     pub fn of(sink: &UOp) -> Option<Chain> {
-        Chain::of_any_length(sink).filter(Chain::is_fixed)
+        Chain::over(sink, |_| true).filter(Chain::is_fixed)
     }
-    /// The same where only a variable may know how long a row is.
+    /// The same with one store and several reduces over a row, of which one is a sum of products. Only a variable may know how long
+    /// a row is.
     pub fn of_any_length(sink: &UOp) -> Option<Chain> {
-        Chain::over(sink, |over_rows| over_rows > 1).filter(|c| !c.columns.is_empty())
+        Chain::over(sink, |over_rows| over_rows > 1).filter(|c| !c.columns.is_empty() && c.stores_once())
     }
-    /// The same with one reduce over a row, which may have no columns.
+    /// The same with one store and one reduce over a row, which may have no columns.
     pub fn of_one(sink: &UOp) -> Option<Chain> {
-        Chain::over(sink, |over_rows| over_rows == 1).filter(Chain::is_fixed)
+        Chain::over(sink, |over_rows| over_rows == 1).filter(|c| c.is_fixed() && c.stores_once())
     }
     fn is_fixed(&self) -> bool {
         self.along.extent().as_int().is_some()
     }
+    fn stores_once(&self) -> bool {
+        self.stores.src.len() == 1
+    }
+    /// What is stored first; of a chain that stores once, all.
+    pub fn store(&self) -> &UOp {
+        &self.stores.src[0]
+    }
 
     fn over(sink: &UOp, fits: impl Fn(usize) -> bool) -> Option<Chain> {
-        let [end] = &sink.src[..] else { return None };
-        if end.op != Op::End || end.src[0].op != Op::Store {
+        let end = sink.src.first()?;
+        let is_alike =
+            |e: &UOp| e.op == Op::End && e.src[0].op == Op::Store && e.closed_ranges() == end.closed_ranges();
+        if !sink.src.iter().all(is_alike) {
             return None;
         }
         let order = sink.toposort();
@@ -81,14 +91,15 @@ impl Chain {
             return None;
         }
         let along = UOp::range(first, CLOSED, AxisKind::Reduce);
-        let store = shared(&end.src[0], &over_rows, &along);
-        Some(Chain { store, batch: vec![], row: None, columns: vec![], along }.with_rows(&results))
+        let stores = UOp::sink(sink.src.iter().map(|e| e.src[0].clone()));
+        let stores = shared(&stores, &over_rows, &along);
+        Some(Chain { stores, batch: vec![], row: None, columns: vec![], along }.with_rows(&results))
     }
 
     /// What each range of results is for.
     fn with_rows(mut self, results: &[UOp]) -> Chain {
         let along = id(&self.along);
-        let order = self.store.toposort();
+        let order = self.stores.toposort();
         let products: Vec<&UOp> =
             order.iter().filter(|n| n.op == Op::Reduce && n.ranges.contains(&along)).collect();
         let in_products = |r: &UOp| products.iter().any(|p| p.ranges.contains(&id(r)));
@@ -107,7 +118,7 @@ impl Chain {
     /// Multiply what is the same for a whole sum after it, if it comes from a reduce over the row, also where a factor is rounded
     /// to bfloat16. That has float32's range, so the weights of a row before they are divided round as those after it.
     pub fn factor_out_of_roundings(mut self) -> Chain {
-        let order = self.store.toposort();
+        let order = self.stores.toposort();
         self.factor_out(&order, |n| {
             let narrow = (n.op == Op::Cast && n.input().op == Op::Cast).then(|| n.input())?;
             let is_rounding =
@@ -143,7 +154,7 @@ impl Chain {
             new.extend(product(outside).map(|f| (n.clone(), &sum * &f)));
         }
         // whether the chain is walked as one is not known yet
-        self.store = unrecorded(|| self.store.substitute(&new));
+        self.stores = unrecorded(|| self.stores.substitute(&new));
     }
 
     /// Whether it differs from column to column.
@@ -158,10 +169,10 @@ impl Chain {
 
 /// The same with one range for all reduces over rows, and one for all equal loops inside: what was computed for each of them
 /// is one value.
-fn shared(store: &UOp, over_rows: &[&UOp], along: &UOp) -> UOp {
+fn shared(stores: &UOp, over_rows: &[&UOp], along: &UOp) -> UOp {
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut inner: Vec<(usize, UOp)> = vec![];
-    for n in store.toposort() {
+    for n in stores.toposort() {
         let mut new = n.with_src(n.src.iter().map(|s| done[s].clone()).collect());
         if let (Op::Reduce, Arg::Alu(op)) = (n.op, &n.arg) {
             let mut own = |(k, r): (usize, &UOp)| {
@@ -181,7 +192,7 @@ fn shared(store: &UOp, over_rows: &[&UOp], along: &UOp) -> UOp {
         }
         done.insert(n, new);
     }
-    done[store].clone()
+    done[stores].clone()
 }
 
 /// What a product is of.

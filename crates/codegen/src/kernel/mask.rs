@@ -57,6 +57,7 @@ fn limit(n: &UOp, mask: &UOp) -> Option<f64> {
         Op::Add => [of(0), of(1)].into_iter().flatten().find(|v| *v == f64::NEG_INFINITY),
         Op::Sub => of(0).filter(|v| *v == f64::NEG_INFINITY),
         Op::Exp | Op::Exp2 => of(0).filter(|v| *v == f64::NEG_INFINITY).map(|_| 0.0),
+        Op::Fdiv => of(0).filter(|v| *v == 0.0),
         Op::Mul => match (of(0), of(1)) {
             (Some(a), Some(b)) => Some(a * b),
             (a, b) => a.or(b).filter(|v| *v == 0.0),
@@ -66,6 +67,8 @@ fn limit(n: &UOp, mask: &UOp) -> Option<f64> {
             let is_hidden = |n: &UOp| n.as_scalar().is_some_and(|v| v.as_f64() == f64::NEG_INFINITY);
             of(if is_hidden(mask.if_true()) { 1 } else { 2 })
         }
+        // another mask around it
+        Op::Where => of(1).filter(|v| of(2) == Some(*v)),
         _ => None,
     }
 }

@@ -67,7 +67,7 @@ impl<'a> RowBlock<'a> {
         [warps, keys]: [i64; 2],
         reduces: &[UOp],
     ) -> RowBlock<'a> {
-        let order = chain.store.toposort();
+        let order = chain.store().toposort();
         let mut last = order.iter().filter_map(|r| Some(r.range_arg()?.id)).max().unwrap_or(0);
         let mut range = |extent: &UOp, kind: AxisKind| {
             last += 1;

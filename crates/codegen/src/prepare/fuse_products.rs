@@ -80,7 +80,7 @@ impl Products {
         target.grid.as_ref()?;
         let chain = Chain::of_one(sink)?;
         let row = chain.row.clone()?;
-        let order = chain.store.toposort();
+        let order = chain.store().toposort();
         let (along, over_row): (Vec<&UOp>, Vec<&UOp>) =
             order.iter().filter(|n| n.op == Op::Reduce).partition(|n| chain.is_along(n));
         let ([result], false) = (&over_row[..], along.is_empty()) else { return None };
@@ -166,8 +166,9 @@ impl Products {
         });
         let scores: Vec<(UOp, Vec<UOp>)> = scores.collect();
         let values = block.values(&self.value, &scores);
-        let stored =
-            |result: UOp| self.chain.store.substitute(&[(self.result.clone(), result)].into_iter().collect());
+        let stored = |result: UOp| {
+            self.chain.store().substitute(&[(self.result.clone(), result)].into_iter().collect())
+        };
         let stores: Vec<UOp> = match other {
             Some((column, copy)) => (0..extent(column) / self.unit.size[1] as i64)
                 .flat_map(|d| {

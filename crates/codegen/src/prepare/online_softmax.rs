@@ -80,7 +80,7 @@ impl Attention {
         target.grid.as_ref()?;
         let chain = Chain::of_any_length(sink)?;
         let (row, [column]) = (chain.row.clone()?, &chain.columns[..]) else { return None };
-        let order = chain.store.toposort();
+        let order = chain.store().toposort();
         let reduces = || order.iter().filter(|n| n.op == Op::Reduce);
         let one = |f: &dyn Fn(&UOp) -> bool| {
             let mut all = reduces().filter(|n| f(n));
@@ -226,7 +226,7 @@ impl Attention {
             };
             let result = known(&carried[h][2 + d as usize * rows[h].len() + of_row]);
             let result = self.scale.as_ref().map_or(result.clone(), |s| &result * s);
-            let store = self.chain.store.substitute(&[(self.result.clone(), result)].into_iter().collect());
+            let store = self.chain.store().substitute(&[(self.result.clone(), result)].into_iter().collect());
             let mut of_rows: FxHashMap<UOp, UOp> =
                 [(self.greatest.clone(), most.clone())].into_iter().collect();
             of_rows.extend(self.sum.iter().map(|s| (s.clone(), known(&sums[h]))));

@@ -8,8 +8,15 @@
 //!
 //!     ->   for blocks of i (threads) { S = q k^T;  M = max of S;  P = exp(S - M);  L = sum of P;  out = P v / L }
 //! ```
-//! Each step is a kernel of its own over a block, with opts of its own, and reads what those before it left in local memory:
-//! rows of the block side by side, so that vectors run along them. Where a matrix unit multiplies rounded weights, it reads them
+//! Gradients of attention are such chains too, of several products and with one reduce over a row:
+//!
+//! ```text
+//! dv[j, d] = Reduce(exp(s[i, j] - m[i]) / l[i] * do[i, d], i)
+//!
+//!     ->   for blocks of j (threads) { P = exp(k q^T - m) / l;  dv = P do }
+//! ```
+//! Each step is a kernel of its own over a block, with opts of its own and one product at most, and reads what those before it left
+//! in local memory: rows of the block side by side, so that vectors run along them. Where a matrix unit multiplies rounded weights, it reads them
 //! as they are rounded, each row in one piece. [`join`](crate::order::join) makes one program of them.
 //! Loops one inside the other are always right too, so it is an opt. Numbers are those of the loops, but that a factor that is
 //! the same for a whole sum is multiplied after it.
@@ -99,7 +106,7 @@ impl Chain {
         let cost = |rows: &i64| {
             let blocks = (all + rows - 1) / rows;
             // work that is done twice; then parts of vectors; then idle threads; then what blocks read again
-            let in_parts = rows % target.lanes(self.store.value().dtype).max(1) as i64 != 0;
+            let in_parts = rows % target.lanes(self.store().value().dtype).max(1) as i64 != 0;
             ((blocks * rows - all) * 16 > all, in_parts, self.count_blocks(*rows) < enough, blocks)
         };
         (1..=most).rev().min_by_key(cost).unwrap_or(1)
@@ -114,7 +121,7 @@ impl Chain {
             }
             _ => false,
         };
-        let order = self.store.toposort();
+        let order = self.stores.toposort();
         let mut last = order.iter().filter(|n| n.op == Op::Reduce && self.is_wide(n));
         last.any(|n| n.arg == Arg::Alu(Alu::Add) && !self.is_along(n) && is_on_unit(n))
     }
@@ -123,12 +130,13 @@ impl Chain {
     /// results, and factors that all columns share. A unit's are kept as they are rounded, and before that too where a reduce over
     /// rows takes them so.
     fn stages(&self, on_unit: bool) -> Vec<UOp> {
-        let order = self.store.toposort();
+        let order = self.stores.toposort();
         let over_rows = |n: &UOp| n.op == Op::Reduce && !self.is_along(n);
         let reduced: FxHashSet<&UOp> = order.iter().filter(|n| over_rows(n)).map(|n| n.body()).collect();
         // which have a product in their cone, and which a reduce over rows
         let (mut with_product, mut with_rows) = (FxHashSet::default(), FxHashSet::default());
         let mut kept: FxHashSet<UOp> = FxHashSet::default();
+        let mut sums: FxHashMap<UOp, UOp> = FxHashMap::default();
         for n in &order {
             let of = |set: &FxHashSet<UOp>| n.src.iter().any(|s| set.contains(s));
             let has_rows = over_rows(n) || of(&with_rows);
@@ -145,11 +153,28 @@ impl Chain {
                 kept.extend(exact.filter(|x| reduced.contains(*x)).cloned());
                 kept.insert(rounded.unwrap_or(s).clone());
             }
+            if self.is_along(n) {
+                let own = self.sum_of(n, &sums, &mut kept);
+                sums.extend(own.map(|sum| (n.clone(), sum)));
+            }
             if has_rows {
                 with_rows.insert(n.clone());
             }
         }
         order.into_iter().filter(|n| kept.contains(n)).collect()
+    }
+
+    /// The sum of products that a step along rows has to compute, since what it is made of is not kept: one at most, so of what is
+    /// made of several all but the last are kept.
+    fn sum_of(&self, n: &UOp, sums: &FxHashMap<UOp, UOp>, kept: &mut FxHashSet<UOp>) -> Option<UOp> {
+        if n.op == Op::Reduce {
+            return Some(n.clone());
+        }
+        let made_of = n.src.iter().filter(|s| !kept.contains(*s)).filter_map(|s| Some((s, sums.get(s)?)));
+        let made_of: Vec<(&UOp, &UOp)> = made_of.collect();
+        let (_, last) = made_of.last()?;
+        kept.extend(made_of.iter().filter(|(_, sum)| sum != last).map(|(s, _)| (*s).clone()));
+        Some((*last).clone())
     }
 
     /// The same for one block of so many rows.
@@ -179,8 +204,9 @@ impl Chain {
         }
         let columns: Vec<UOp> = (COLUMNS..).zip(&self.columns).map(|(i, c)| range(extent(c), i)).collect();
         values.extend(self.columns.iter().map(id).zip(columns.iter().cloned()));
-        let store = gated(substitute_open(&self.store, &values), is_new);
-        Chain { store, batch: vec![], row, columns, along: self.along.clone() }
+        let moved = substitute_open(&self.stores, &values);
+        let stores = UOp::sink(moved.src.iter().map(|s| gated(s.clone(), is_new.clone())));
+        Chain { stores, batch: vec![], row, columns, along: self.along.clone() }
     }
 
     /// The kernels of a block, and the local memory between them.
@@ -206,26 +232,37 @@ impl Chain {
             locals.push(local);
         }
         let ends: Vec<UOp> = self.row.iter().chain(&self.columns).cloned().collect();
-        kernels.push(kernel(self.store.substitute(&kept).end(ends)));
+        let last = self.stores.substitute(&kept);
+        kernels.extend(last.src.iter().map(|s| kernel(s.end(ends.iter().cloned()))));
         let seen = self.seen(along);
         (kernels.iter().map(|k| simplify(&replace(k, &seen, |_, n| n)[k])).collect(), locals)
     }
 
-    /// Loops along rows that end where a mask hides the rest of all rows: over some of so many steps.
+    /// Loops along rows that begin and end where a mask shows something of some row: over chunks of so many steps.
     fn seen(&self, walked: u32) -> FxHashMap<u32, Replacement> {
         let mut loops = FxHashMap::default();
         let is_row = |n: &UOp| n.op == Op::Reduce && closed(n).contains(&id(&self.along));
-        let reduces: Vec<UOp> = self.store.toposort().into_iter().filter(is_row).collect();
+        let reduces: Vec<UOp> = self.stores.toposort().into_iter().filter(is_row).collect();
         let all = extent(&self.along);
-        let steps = (1..=MOST_ROWS.min(all)).rev().find(|n| all % n == 0).filter(|n| *n * 8 >= MOST_ROWS);
-        let end = mask::end_of(&reduces, &self.along, self.row.as_ref()).filter(|e| e.bounds.0 > 0);
-        let (Some(steps), Some(end)) = (steps, end) else { return loops };
-        let chunks = (&end + (steps - 1)).floordiv(&UOp::index(steps));
-        let chunks = simplify(&chunks.bin(Alu::Min, &UOp::index(all / steps)));
+        let Some(steps) = (1..=MOST_ROWS.min(all)).rev().find(|n| all % n == 0 && *n * 8 >= MOST_ROWS) else {
+            return loops;
+        };
+        let (first, last) = (UOp::index(0), UOp::index(all / steps));
+        let in_chunks = |at: UOp| simplify(&at.bin(Alu::Max, &first).floordiv(&UOp::index(steps)));
+        let begin = mask::begin_of(&reduces, &self.along, self.row.as_ref()).map(in_chunks);
+        let end = mask::end_of(&reduces, &self.along, self.row.as_ref());
+        let end = end.map(|e| in_chunks(e + (steps - 1)).bin(Alu::Min, &last));
+        if begin.is_none() && end.is_none() {
+            return loops;
+        }
+        let (begin, end) = (begin.unwrap_or(first.clone()), end.unwrap_or(last.clone()));
+        // of rows that see nothing a chunk is computed, so that every loop runs
+        let begin = simplify(&begin.bin(Alu::Min, &UOp::index(all / steps - 1)));
+        let chunks = simplify(&(&end - &begin).bin(Alu::Max, &UOp::index(1)));
         for (id, kind) in [(walked, AxisKind::Global), (CLOSED, AxisKind::Reduce)] {
             let (outer, inner) =
                 (UOp::range(&chunks, id, kind), UOp::range(&UOp::index(steps), id + 1, kind));
-            let value = outer.fold_mul(&UOp::index(steps)).fold_add(&inner);
+            let value = (&begin + &outer).fold_mul(&UOp::index(steps)).fold_add(&inner);
             loops.insert(id, Replacement { value, ranges: smallvec![outer, inner] });
         }
         loops

@@ -5,7 +5,7 @@ use crate::kernels::{Case, matmul, range, softmax};
 use crate::run::{check, cpu, run, run_against};
 use frit_abi::Target;
 use frit_codegen::{Opt, Opts, lower, random_opts};
-use frit_uop::{Alu, AxisKind, DType, Scalar, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Scalar, UOp};
 use std::rc::Rc;
 
 const F: DType = DType::F32;
@@ -15,8 +15,23 @@ enum Mask {
     None,
     /// No key after its query.
     Causal,
+    /// Keys from 100 to 150 after a query's number.
+    Window,
     /// Numbers to be added, and rows that see nothing.
     Empty,
+}
+
+impl Mask {
+    fn of(self, score: UOp, i: &UOp, j: &UOp) -> UOp {
+        let c = |v: f64| UOp::float(v, F);
+        let hidden = c(f64::NEG_INFINITY);
+        match self {
+            Mask::None => score,
+            Mask::Causal => i.lt(j).select(&hidden, &score),
+            Mask::Window => j.lt(&(i + 100)).select(&hidden, &j.lt(&(i + 150)).select(&score, &hidden)),
+            Mask::Empty => i.lt(&UOp::index(4)).select(&hidden, &(score + &c(1.0))),
+        }
+    }
 }
 
 /// Attention of `heads` times `rows` queries over `keys` keys, with what follows it.
@@ -34,12 +49,7 @@ fn attention([heads, rows, keys, width, columns]: [i64; 5], mask: Mask, dtype: D
         let e = red(width, id);
         let q = buf(1, heads * rows * width).at(&((&h * rows + &i) * width + &e)).load();
         let k = buf(2, heads * keys * width).at(&((&h * keys + j) * width + &e)).load();
-        let s = (q.cast(F) * &k.cast(F)).reduce(Alu::Add, [e]) * &c(0.0625);
-        match mask {
-            Mask::None => s,
-            Mask::Causal => i.lt(j).select(&c(f64::NEG_INFINITY), &s),
-            Mask::Empty => i.lt(&UOp::index(rows / 2)).select(&c(f64::NEG_INFINITY), &(s + &c(1.0))),
-        }
+        mask.of((q.cast(F) * &k.cast(F)).reduce(Alu::Add, [e]) * &c(0.0625), &i, j)
     };
     let (j, l, m) = (red(keys, 3), red(keys, 4), red(keys, 5));
     let most = score(&j, 6).reduce(Alu::Max, [j]);
@@ -58,9 +68,61 @@ fn attention([heads, rows, keys, width, columns]: [i64; 5], mask: Mask, dtype: D
     UOp::sink([place.store(&(y + &c(0.5)).cast(dtype)).end([h, i, d])])
 }
 
+/// The greatest score of each row and the reciprocal of its sum of weights, in one kernel.
+fn statistics([rows, keys, width]: [i64; 3], mask: Mask) -> UOp {
+    let i = range(rows, 0, AxisKind::Global);
+    let score = |j: &UOp, id: u32| {
+        let e = range(width, id, AxisKind::Reduce);
+        let q = UOp::param(2, (rows * width) as usize, F).at(&(&i * width + &e)).load();
+        let k = UOp::param(3, (keys * width) as usize, F).at(&(j * width + &e)).load();
+        mask.of((q * &k).reduce(Alu::Add, [e]) * &UOp::float(0.0625, F), &i, j)
+    };
+    let [j, l] = [1, 2].map(|id| range(keys, id, AxisKind::Reduce));
+    let most = score(&j, 3).reduce(Alu::Max, [j]);
+    let sum = (score(&l, 4) - &most).un(Alu::Exp).reduce(Alu::Add, [l]);
+    let stored = |slot: u32, x: &UOp| UOp::param(slot, rows as usize, F).at(&i).store(x).end([i.clone()]);
+    UOp::sink([stored(0, &most), stored(1, &sum.un(Alu::Recip))])
+}
+
+/// The gradients of values and keys, in one kernel, from what is known of each query; all that is added up is positive, so that
+/// sums keep their digits.
+fn gradients([heads, rows, keys, width]: [i64; 4], mask: Mask) -> UOp {
+    let (h, j, d) = (
+        range(heads, 0, AxisKind::Global),
+        range(keys, 1, AxisKind::Global),
+        range(width, 2, AxisKind::Global),
+    );
+    let buf = |slot: u32, len: i64, at: UOp| UOp::param(slot, (heads * len) as usize, F).at(&at);
+    let positive = |x: UOp| x.load() + &UOp::float(6.0, F);
+    let query = |slot: u32, i: &UOp, e: &UOp| positive(buf(slot, rows * width, (&h * rows + i) * width + e));
+    let key = |slot: u32, e: &UOp| buf(slot, keys * width, (&h * keys + &j) * width + e);
+    let of_query = |slot: u32, i: &UOp| buf(slot, rows, &h * rows + i).load();
+    let product = |a: &dyn Fn(&UOp) -> UOp, b: &dyn Fn(&UOp) -> UOp, id: u32| {
+        let e = range(width, id, AxisKind::Reduce);
+        (a(&e) * &b(&e)).reduce(Alu::Add, [e])
+    };
+    let weight = |i: &UOp, id: u32| {
+        let score = product(&|e| query(2, i, e), &|e| key(3, e).load(), id) * &UOp::float(0.0625, F);
+        (mask.of(score, i, &j) - &of_query(4, i)).un(Alu::Exp) * &(of_query(5, i) + &UOp::float(6.0, F))
+    };
+    let [a, b] = [3, 4].map(|id| range(rows, id, AxisKind::Reduce));
+    let of_values = (weight(&a, 5) * &query(6, &a, &d)).reduce(Alu::Add, [a]);
+    let of_weights = product(&|e| query(6, &b, e), &|e| positive(key(7, e)), 6);
+    let of_scores = weight(&b, 7) * &(of_weights - &(of_query(8, &b) - &UOp::float(6.0, F)));
+    let of_keys = (of_scores * &query(2, &b, &d)).reduce(Alu::Add, [b]);
+    let stored = |slot: u32, x: &UOp| key(slot, &d).store(x).end([h.clone(), j.clone(), d.clone()]);
+    UOp::sink([stored(0, &of_values), stored(1, &of_keys)])
+}
+
 fn cases() -> Vec<Case> {
     let case = |name, sink| Case { name, sink, vars: vec![], exact: false };
     vec![
+        case("statistics", statistics([8, 6, 3], Mask::None)),
+        case("statistics of a window", statistics([7, 320, 2], Mask::Window)),
+        case("gradients", gradients([2, 6, 8, 3], Mask::None)),
+        case("causal gradients", gradients([1, 9, 7, 4], Mask::Causal)),
+        case("gradients of a window", gradients([1, 160, 160, 2], Mask::Window)),
+        case("causal gradients in chunks", gradients([1, 160, 9, 2], Mask::Causal)),
         case("attention", attention([2, 8, 8, 4, 8], Mask::None, F)),
         case("odd attention", attention([3, 7, 5, 3, 9], Mask::None, F)),
         case("causal attention", attention([1, 10, 10, 3, 8], Mask::Causal, F)),
@@ -104,7 +166,13 @@ fn the_heuristic_fuses_what_it_is_given_and_random_opts_do_now_and_then() {
         let lowered = lower(&case.sink, &target, Opts::Heuristic).unwrap();
         let [Opt::TileAndFuse { .. }] = lowered.opts[..] else { panic!("{:?}", lowered.opts) };
         let [program] = &lowered.programs[..] else { panic!("{} programs", lowered.programs.len()) };
-        assert_eq!((program.params.len(), &program.written[..]), (4, &[true, false, false, false][..]));
+        let stores = case.sink.src.len();
+        assert!(
+            program.written.iter().take(stores).all(|w| *w) && !program.written[stores..].contains(&true)
+        );
+        let is_buffer = |n: &&UOp| matches!(n.arg, Arg::Param { .. });
+        let buffers = case.sink.toposort().iter().filter(is_buffer).count();
+        assert_eq!(program.params.len(), buffers, "{}", case.name);
         assert!(program.vars.is_empty() && program.thread.is_some());
         assert_eq!(program.flops, lower(&case.sink, &target, Opts::List(&[])).unwrap().programs[0].flops);
         let random = |seed| random_opts(&case.sink, &target, seed, 3).unwrap();
