@@ -7,7 +7,7 @@
 //! t = x@w;  relu(t);  t*2       the readers of t[i] take the value, and t is stored only if others read it
 //! ```
 //! Kernels join when no path leads from one to the other through a third, when they do not disturb each other's
-//! memory, and when they have a load or a value in common. Reduces of one extent at one depth share their ranges, so
+//! memory, and when they have a load or a value in common. Chains of products join with each other alone: they are walked in blocks. Reduces of one extent at one depth share their ranges, so
 //! that common loads are common nodes.
 
 use crate::cost::MOST_OPS;
@@ -51,6 +51,8 @@ struct Group {
     reduced: FxHashSet<UOp>,
     /// Some reduce runs once for several iterations of the inner ranges.
     scoped: bool,
+    /// Some reduce is inside another: a chain of products, which is walked in blocks of rows.
+    is_chain: bool,
     /// Operations, by what they cost.
     ops: u32,
 }
@@ -64,6 +66,10 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
     let mut group_of: Vec<u32> = vec![0; kernels.len()];
     for k in kernels::sorted(&deps, |k| k)? {
         let mut new = std::mem::take(&mut kernels[k]);
+        // a grid's matrix unit takes chains one by one
+        if new.is_chain && plan.target.grid.is_some() {
+            new.space = None;
+        }
         new.deps = deps[k].iter().map(|d| group_of[*d as usize]).collect();
         new.rank = k;
         group_of[k] = groups.add(new);
@@ -186,11 +192,11 @@ impl Group {
     fn new(mut kernel: Kernel, mut loops: Loops) -> Group {
         let nodes = share_loops(&mut kernel, &mut loops);
         let is_checked = kernel.outputs.iter().any(|o| o.site != frit_uop::Arg::None);
-        // a chain of products is walked in blocks of its rows
         let is_inner = |n: &UOp| n.range_arg().is_some_and(|a| a.kind == AxisKind::Reduce);
         let of_loops: FxHashSet<u32> = nodes.iter().filter(|n| is_inner(n)).map(number).collect();
         let is_nested = |n: &UOp| n.op == Op::Reduce && n.ranges.iter().any(|r| of_loops.contains(r));
-        let free = kernel.ordered(&nodes).is_none() && !is_checked && !nodes.iter().any(is_nested);
+        let is_chain = nodes.iter().any(is_nested);
+        let free = kernel.ordered(&nodes).is_none() && !is_checked;
         let space = free.then(|| kernel.ranges.iter().map(|r| r.extent().clone()).collect());
         let (mut reduced, mut scoped) = (FxHashSet::default(), false);
         let outer: FxHashSet<u32> =
@@ -209,7 +215,7 @@ impl Group {
         let next = inner.iter().chain(&kernel.ranges).map(|r| number(r) + 1).max().unwrap_or(0);
         let (deps, rank) = (FxHashSet::default(), 0);
         let ops = nodes.iter().filter(|n| n.dtype != DType::Index).map(|n| n.op.weight()).sum();
-        Group { kernel, deps, rank, loops, inner, next, space, loads, reduced, scoped, ops }
+        Group { kernel, deps, rank, loops, inner, next, space, loads, reduced, scoped, is_chain, ops }
     }
     /// Memory of the loads and of what is stored.
     fn places(&self) -> impl Iterator<Item = &UOp> {
@@ -227,7 +233,7 @@ impl Group {
 
 /// Whether a group and a kernel have something in common, and neither is in the other's way.
 fn fit(old: &Group, new: &Group) -> bool {
-    if old.ops + new.ops > MOST_OPS {
+    if old.ops + new.ops > MOST_OPS || old.is_chain != new.is_chain {
         return false;
     }
     // a value that a loop runs over cannot be taken from the iteration that makes it
@@ -337,6 +343,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str, Ta
         loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
         reduced: old.reduced.union(&part.reduced).cloned().collect(),
         scoped: old.scoped || part.scoped,
+        is_chain: old.is_chain,
         ops: old.ops + new.ops,
     };
     both.kernel.outputs.extend(part.kernel.outputs);

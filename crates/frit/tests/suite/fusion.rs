@@ -403,30 +403,34 @@ fn products_in_products_are_on_a_unit_of_a_grid_or_apart() {
 
 #[test]
 fn gradients_of_attention_need_memory_linear_in_its_length() {
-    let device = "NULL:H200";
-    on(device, || {
-        let temporaries = |length: usize, f: &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
-            let input =
-                || Tensor::zeros([2, 3, length, 64]).cast(DType::BF16).contiguous().realize().unwrap();
-            let (q, k, v, g) = (input(), input(), input(), input());
-            let y = f(&q, &k, &v);
-            let mut all = y.gradient_with(&g, &[&q, &k, &v]).unwrap();
-            all.push(y);
-            let nodes: Vec<UOp> = all.iter().map(|t| t.uop().unwrap()).collect();
-            measure::schedule(&nodes).unwrap().arena_bytes
-        };
-        let linear = |f: &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
-            let [short, long] = [512, 2048].map(|n| temporaries(n, f));
-            assert!(long <= 4 * short, "{short} bytes, then {long}");
-        };
-        linear(&|q, k, v| q.scaled_dot_product_attention(k, v, None, false));
-        linear(&|q, k, v| q.scaled_dot_product_attention(k, v, None, true));
-        // as a user may write it
-        let wide = |x: &Tensor| x.cast(DType::F32);
-        linear(&|q, k, v| {
-            let weights = (wide(q).matmul(&wide(k).t()) * 0.125).softmax(-1);
-            wide(&weights.cast(DType::BF16)).matmul(&wide(v)).cast(DType::BF16)
-        });
+    for (device, dtype, width, short) in
+        [("NULL:H200", DType::BF16, 64, 512), ("CPU", DType::F32, 16, 256), ("CPU", DType::F64, 16, 256)]
+    {
+        on(device, || linear_gradients(device, dtype, width, short));
+    }
+}
+
+fn linear_gradients(device: &str, dtype: DType, width: usize, short: usize) {
+    let temporaries = |length: usize, f: &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
+        let input = || Tensor::zeros([2, 3, length, width]).cast(dtype).contiguous().realize().unwrap();
+        let (q, k, v, g) = (input(), input(), input(), input());
+        let y = f(&q, &k, &v);
+        let mut all = y.gradient_with(&g, &[&q, &k, &v]).unwrap();
+        all.push(y);
+        let nodes: Vec<UOp> = all.iter().map(|t| t.uop().unwrap()).collect();
+        measure::schedule(&nodes).unwrap().arena_bytes
+    };
+    let linear = |f: &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
+        let [short, long] = [short, 4 * short].map(|n| temporaries(n, f));
+        assert!(long <= 4 * short, "{device} {dtype:?}: {short} bytes, then {long}");
+    };
+    linear(&|q, k, v| q.scaled_dot_product_attention(k, v, None, false));
+    linear(&|q, k, v| q.scaled_dot_product_attention(k, v, None, true));
+    // as a user may write it
+    let wide = |x: &Tensor| if dtype.is_small_float() { x.cast(DType::F32) } else { x.clone() };
+    linear(&|q, k, v| {
+        let weights = (wide(q).matmul(&wide(k).t()) * 0.125).softmax(-1);
+        wide(&weights.cast(dtype)).matmul(&wide(v)).cast(dtype)
     });
 }
 

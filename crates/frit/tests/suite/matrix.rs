@@ -176,6 +176,40 @@ fn gradients_of_attention_on_a_unit_are_those_of_attention() {
     }
 }
 
+/// Gradients of attention of many queries, whose weights are stored or computed again in blocks.
+fn gradients_of_many(causal: bool, is_stored: bool) -> Vec<Vec<f64>> {
+    let of = |seed| (whole([2 * 80, 4], seed, DType::F32).reshape([2, 80, 4]) * 0.25).realize().unwrap();
+    let [q, k, v] = [1, 2, 3].map(|seed| of(seed).requires_grad(true));
+    let scores = q.matmul(&k.t()) * 0.5;
+    let scores = if causal {
+        Tensor::ones([80, 80]).tril(0).cast(DType::Bool).where_(scores, f64::NEG_INFINITY)
+    } else {
+        scores
+    };
+    let weights = scores.softmax(-1);
+    let weights = if is_stored { weights.contiguous() } else { weights };
+    let y = weights.matmul(&v);
+    let all = (&y * whole([80, 4], 7, DType::F32)).sum(..).gradient(&[&q, &k, &v]).unwrap();
+    all.iter().map(|t| array(&t.cast(DType::F64)).unwrap_or_else(|e| panic!("{e}")).data).collect()
+}
+
+#[test]
+fn gradients_of_attention_in_blocks_are_those_with_stored_weights() {
+    for causal in [false, true] {
+        let expected = on("CPU", || gradients_of_many(causal, true));
+        for device in ["CPU", "INTERP"] {
+            let got = on(device, || gradients_of_many(causal, false));
+            for (got, expected) in got.iter().zip(&expected) {
+                let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-5 * (1.0 + b.abs());
+                assert!(
+                    got.len() == expected.len() && got.iter().zip(expected).all(close),
+                    "{device}, {causal}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn weights_in_blocks_are_multiplied_on_every_device() {
     use frit::nn::gguf::Kind;

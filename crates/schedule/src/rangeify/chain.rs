@@ -6,8 +6,9 @@
 //! What lies between the products, `s` and all that is made of it, is as large as queries times keys, and each row of it is
 //! used by the results of that row alone. So it stays in the kernel of the last product, which is walked in blocks of rows.
 //!
-//! Where others read it too, as gradients do, a grid's matrix unit computes it again in the kernel of each sum that is made of it:
-//! that takes less time than memory would.
+//! Where others read it too, as gradients do, it is computed again in the kernel of each sum that is made of it: on a grid by a matrix
+//! unit, which takes less time than memory would, on a CPU in blocks that stay in the cache. So memory grows with queries and keys,
+//! never with their product.
 
 use crate::cost::Cost;
 use crate::index::max_numel;
@@ -43,9 +44,7 @@ impl Chains {
             }
             chains.ends.push(i as u32);
         }
-        if target.grid.is_some() {
-            chains.share(list, &is_product, target);
-        }
+        chains.share(list, &is_product, target);
         chains.ends.sort_unstable();
         chains
     }
@@ -246,7 +245,8 @@ impl Between {
         let (n, body) = (&list.nodes[i], list.src(i)[0] as usize);
         let Arg::ReduceAxes(_, axes) = &n.arg else { return false };
         let is_along = |d: &[usize; 2]| axes.len() == 1 && d.contains(&(axes[0] as usize));
-        if n.op != Op::ReduceAxis || n.dtype != DType::F32 || !self.dims[body].is_some_and(|d| is_along(&d)) {
+        let is_wide = if target.grid.is_some() { n.dtype == DType::F32 } else { n.dtype.is_float() };
+        if n.op != Op::ReduceAxis || !is_wide || !self.dims[body].is_some_and(|d| is_along(&d)) {
             return false;
         }
         if !is_product {
@@ -263,7 +263,7 @@ impl Between {
             multiplies(u, &types) && columns % u.size[1] as i64 == 0 && columns <= MOST_HELD as i64
         };
         match own_dims(list, factor, |s| self.is_inside(s))[..] {
-            [columns] => target.matrix.iter().any(|u| takes(u, columns)),
+            [columns] => target.grid.is_none() || target.matrix.iter().any(|u| takes(u, columns)),
             _ => false,
         }
     }
@@ -304,15 +304,22 @@ fn last_long(n: &UOp) -> Option<[usize; 2]> {
     long.last_chunk().copied()
 }
 
-/// Scores have as many elements as this times those of each factor: below it memory would do as well.
-const GROWS: i64 = 4;
+/// Scores have as many elements as this times those of each factor: below it memory would do as well. A CPU's products take as long as
+/// its memory does.
+const GROWS_ON_GRID: i64 = 4;
+const GROWS_ON_CPU: i64 = 16;
 
-/// Whether a unit of the grid gives scores, which are a product, in whole parts: of small floats over few steps.
+/// Whether scores, which are a product, are computed again rather than stored: over few steps, and on a grid of small floats that a
+/// unit takes in whole parts.
 fn is_scores(n: &UOp, target: &Target) -> bool {
     let is_fixed = n.shape().iter().all(|d| d.as_int().is_some());
     let width = axis(n).filter(|_| is_fixed).and_then(|(_, w)| w.as_int());
     let (Some(width), Some(dims)) = (width, last_long(n)) else { return false };
     let [rows, keys] = dims.map(|d| n.shape()[d].as_int().unwrap_or(0));
+    let least = if target.grid.is_some() { GROWS_ON_GRID } else { GROWS_ON_CPU } * width;
+    if rows.min(keys) < least || target.grid.is_none() {
+        return rows.min(keys) >= least && n.dtype.is_float();
+    }
     let types = factor_types(n.input());
     let takes = |u: &MatrixUnit| {
         let [m, _, k] = u.size.map(|s| s as i64);
@@ -322,7 +329,6 @@ fn is_scores(n: &UOp, target: &Target) -> bool {
             && is_whole(keys)
             && width % k == 0
             && width <= MOST_HELD as i64
-            && rows.min(keys) >= GROWS * width
     };
     n.dtype == DType::F32 && target.matrix.iter().any(takes)
 }
