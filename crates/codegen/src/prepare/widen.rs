@@ -1,7 +1,8 @@
 //! Widen the innermost loop of a sum that is shorter than a vector by the loop around it.
 //!
 //! What lies one after the other in both is read by the lanes of one loop. What only the outer one moves with, as a scale of
-//! each part, becomes a choice among its values, each of which is a scalar.
+//! each part, becomes a choice among its values, each of which is a scalar. Of a long outer loop as many steps are taken as fill a
+//! vector.
 //!
 //! ```text
 //! Reduce(s[2 b + p] * x[8 b + 4 p + l], b, p over 2, l over 4)
@@ -52,9 +53,12 @@ fn has_vectors_inside(order: &[UOp], id: u32) -> bool {
 struct Pair {
     outer: u32,
     inner: u32,
+    /// Steps of the inner loop, and of the outer one that it takes.
     sizes: [i64; 2],
     /// Both as one.
     both: UOp,
+    /// What is left of the outer one.
+    around: Option<UOp>,
 }
 
 impl Pair {
@@ -62,12 +66,26 @@ impl Pair {
         let mut ranges: Vec<&UOp> = sum.closed_ranges().iter().collect();
         ranges.sort_by_key(|r| r.range_arg().map(|a| a.id));
         let [.., outer, inner] = ranges[..] else { return None };
-        let sizes = [outer.extent().as_int()?, inner.extent().as_int()?];
-        let (inner, outer) = (inner.range_arg()?, outer.range_arg()?.id);
-        let n = sizes[0] * sizes[1];
-        let both = UOp::range(&UOp::index(n), inner.id, AxisKind::Reduce);
-        let fits = sizes[1] > 1 && n <= most && most % n == 0 && inner.kind == AxisKind::Reduce;
-        fits.then_some(Pair { outer, inner: inner.id, sizes, both })
+        let (all, size) = (outer.extent().as_int()?, inner.extent().as_int()?);
+        let (inner, outer) = (inner.range_arg()?, outer.range_arg()?);
+        let taken = all.min(most / size.max(1));
+        let fits = size > 1
+            && taken > 1
+            && most % (size * taken) == 0
+            && all % taken == 0
+            && [inner.kind, outer.kind] == [AxisKind::Reduce; 2];
+        let range = |n: i64, id: u32| UOp::range(&UOp::index(n), id, AxisKind::Reduce);
+        fits.then(|| Pair {
+            outer: outer.id,
+            inner: inner.id,
+            sizes: [size, taken],
+            both: range(size * taken, inner.id),
+            around: (all > taken).then(|| range(all / taken, outer.id)),
+        })
+    }
+    /// What the outer loop is at one of the steps that are taken of it.
+    fn step(&self, i: i64) -> UOp {
+        self.around.as_ref().map_or(UOp::index(i), |r| r.fold_mul(&UOp::index(self.sizes[1])) + i)
     }
 
     /// A sum over both as one; `None` where it is not one over both.
@@ -84,7 +102,7 @@ impl Pair {
         for r in sum.closed_ranges() {
             match r.range_arg()?.id {
                 id if id == self.inner => src.push(self.both.clone()),
-                id if id == self.outer => {}
+                id if id == self.outer => src.extend(self.around.clone()),
                 _ => src.push(r.clone()),
             }
         }
@@ -113,10 +131,10 @@ impl Pair {
 
     /// What moves with the outer loop alone: its values, each for its lanes.
     fn chosen(&self, n: &UOp) -> UOp {
-        let at = |i: i64| substitute_open(n, &[(self.outer, UOp::index(i))].into_iter().collect());
-        let last = at(self.sizes[0] - 1);
-        (0..self.sizes[0] - 1).rev().fold(last, |others, i| {
-            self.both.lt(&UOp::index((i + 1) * self.sizes[1])).select(&at(i), &others)
+        let [size, taken] = self.sizes;
+        let at = |i: i64| substitute_open(n, &[(self.outer, self.step(i))].into_iter().collect());
+        (0..taken - 1).rev().fold(at(taken - 1), |others, i| {
+            self.both.lt(&UOp::index((i + 1) * size)).select(&at(i), &others)
         })
     }
 
@@ -127,10 +145,10 @@ impl Pair {
             && n.arg == Arg::None
             && idx.op != Op::Where
             && !n.buffer().ranges.contains(&self.inner);
-        if !is_plain || outer != inner.checked_mul(self.sizes[1])? {
+        if !is_plain || outer != inner.checked_mul(self.sizes[0])? {
             return None;
         }
-        let to = [(self.outer, UOp::index(0)), (self.inner, self.both.clone())].into_iter().collect();
+        let to = [(self.outer, self.step(0)), (self.inner, self.both.clone())].into_iter().collect();
         Some(with_index(n, substitute_open(idx, &to)))
     }
 }

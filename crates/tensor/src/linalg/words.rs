@@ -213,7 +213,11 @@ impl Words {
         let constant = |c: i64| Tensor::full_dtype((), c, DType::I32);
         let ones = constant(0x0101_0101);
         let (p, d, sums) = match is_one_sum {
-            false => (p.contiguous(), d, None),
+            // words of neighbouring parts side by side, as those of a weight are: lanes may run over several short parts
+            false => {
+                let p = p.reshape([tokens.clone(), parts.into(), pieces.into(), lanes.into()]);
+                (p.transpose(1, 2).contiguous().transpose(1, 2), d, None)
+            }
             true => {
                 let [p, d, sums] = beside(&p, &d, &ones.dot4(&p, constant(0)).sum(keepdim(-1)));
                 (p, d, Some(sums.unsqueeze(1)))
