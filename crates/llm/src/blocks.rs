@@ -115,4 +115,26 @@ mod tests {
         assert!(taken.contains(&y) && b.take().is_none(), "one is held, number 0 is no one's");
         assert_eq!(b.share(first, &[3, 4]), None);
     }
+
+    #[test]
+    fn a_block_is_free_when_its_last_holder_lets_go() {
+        let mut b = Blocks::new(3);
+        let x = b.take().unwrap();
+        let content = b.name(x, 0, &[1, 2]);
+        for _ in 0..2 {
+            assert_eq!(b.share(0, &[1, 2]), Some((x, content)));
+        }
+        for free in [1, 1, 2] {
+            b.release(x);
+            assert_eq!(b.free(), free);
+        }
+        // held by no one it is still found, and by two again
+        assert_eq!([b.share(0, &[1, 2]), b.share(0, &[1, 2])], [Some((x, content)); 2]);
+        let other = b.take().unwrap();
+        assert!(other != x && b.take().is_none());
+        b.release(x);
+        assert!(b.take().is_none());
+        b.release(x);
+        assert_eq!((b.take(), b.share(0, &[1, 2])), (Some(x), None));
+    }
 }

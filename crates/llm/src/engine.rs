@@ -7,7 +7,9 @@
 //! ```
 //!
 //! A step takes the next token of every running sequence, and fills what is left of its budget with a chunk of the oldest
-//! prompt that is not computed yet. It has no thread and no lock: whoever owns it calls [`Engine::step`] and hands events on.
+//! prompt that is not computed yet. Before each chunk it looks for blocks that hold what comes next already, so requests that
+//! begin together compute what their prompts share once: the oldest does, and those behind it find it. It has no thread and
+//! no lock: whoever owns it calls [`Engine::step`] and hands events on.
 //!
 //! **Whether a seeded answer depends on its batch.** Its draws do not: each request has a random stream of its own. Its
 //! logits may, in the last bits, since sums are ordered by the sizes of a step. With [`Settings::deterministic`] each step has
@@ -368,7 +370,8 @@ impl Engine {
                 return;
             }
             let Some(mut s) = self.waiting.remove(at) else { return };
-            self.share_prefix(&mut s);
+            let unit = self.unit();
+            self.counts.shared += s.share(&mut self.blocks, unit);
             self.running.push(s);
         }
     }
@@ -379,28 +382,9 @@ impl Engine {
         let rank = |s: &Sequence| if s.was_preempted { 0 } else { 1 + of_group(s) };
         (0..self.waiting.len()).min_by_key(|i| rank(&self.waiting[*i])).unwrap_or(0)
     }
-    /// Takes over blocks that hold the beginning of its tokens.
-    fn share_prefix(&mut self, s: &mut Sequence) {
-        let unit = if self.settings.deterministic { self.stepper.sizes().longest_chunk() } else { BLOCK };
-        let most = if self.settings.deterministic { s.prompt } else { s.tokens.len() };
-        let mut found = vec![];
-        // the last token is computed in any case: its logits are wanted
-        let mut content = 0;
-        for tokens in s.tokens[..(most - 1).min(s.tokens.len() - 1)].chunks_exact(BLOCK) {
-            let Some((block, then)) = self.blocks.share(content, tokens) else { break };
-            content = then;
-            found.push((block, then));
-        }
-        while !(found.len() * BLOCK).is_multiple_of(unit) {
-            if let Some((block, _)) = found.pop() {
-                self.blocks.release(block);
-            }
-        }
-        s.content = found.last().map_or(0, |f| f.1);
-        s.blocks = found.iter().map(|f| f.0).collect();
-        s.named = found.len();
-        s.computed = found.len() * BLOCK;
-        self.counts.shared += s.computed as u64;
+    /// Where chunks of a sequence begin, if that is said.
+    fn unit(&self) -> Option<usize> {
+        self.settings.deterministic.then(|| self.stepper.sizes().longest_chunk())
     }
 
     /// What this step computes: every sequence that lacks one token, and a chunk of the first that lacks more.
@@ -409,8 +393,12 @@ impl Engine {
         let (mut left, mut has_chunk) = (self.settings.budget.max(self.settings.sequences), false);
         let mut at = 0;
         while at < self.running.len() {
-            let s = &self.running[at];
-            let behind = s.tokens.len() - s.computed;
+            // the oldest that lacks more than a token gets the chunk; those behind it find what it computed
+            if !has_chunk && self.running[at].behind() > 1 {
+                let unit = self.unit();
+                self.counts.shared += self.running[at].share(&mut self.blocks, unit);
+            }
+            let (s, behind) = (&self.running[at], self.running[at].behind());
             let chunk = self.stepper.sizes().longest_chunk();
             let count = match (behind, self.settings.deterministic) {
                 (1, _) => 1,
@@ -585,6 +573,37 @@ impl Engine {
 const NO_TOKEN: &str = "the model gave no token a probability";
 
 impl Sequence {
+    /// Tokens whose keys and values are not there.
+    fn behind(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+    /// Takes over blocks that hold what comes next of its tokens, so that they are not computed again: where chunks begin at
+    /// multiples of `unit`, only up to one of those, and only of the prompt. Gives how many tokens need not be computed.
+    fn share(&mut self, blocks: &mut Blocks, unit: Option<usize>) -> u64 {
+        let begin = self.named * BLOCK;
+        let most = if unit.is_some() { self.prompt } else { self.tokens.len() };
+        // the last token is computed in any case: its logits are wanted
+        let end = most.min(self.tokens.len()).saturating_sub(1).max(begin);
+        let (mut found, mut content) = (vec![], self.content);
+        for tokens in self.tokens[begin..end].chunks_exact(BLOCK) {
+            let Some((block, then)) = blocks.share(content, tokens) else { break };
+            content = then;
+            found.push((block, then));
+        }
+        while !((self.named + found.len()) * BLOCK).is_multiple_of(unit.unwrap_or(BLOCK)) {
+            let Some((block, _)) = found.pop() else { return 0 };
+            blocks.release(block);
+        }
+        let Some((_, content)) = found.last() else { return 0 };
+        self.content = *content;
+        // a block that is partly computed makes room for a full one
+        self.blocks.drain(self.named..).rev().for_each(|b| blocks.release(b));
+        self.blocks.extend(found.iter().map(|f| f.0));
+        self.named = self.blocks.len();
+        let shared = self.named * BLOCK - self.computed;
+        self.computed += shared;
+        shared as u64
+    }
     /// Whether the most likely token comes next, and nothing else is asked of logits.
     fn is_plain(&self) -> bool {
         let (r, s) = (&self.request, &self.request.sampling);

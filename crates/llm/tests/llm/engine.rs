@@ -145,6 +145,56 @@ fn a_prefix_that_was_seen_is_not_computed_again() {
 }
 
 #[test]
+fn requests_that_begin_together_compute_what_they_share_once() {
+    let m = model("llama");
+    let first = prompt(4, 100);
+    let mut other = first[..70].to_vec();
+    other.extend([1, 2, 3, 4, 5]);
+    let texts = [&first, &first, &other, &first];
+    let want: Vec<Vec<u32>> = texts.iter().map(|t| greedy(&m, t, 6)).collect();
+    for (budget, deterministic) in [(64, false), (50, false), (64, true)] {
+        let s = Settings { budget, deterministic, ..settings() };
+        let mut engine = Engine::new(m.clone(), s).unwrap();
+        let ids = texts.map(|t| engine.submit(Request::new(t.clone(), 6)).unwrap());
+        let (mut found, mut least) = (Answers::new(), usize::MAX);
+        while !engine.is_idle() {
+            step(&mut engine, &mut found);
+            least = least.min(engine.memory().0);
+        }
+        for (id, want) in ids.iter().zip(&want) {
+            assert_eq!(found[id], (want.clone(), Some(Reason::Length)), "a budget of {budget}");
+        }
+        // three blocks of the first text and two of the other, where chunks begin at every second block one fewer of three
+        let shared = if deterministic { 3 * 64 } else { 2 * 96 + 64 };
+        let counts = engine.counts();
+        assert_eq!((counts.shared, counts.prompt), (shared, 375 - shared), "a budget of {budget}");
+        let (free, all) = engine.memory();
+        assert_eq!(free, all, "every block came back");
+        // one text has four blocks; beside it each has what it does not share
+        assert!(deterministic || all - least <= 4 + 1 + 1 + 1, "{} blocks at once", all - least);
+    }
+}
+
+#[test]
+fn a_request_shares_what_another_computed_since_it_began() {
+    let m = model("llama");
+    let mut engine = Engine::new(m.clone(), settings()).unwrap();
+    // its row takes a token of every step, so that chunks of others end inside a block
+    let busy = engine.submit(Request::new(prompt(1, 5), 30)).unwrap();
+    let mut found = Answers::new();
+    step(&mut engine, &mut found);
+    let text = prompt(4, 110);
+    let ids = [0, 1, 2].map(|_| engine.submit(Request::new(text.clone(), 5)).unwrap());
+    while !engine.is_idle() {
+        step(&mut engine, &mut found);
+    }
+    assert_eq!(found[&busy].0, greedy(&m, &prompt(1, 5), 30));
+    ids.iter().for_each(|id| assert_eq!(found[id].0, greedy(&m, &text, 5)));
+    assert_eq!(engine.counts().shared, 2 * 96);
+    assert_eq!(engine.memory().0, engine.memory().1);
+}
+
+#[test]
 fn out_of_blocks_the_newest_waits_and_nothing_is_lost() {
     let m = model("llama");
     // four blocks: two sequences of up to two blocks each, or one of three and one of one
