@@ -50,7 +50,7 @@ use added::Added;
 use bpe::Bpe;
 use decode::Decoder;
 use normalize::Normalizer;
-use split::Splitter;
+use split::{Place, Splitter};
 use template::Template;
 use unigram::Unigram;
 use vocab::Vocab;
@@ -97,33 +97,51 @@ impl Tokenizer {
     }
     /// The numbers of a text alone; names of special tokens in it are these tokens.
     pub fn encode_plain(&self, text: &str) -> Vec<u32> {
-        self.encode_pieces(text, true)
+        self.encode_pieces(text, true, Place::Start)
     }
     /// The numbers of a text from someone who may not write special tokens: their names are text like any other.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
-        self.encode_pieces(text, false)
+        self.encode_pieces(text, false, Place::Start)
     }
-    fn encode_pieces(&self, text: &str, special: bool) -> Vec<u32> {
+    /// The numbers of a text that goes on where another ends, whose numbers stay as they are: those that the whole has behind
+    /// them, or, where a token of the whole reaches across the border, those of the text as it is in the middle of another.
+    pub fn encode_after(&self, before: &str, text: &str) -> Vec<u32> {
+        let pieces = self.added.split_raw(before, true);
+        // what is before a token that stands for itself is the same whatever follows
+        let place = if pieces.len() > 1 { Place::Behind } else { Place::Start };
+        let (last, goes_on) = match pieces.last() {
+            None => ("", place),
+            Some(added::Piece::Text(t)) => (*t, Place::Middle),
+            Some(added::Piece::Token(id)) => (self.added.token(*id).unwrap_or(""), Place::Behind),
+        };
+        let begin = self.encode_pieces(last, true, place);
+        let mut whole = self.encode_pieces(&format!("{last}{text}"), true, place);
+        match whole.starts_with(&begin) {
+            true => whole.split_off(begin.len()),
+            false => self.encode_pieces(text, true, goes_on),
+        }
+    }
+    fn encode_pieces(&self, text: &str, special: bool, place: Place) -> Vec<u32> {
         let mut ids = vec![];
         for (i, piece) in self.added.split_raw(text, special).into_iter().enumerate() {
             match piece {
                 added::Piece::Token(id) => ids.push(id),
-                added::Piece::Text(text) => self.encode_text(text, special, i == 0, &mut ids),
+                added::Piece::Text(text) => self.encode_text(text, special, place.of(i), &mut ids),
             }
         }
         ids
     }
-    /// `first` says whether this begins the text.
-    fn encode_text(&self, text: &str, special: bool, first: bool, ids: &mut Vec<u32>) {
-        let normal = self.normalizers.iter().fold(text.to_string(), |t, n| n.apply(&t));
+    fn encode_text(&self, text: &str, special: bool, place: Place, ids: &mut Vec<u32>) {
+        let normal = self.normalizers.iter().fold(text.to_string(), |t, n| n.apply(&t, place));
         // what is left after a blank that was taken away does not begin the text
-        let first =
-            first && !(text.starts_with(char::is_whitespace) && self.normalizers.iter().any(|n| n.strips()));
+        let is_stripped =
+            text.starts_with(char::is_whitespace) && self.normalizers.iter().any(|n| n.strips());
+        let place = if place == Place::Start && is_stripped { Place::Behind } else { place };
         for (i, piece) in self.added.split_normal(&normal, special).into_iter().enumerate() {
             match piece {
                 added::Piece::Token(id) => ids.push(id),
                 added::Piece::Text(text) => {
-                    let split = |words, s: &Splitter| s.apply(words, first && i == 0);
+                    let split = |words, s: &Splitter| s.apply(words, place.of(i));
                     let words = self.splitters.iter().fold(vec![text.to_string()], split);
                     for word in words.iter().filter(|w| !w.is_empty()) {
                         match &self.model {

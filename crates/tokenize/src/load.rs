@@ -6,7 +6,7 @@ use crate::bytes::base64;
 use crate::decode::Decoder;
 use crate::error::{Error, Result, fail, within};
 use crate::normalize::Normalizer;
-use crate::split::{Find, GPT2, Keep, Prepend, Splitter, is_punctuation};
+use crate::split::{Find, GPT2, Keep, Place, Prepend, Splitter, is_punctuation};
 use crate::template::{Piece, Template};
 use crate::unigram::{Unigram, Unknown};
 use crate::vocab::Vocab;
@@ -36,7 +36,7 @@ impl Tokenizer {
         let template = within("post_processor", template(&file["post_processor"]))?;
         let decoders = within("decoder", decoders(&file["decoder"]))?;
         let tokens = list(&file["added_tokens"]).iter().map(token).collect::<Result<Vec<_>>>()?;
-        let normal = |t: &str| normalizers.iter().fold(t.to_string(), |t, n| n.apply(&t));
+        let normal = |t: &str| normalizers.iter().fold(t.to_string(), |t, n| n.apply(&t, Place::Start));
         let added = Added::new(tokens, normal);
         let ends = Ends::default();
         Ok(Tokenizer { vocab, added, normalizers, splitters, model, template, decoders, ends })

@@ -2,7 +2,7 @@
 
 use crate::bytes;
 use crate::charsmap::Charsmap;
-use crate::split::is_other;
+use crate::split::{Place, is_other};
 use fancy_regex::Regex;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -36,7 +36,9 @@ impl Normalizer {
     pub fn strips(&self) -> bool {
         matches!(self, Normalizer::Strip(true, _))
     }
-    pub fn apply(&self, text: &str) -> String {
+    /// A text that stands somewhere as it becomes: in the middle of another nothing is put before it or taken from there.
+    pub fn apply(&self, text: &str, place: Place) -> String {
+        let goes_on = place == Place::Middle;
         match self {
             Normalizer::Clean => text.chars().filter(|c| !is_dropped(*c)).map(blank).collect(),
             Normalizer::SpaceChinese => {
@@ -53,14 +55,16 @@ impl Normalizer {
             Normalizer::Nfkc => text.nfkc().collect(),
             Normalizer::Nfkd => text.nfkd().collect(),
             Normalizer::Replace(pattern, with) => pattern.replace_all(text, with.as_str()).into_owned(),
-            Normalizer::Prepend(_) if text.is_empty() => String::new(),
+            Normalizer::Prepend(_) if text.is_empty() || goes_on => text.to_string(),
             Normalizer::Prepend(prefix) => format!("{prefix}{text}"),
             Normalizer::Charsmap(map) => map.apply(text),
             Normalizer::CollapseBlanks => {
-                text.split(' ').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
+                let blank = if goes_on && text.starts_with(' ') { " " } else { "" };
+                let words = text.split(' ').filter(|w| !w.is_empty()).collect::<Vec<_>>();
+                blank.to_string() + &words.join(" ")
             }
             Normalizer::Strip(left, right) => {
-                let text = if *left { text.trim_start() } else { text };
+                let text = if *left && !goes_on { text.trim_start() } else { text };
                 if *right { text.trim_end() } else { text }.to_string()
             }
             Normalizer::Bytes => text.bytes().map(bytes::letter).collect(),

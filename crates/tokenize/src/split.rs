@@ -38,6 +38,24 @@ pub(crate) enum Keep {
     WithNext,
 }
 
+/// Where a text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing is before it.
+    Start,
+    /// A token that stands for itself is before it.
+    Behind,
+    /// It goes on in the middle of a text: nothing marks where it begins.
+    Middle,
+}
+
+impl Place {
+    /// That of a piece of a text which stands here: others are behind tokens.
+    pub fn of(self, piece: usize) -> Place {
+        if piece == 0 { self } else { Place::Behind }
+    }
+}
+
 /// Where a mark is put before a text.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Prepend {
@@ -51,21 +69,29 @@ pub(crate) enum Prepend {
 pub(crate) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 impl Splitter {
-    /// `first` says whether the first of the words begins the text.
-    pub fn apply(&self, words: Vec<String>, first: bool) -> Vec<String> {
+    /// `place` is that of the first of the words.
+    pub fn apply(&self, words: Vec<String>, place: Place) -> Vec<String> {
         match self {
             Splitter::At(find, keep) => {
                 words.iter().flat_map(|w| cut(w, find, *keep).into_iter().map(|r| w[r].to_string())).collect()
             }
             Splitter::PrefixSpace => {
-                let spaced = |w: &String| if w.starts_with(' ') { w.clone() } else { format!(" {w}") };
-                words.iter().map(spaced).collect()
+                let spaced =
+                    |(i, w): (usize, &String)| match w.starts_with(' ') || place.of(i) == Place::Middle {
+                        true => w.clone(),
+                        false => format!(" {w}"),
+                    };
+                words.iter().enumerate().map(spaced).collect()
             }
             Splitter::Bytes => words.iter().map(|w| w.bytes().map(bytes::letter).collect()).collect(),
             Splitter::Metaspace { mark, prepend, split } => {
                 let marked = |(i, w): (usize, String)| {
                     let w: String = w.chars().map(|c| if c == ' ' { *mark } else { c }).collect();
-                    let wanted = *prepend == Prepend::Always || *prepend == Prepend::First && first && i == 0;
+                    let wanted = match prepend {
+                        Prepend::Never => false,
+                        Prepend::First => place.of(i) == Place::Start,
+                        Prepend::Always => place.of(i) != Place::Middle,
+                    };
                     if wanted && !w.starts_with(*mark) { format!("{mark}{w}") } else { w }
                 };
                 let cut_up = |w: String| match split {

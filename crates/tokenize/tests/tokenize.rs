@@ -138,6 +138,44 @@ fn bytes_of_tokens_make_the_text() {
 }
 
 #[test]
+fn a_text_goes_on_where_another_ends() {
+    let whole = "<s>Frit  fuses grains.\n größer 汉字 a</s> The grains, and<|end|>the others: abc 123 ";
+    for file in ["bytes.json", "newer.json", "unigram.json", "marked.json"] {
+        let t = Tokenizer::load(data(file)).unwrap();
+        let bytes = |ids: &[u32]| ids.iter().flat_map(|id| t.bytes(*id).unwrap()).collect::<Vec<u8>>();
+        let all = t.encode_plain(whole);
+        for at in (0..=whole.len()).filter(|at| whole.is_char_boundary(*at)) {
+            let (before, after) = whole.split_at(at);
+            let (mut ids, then) = (t.encode_plain(before), t.encode_after(before, after));
+            let is_same = all.starts_with(&ids);
+            ids.extend(then);
+            match is_same {
+                true => assert_eq!(ids, all, "{file}: {before:?}"),
+                // a token of the whole reaches across the border, or is the name of one that stands for itself
+                false => {
+                    let found = bytes(&ids).into_iter().filter(|b| *b != b' ').collect::<Vec<_>>();
+                    let want = bytes(&all).into_iter().filter(|b| *b != b' ').collect::<Vec<_>>();
+                    assert_eq!(
+                        String::from_utf8_lossy(&found),
+                        String::from_utf8_lossy(&want),
+                        "{file}: {before:?}"
+                    );
+                }
+            }
+        }
+    }
+    let t = Tokenizer::load(data("marked.json")).unwrap();
+    let names = |ids: Vec<u32>| ids.into_iter().map(|id| t.token(id).unwrap()).collect::<Vec<_>>().concat();
+    assert_eq!(names(t.encode_plain("grains")), "▁grains");
+    assert_eq!(names(t.encode_after("fuse", "grains")), "grains");
+    assert_eq!(names(t.encode_after("fuse ", "grains")), "grains");
+    assert_eq!(names(t.encode_after("fuse", " grains</s>it")), "▁grains</s>▁it");
+    // a part behind a token of its own has a mark in the whole too
+    assert_eq!(names(t.encode_after("fuse</s>", "grains")), "▁grains");
+    assert_eq!(names(t.encode_after("", "grains")), "▁grains");
+}
+
+#[test]
 fn a_stream_gives_whole_characters() {
     let t = Tokenizer::load(data("bytes.json")).unwrap();
     let mut stream = t.stream();
