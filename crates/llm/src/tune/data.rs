@@ -96,7 +96,7 @@ fn of_line(line: &str, text: &Text, loss: Loss) -> Found<Example> {
     match (string("prompt")?, string("completion")?, string("text")?) {
         (Some(prompt), Some(completion), None) => {
             example.push(text.tokenizer.encode(&prompt), loss == Loss::All);
-            example.push(text.tokenizer.encode_plain(&completion), true);
+            example.push(text.tokenizer.encode_after(&prompt, &completion), true);
         }
         (None, None, Some(all)) => example.push(text.tokenizer.encode(&all), true),
         _ => return Err("neither messages, nor prompt and completion, nor text".into()),
@@ -107,8 +107,8 @@ fn of_line(line: &str, text: &Text, loss: Loss) -> Found<Example> {
     Ok(example)
 }
 
-/// A conversation: what the template writes up to each answer, and that answer. Each part is made tokens alone, as it is
-/// when a model answers.
+/// A conversation: what the template writes up to each answer, and that answer. Each part goes on where the one before ends,
+/// whose tokens stay as they are, as they do when a model answers.
 fn of_messages(messages: Value, tools: Option<Value>, text: &Text, loss: Loss) -> Found<Example> {
     let template = text.template.as_ref().ok_or("the model has no chat template")?;
     let messages: Vec<Value> = messages.try_iter().map_err(|e| e.to_string())?.collect();
@@ -123,7 +123,7 @@ fn of_messages(messages: Value, tools: Option<Value>, text: &Text, loss: Loss) -
     let mut go_on = |whole: String, is_learnt: bool| match whole.strip_prefix(written.as_str()) {
         Some("") => Ok(()),
         Some(more) => {
-            example.push(text.tokenizer.encode_plain(more), is_learnt);
+            example.push(text.tokenizer.encode_after(&written, more), is_learnt);
             written = whole;
             Ok(())
         }

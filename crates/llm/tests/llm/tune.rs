@@ -188,9 +188,15 @@ fn shared(name: &str) -> String {
 }
 
 fn text() -> Text {
-    let template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}\
+    text_with("bytes", MARKED_TURNS)
+}
+
+/// A conversation with tokens of its own between its turns.
+const MARKED_TURNS: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}\
                     {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-    let tokenizer = Tokenizer::load(shared("tokenize/bytes.json")).unwrap();
+
+fn text_with(tokenizer: &str, template: &str) -> Text {
+    let tokenizer = Tokenizer::load(shared(&format!("tokenize/{tokenizer}.json"))).unwrap();
     Text {
         tokenizer,
         template: Some(Template::new(template, "", "").unwrap()),
@@ -236,5 +242,104 @@ fn of_a_conversation_the_answers_are_learnt() {
         std::fs::write(&file, line).unwrap();
         let why = read(Loss::Answers).unwrap_err().to_string();
         assert!(why.contains(says), "{why}");
+    }
+}
+
+/// What a file with one line, or a whole text, is read as.
+fn read_one(name: &str, content: &str, text: &Text, loss: Loss) -> Example {
+    let folder = Folder::new(&format!("line-{}", name.replace('.', "-")));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    std::fs::write(folder.0.join(name), content).unwrap();
+    let [example] =
+        <[Example; 1]>::try_from(tune::read(folder.0.join(name), text, 1000, loss).unwrap()).unwrap();
+    example
+}
+
+#[test]
+fn parts_of_a_conversation_are_the_tokens_of_the_whole() {
+    let plain = "{% for m in messages %}{{ '[INST] ' + m.content + ' [/INST]' if m.role == 'user' else ' ' + m.content \
+                 + ' </s>' }}{% endfor %}";
+    for (tokenizer, template) in
+        [("marked", plain), ("unigram", plain), ("bytes", plain), ("newer", plain), ("marked", MARKED_TURNS)]
+    {
+        let text = text_with(tokenizer, template);
+        let turn = |role: &str, content: &str| format!(r#"{{"role": "{role}", "content": "{content}"}}"#);
+        let messages = [
+            turn("user", "The grain"),
+            turn("assistant", "and the fuse"),
+            turn("user", "Which fuse"),
+            turn("assistant", "the other"),
+        ];
+        let line = format!("{{\"messages\": [{}]}}", messages.join(", "));
+        let whole = match template == plain {
+            true => {
+                "[INST] The grain [/INST] and the fuse </s>[INST] Which fuse [/INST] the other </s>".into()
+            }
+            false => messages_marked(&["The grain", "and the fuse", "Which fuse", "the other"]),
+        };
+        let example = read_one("talk.jsonl", &line, &text, Loss::Answers);
+        assert_eq!(example.tokens, text.tokenizer.encode_plain(&whole), "{tokenizer}");
+        let learnt = |e: &Example| {
+            let of = e.tokens.iter().zip(&e.is_learnt).filter(|(_, l)| **l);
+            of.filter_map(|(t, _)| text.tokenizer.bytes(*t)).collect::<Vec<_>>().concat()
+        };
+        let said: String = String::from_utf8(learnt(&example)).unwrap().split_whitespace().collect();
+        // some tokenisers take a blank away before a token that stands for itself
+        let end = if template == plain { "</s>" } else { "<|im_end|>" };
+        assert_eq!(said, format!("andthefuse{end}theother{end}"), "{tokenizer}");
+    }
+}
+
+fn messages_marked(contents: &[&str]) -> String {
+    let turn = |(i, c): (usize, &&str)| {
+        let role = if i % 2 == 0 { "user" } else { "assistant" };
+        format!("<|im_start|>{role}\n{c}<|im_end|>\n")
+    };
+    contents.iter().enumerate().map(turn).collect()
+}
+
+#[test]
+fn texts_are_learnt_whole_and_completions_behind_their_prompt() {
+    for tokenizer in ["marked", "unigram", "bytes"] {
+        let mut text = text_with(tokenizer, "");
+        let t = &text.tokenizer;
+        let end = t.id("</s>").or(t.id("<|end|>")).unwrap();
+        text.ends = [end].into();
+        let t = &text.tokenizer;
+        let whole = |s: &str| {
+            let mut ids = t.encode(s);
+            if ids.last() != Some(&end) {
+                ids.push(end);
+            }
+            ids
+        };
+        let said = "The grains, and the fuses.";
+        let all = read_one("text.jsonl", &format!(r#"{{"text": "{said}"}}"#), &text, Loss::Answers);
+        assert_eq!((&all.tokens, all.is_learnt.contains(&false)), (&whole(said), false), "{tokenizer}");
+        let plain = read_one("text.txt", said, &text, Loss::Answers);
+        assert_eq!(
+            (&plain.tokens, plain.is_learnt.contains(&false)),
+            (&t.encode(said), false),
+            "{tokenizer}"
+        );
+        // the border is before a blank, behind one, and inside a word
+        for at in [11, 12, 7] {
+            let (prompt, rest) = said.split_at(at);
+            let line = format!(r#"{{"prompt": "{prompt}", "completion": "{rest}"}}"#);
+            let of = |loss| read_one("pair.jsonl", &line, &text, loss);
+            let example = of(Loss::Answers);
+            let begin = t.encode(prompt);
+            let asked = example.is_learnt.iter().position(|l| *l).unwrap();
+            assert_eq!(example.tokens[..asked], begin, "{tokenizer}: {prompt:?}");
+            assert!(example.is_learnt[asked..].iter().all(|l| *l));
+            let written = t.decode(&example.tokens).replace("</s>", "");
+            assert_eq!(written.trim(), said, "{tokenizer}: {prompt:?}");
+            assert_eq!(example.tokens.last(), Some(&end));
+            if whole(said).starts_with(&begin) {
+                assert_eq!(example.tokens, whole(said), "{tokenizer}: {prompt:?}");
+            }
+            let both = of(Loss::All);
+            assert_eq!((both.tokens, both.is_learnt.contains(&false)), (example.tokens, false));
+        }
     }
 }
