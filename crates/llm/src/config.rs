@@ -64,6 +64,9 @@ pub const MANY: usize = 16;
 /// The same for those of two bytes, which multiply twice as much.
 pub const MANY_OF_TWO: usize = 64;
 
+/// The most elements of all heads together: what is computed with them fits in a word.
+const MOST: usize = 1 << 40;
+
 /// A norm over the elements of a vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
@@ -126,9 +129,17 @@ impl Config {
             let message = format!("{heads} heads of {head} elements share {kv_heads} heads of keys");
             return Err(Error::new("load", message));
         }
+        if heads.checked_mul(head).is_none_or(|n| n > MOST) {
+            let message = format!("{heads} heads of {head} elements are too many to be true");
+            return Err(Error::new("load", message));
+        }
         let context = keys.need_size("context_length")?;
-        let rms = keys.number("attention.layer_norm_rms_epsilon")?;
-        let eps = match (rms, keys.number("attention.layer_norm_epsilon")?) {
+        let epsilon = |key: &str| match keys.number(key)? {
+            Some(n) if n < 0.0 => Err(Error::new("load", format!("the key {} is {n}", keys.name(key)))),
+            found => Ok(found),
+        };
+        let rms = epsilon("attention.layer_norm_rms_epsilon")?;
+        let eps = match (rms, epsilon("attention.layer_norm_epsilon")?) {
             (Some(eps), _) | (None, Some(eps)) => eps,
             (None, None) => return Err(Error::new("load", "the model has no epsilon for its norms")),
         };
@@ -167,56 +178,64 @@ impl Config {
     }
     /// The frequencies of rotation that a model gives: for `limit` positions at most, which long-context factors go by.
     pub fn read_rope(&self, keys: &Keys, limit: Option<usize>, interleaved: bool) -> Result<Rope> {
-        let base = keys.number("rope.freq_base")?.unwrap_or(10000.0);
+        let base = keys.positive("rope.freq_base")?.unwrap_or(10000.0);
         let part = keys.number("partial_rotary_factor")?.unwrap_or(1.0);
         let dims = match keys.size("rope.dimension_count")? {
             Some(dims) => dims,
             None => (self.head as f64 * part) as usize,
         };
-        if dims == 0 || !dims.is_multiple_of(2) || dims > self.head || base.is_nan() || base <= 1.0 {
+        if dims == 0 || !dims.is_multiple_of(2) || dims > self.head || base <= 1.0 {
             let message = format!("{dims} of {} elements of a head turn, by the base {base}", self.head);
             return Err(Error::new("load", message));
         }
-        Ok(Rope { base, dims, interleaved, scaling: self.read_scaling(keys, limit)? })
+        Ok(Rope { base, dims, interleaved, scaling: self.read_scaling(keys, limit, dims / 2)? })
     }
-    fn read_scaling(&self, keys: &Keys, limit: Option<usize>) -> Result<Scaling> {
+    fn read_scaling(&self, keys: &Keys, limit: Option<usize>, pairs: usize) -> Result<Scaling> {
+        const ORIGINAL: &str = "rope.scaling.original_context_length";
+        const LOW: &str = "rope.scaling.low_freq_factor";
+        const HIGH: &str = "rope.scaling.high_freq_factor";
         let kind = keys.text("rope.scaling.type")?.unwrap_or_else(|| "none".into());
-        let original = keys.number("rope.scaling.original_context_length")?;
-        let trained = original.unwrap_or(self.context as f64);
-        let magnitude = keys.number("rope.scaling.attn_factor")?;
-        let factor = || match keys.number("rope.scaling.factor")? {
-            Some(f) if f > 0.0 => Ok(f),
-            other => Err(Error::new("load", format!("the factor of rope scaling is {other:?}"))),
-        };
+        let trained = keys.number(ORIGINAL)?.unwrap_or(self.context as f64);
+        let original = || Ok(keys.positive(ORIGINAL)?.unwrap_or(trained));
+        let magnitude = keys.positive("rope.scaling.attn_factor")?;
+        let factor = || keys.need_positive("rope.scaling.factor");
         Ok(match kind.as_str() {
             "none" | "default" => {
                 keys.ignore(&["rope.scaling.factor"]);
                 Scaling::None
             }
             "linear" => Scaling::Linear(factor()?),
-            "llama3" => Scaling::Llama3 {
-                factor: factor()?,
-                low: keys.need_number("rope.scaling.low_freq_factor")?,
-                high: keys.need_number("rope.scaling.high_freq_factor")?,
-                original: trained,
-            },
+            "llama3" => {
+                let (low, high) = (keys.need_positive(LOW)?, keys.need_positive(HIGH)?);
+                if low >= high {
+                    let [low_name, high_name] = [LOW, HIGH].map(|k| keys.name(k));
+                    let message = format!("the key {high_name} is {high}, {low_name} {low}");
+                    return Err(Error::new("load", message));
+                }
+                Scaling::Llama3 { factor: factor()?, low, high, original: original()? }
+            }
             "yarn" => {
                 let factor = factor()?;
                 Scaling::Yarn {
                     factor,
-                    fast: keys.number("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-                    slow: keys.number("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                    original: trained,
+                    fast: keys.positive("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                    slow: keys.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+                    original: original()?,
                     magnitude: magnitude.unwrap_or(if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }),
                 }
             }
             "longrope" | "su" => {
-                let factor = keys.number("rope.scaling.factor")?.unwrap_or(self.context as f64 / trained);
+                let trained = original()?;
+                if trained <= 1.0 {
+                    let message = format!("the key {} is {trained}", keys.name(ORIGINAL));
+                    return Err(Error::new("load", message));
+                }
+                let factor = keys.positive("rope.scaling.factor")?.unwrap_or(self.context as f64 / trained);
                 let grown = (1.0 + factor.ln() / trained.ln()).sqrt();
                 let is_long = limit.unwrap_or(self.context) as f64 > trained;
-                let [short, long] =
-                    ["rope.scaling.short_factor", "rope.scaling.long_factor"].map(|k| keys.numbers(k));
-                let (short, long) = (short?.unwrap_or_default(), long?.unwrap_or_default());
+                let [short, long] = ["rope.scaling.short_factor", "rope.scaling.long_factor"]
+                    .map(|k| factors(keys, k, pairs));
+                let (short, long) = (short?, long?);
                 Scaling::Factors {
                     factors: if is_long { long } else { short },
                     magnitude: magnitude.unwrap_or(if factor > 1.0 { grown } else { 1.0 }),
@@ -234,6 +253,28 @@ impl Config {
         }
         let hidden = keys.size("expert_feed_forward_length")?.unwrap_or(self.hidden);
         Ok(Some(Experts { count, used, hidden, is_normalised }))
+    }
+}
+
+/// What each pair's frequency is divided by; in GGUF that is a tensor, read where the tensors are.
+fn factors(keys: &Keys, key: &str, pairs: usize) -> Result<Vec<f64>> {
+    match keys.numbers(key)? {
+        None if !keys.is_folder() => Ok(vec![]),
+        None => Err(Error::new("load", format!("the model has no key {}", keys.name(key)))),
+        Some(all) => check_factors(keys.name(key), all, pairs),
+    }
+}
+
+/// That there is a factor above 0 for each pair.
+pub(crate) fn check_factors(name: &str, factors: Vec<f64>, pairs: usize) -> Result<Vec<f64>> {
+    let wrong = factors.iter().find(|f| !f.is_finite() || **f <= 0.0);
+    match (factors.len() == pairs, wrong) {
+        (true, None) => Ok(factors),
+        (false, _) => Err(Error::new(
+            "load",
+            format!("{name} has {} factors for {pairs} pairs that turn", factors.len()),
+        )),
+        (true, Some(f)) => Err(Error::new("load", format!("a factor of {name} is {f}"))),
     }
 }
 

@@ -119,7 +119,6 @@ const HARMLESS: &[&str] = &[
     "resid_pdrop",
     "embed_pdrop",
     "return_dict",
-    "rope.sliding_attention.rope_type",
     "router_aux_loss_coef",
     "router_jitter_noise",
     "router_z_loss_coef",
@@ -201,12 +200,14 @@ impl Keys {
             None => Err(Error::new("load", format!("the key {name} is {value:?} and not {what}"))),
         }
     }
+    /// What the model calls a key.
+    pub fn name<'a>(&'a self, key: &'a str) -> &'a str {
+        let row = FOLDER_NAMES.iter().find(|(name, _)| self.is_folder && *name == key);
+        let first = row.and_then(|(_, names)| names.first()).map_or(key, |n| n);
+        self.find(key).map_or(first, |(name, _)| name)
+    }
     fn required<T>(&self, key: &str, found: Option<T>) -> Result<T> {
-        found.ok_or_else(|| {
-            let row = FOLDER_NAMES.iter().find(|(name, _)| self.is_folder && *name == key);
-            let name = row.and_then(|(_, names)| names.first()).map_or(key, |n| n);
-            Error::new("load", format!("the model has no key {name}"))
-        })
+        found.ok_or_else(|| Error::new("load", format!("the model has no key {}", self.name(key))))
     }
     /// A size, if it is given. A list of equal sizes, one for each layer, is one size.
     pub fn size(&self, key: &str) -> Result<Option<usize>> {
@@ -223,7 +224,7 @@ impl Keys {
     /// A size that must be given and is not 0.
     pub fn need_size(&self, key: &str) -> Result<usize> {
         match self.required(key, self.size(key)?)? {
-            0 => Err(Error::new("load", format!("{key} is 0"))),
+            0 => Err(Error::new("load", format!("the key {} is 0", self.name(key)))),
             n => Ok(n),
         }
     }
@@ -237,6 +238,17 @@ impl Keys {
     /// A number that must be given.
     pub fn need_number(&self, key: &str) -> Result<f64> {
         self.required(key, self.number(key)?)
+    }
+    /// A number above 0, if it is given.
+    pub fn positive(&self, key: &str) -> Result<Option<f64>> {
+        match self.number(key)? {
+            Some(n) if n <= 0.0 => Err(Error::new("load", format!("the key {} is {n}", self.name(key)))),
+            found => Ok(found),
+        }
+    }
+    /// A number above 0 that must be given.
+    pub fn need_positive(&self, key: &str) -> Result<f64> {
+        self.required(key, self.positive(key)?)
     }
     /// A list of numbers, if it is given; of flags, 1 is true.
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {

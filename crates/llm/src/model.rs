@@ -1,7 +1,7 @@
 //! A model as it is opened: a GGUF file, or a folder of Hugging Face.
 
 use crate::adapter::{Adapter, Adapting, Lora};
-use crate::config::{Config, Pooling};
+use crate::config::{Config, Pooling, check_factors};
 use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::families::{self, Family};
@@ -175,14 +175,17 @@ fn read_factors(w: &Weights, keys: &Keys, options: &Options, config: &mut Config
     let is_long = options.context.unwrap_or(config.context) > original;
     let names =
         ["rope_freqs.weight", if is_long { "rope_factors_long.weight" } else { "rope_factors_short.weight" }];
-    let Some(name) = names.into_iter().find(|n| w.has(n)) else { return Ok(()) };
-    let factors: Vec<f64> = w.find(name)?.to_vec::<f32>()?.into_iter().map(f64::from).collect();
-    let magnitude = keys.number("rope.scaling.attn_factor")?.unwrap_or(1.0);
     let Some(rope) = &mut config.rope else { return Ok(()) };
-    if factors.len() * 2 != rope.dims || factors.iter().any(|f| f.is_nan() || *f <= 0.0) {
-        let message = format!("{name} has {} factors for {} elements that turn", factors.len(), rope.dims);
-        return Err(Error::new("load", message));
-    }
+    let Some(name) = names.into_iter().find(|n| w.has(n)) else {
+        return match &rope.scaling {
+            // the keys say that there are some
+            Scaling::Factors { .. } => Err(Error::new("load", format!("no tensor {}", names[1]))),
+            _ => Ok(()),
+        };
+    };
+    let factors = w.find(name)?.to_vec::<f32>()?.into_iter().map(f64::from).collect();
+    let magnitude = keys.positive("rope.scaling.attn_factor")?.unwrap_or(1.0);
+    let factors = check_factors(name, factors, rope.dims / 2)?;
     rope.scaling = Scaling::Factors { factors, magnitude };
     Ok(())
 }

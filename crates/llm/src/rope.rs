@@ -69,7 +69,8 @@ impl Rope {
         match &self.scaling {
             Scaling::None => f,
             Scaling::Linear(factor) => f / factor,
-            Scaling::Factors { factors, .. } => f / factors.get(i).copied().unwrap_or(1.0),
+            // a model has one for each pair, or it is not opened
+            Scaling::Factors { factors, .. } => f / factors.get(i).copied().unwrap_or(f64::NAN),
             Scaling::Llama3 { factor, low, high, original } => {
                 let turns = original * f / (2.0 * PI);
                 match turns {

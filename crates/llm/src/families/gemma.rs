@@ -79,15 +79,21 @@ fn config(keys: &Keys, limit: Option<usize>) -> Result<Config> {
     let rope = c.read_rope(keys, limit, false)?;
     let is_third = matches!(keys.architecture(), "gemma3" | "Gemma3ForCausalLM" | WITH_PICTURES);
     if is_third {
-        let base = keys.number("rope.freq_base_swa")?.unwrap_or(10000.0);
+        let base = keys.positive("rope.freq_base_swa")?.unwrap_or(10000.0);
+        let kind = keys.text("rope.sliding_attention.rope_type")?;
+        if base <= 1.0 || kind.as_ref().is_some_and(|k| k != "default") {
+            let kind = kind.unwrap_or_default();
+            let message = format!("rotations of sliding_attention by the base {base} of the kind {kind:?}");
+            return Err(Error::new("load", message));
+        }
         c.local_rope = Some(Rope { base, scaling: Scaling::None, ..rope.clone() });
     }
     c.rope = Some(rope);
-    c.attention_cap = keys.number("attn_logit_softcapping")?;
-    c.logit_cap = keys.number("final_logit_softcapping")?;
+    c.attention_cap = keys.positive("attn_logit_softcapping")?;
+    c.logit_cap = keys.positive("final_logit_softcapping")?;
     // GGUF has no key for it: the largest of each generation are those that differ
     let largest = if is_third { 62 } else { 46 };
-    let by = match keys.number("query_pre_attn_scalar")? {
+    let by = match keys.positive("query_pre_attn_scalar")? {
         Some(by) => by,
         None if c.layers == largest => c.width as f64 / c.heads as f64,
         None => c.head as f64,

@@ -1,7 +1,7 @@
 //! Fine-tuning on tiny models: what is learnt, what is saved, what goes on.
 
-use crate::data;
 use crate::families::{expected, largest_difference};
+use crate::{Folder, data};
 use frit_llm::adapter::Lora;
 use frit_llm::chat::{Template, Text};
 use frit_llm::tune::{self, Example, Loss, Trainer, Tuning};
@@ -9,21 +9,7 @@ use frit_llm::{Options, open, open_to_tune};
 use frit_nn::safetensors;
 use frit_tensor::manual_seed;
 use frit_tokenize::Tokenizer;
-use std::path::{Path, PathBuf};
-
-/// A folder that goes away with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        Folder(std::env::temp_dir().join(format!("frit-llm-{name}-{}", std::process::id())))
-    }
-}
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
+use std::path::Path;
 
 /// Texts with something to learn: each token follows from the one before.
 fn examples() -> Vec<Example> {
