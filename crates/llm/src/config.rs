@@ -50,6 +50,8 @@ pub struct Config {
     pub is_bidirectional: bool,
     /// How the vectors of an encoder become one.
     pub pooling: Pooling,
+    /// Tokens of the longest text that an encoder is given, where that is fewer than it has positions for.
+    pub longest_text: Option<usize>,
     /// Factors of products of more than [`FEW`] tokens are rounded to bfloat16, which the device has units for.
     pub is_rounded: bool,
 }
@@ -86,6 +88,10 @@ pub enum Pooling {
     Mean,
     /// The first token's.
     First,
+    /// The greatest of each element.
+    Max,
+    /// The last token's.
+    Last,
 }
 
 /// A function between products.
@@ -166,6 +172,7 @@ impl Config {
             is_tied: keys.flag("tie_word_embeddings")?.unwrap_or(false),
             is_bidirectional: false,
             pooling: Pooling::default(),
+            longest_text: None,
             is_rounded: false,
         })
     }

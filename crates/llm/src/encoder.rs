@@ -32,7 +32,7 @@ pub struct Encoder {
 
 impl Encoder {
     /// The encoder of a configuration.
-    pub(crate) fn read(w: &Weights, config: Config) -> Result<Encoder> {
+    pub(crate) fn read(w: &Weights, mut config: Config) -> Result<Encoder> {
         let c = &config;
         let embedding = w.find("token_embd.weight")?;
         let kinds = w.find("token_types.weight")?;
@@ -55,14 +55,11 @@ impl Encoder {
                 norm: Norm::read(w, &name("layer_output_norm"), c.width, c.norm)?,
             })
         };
-        Ok(Encoder {
-            positions: w.get("position_embd.weight", &[c.context, c.width])?,
-            kind: kinds.select(0, 0),
-            norm: Norm::read(w, "token_embd_norm", c.width, c.norm)?,
-            layers: (0..c.layers).map(layer).collect::<Result<_>>()?,
-            embedding,
-            config,
-        })
+        let positions = w.get("position_embd.weight", &[c.context, c.width])?;
+        let norm = Norm::read(w, "token_embd_norm", c.width, c.norm)?;
+        let layers = (0..c.layers).map(layer).collect::<Result<_>>()?;
+        config.context = config.longest_text.map_or(config.context, |n| n.min(config.context));
+        Ok(Encoder { positions, kind: kinds.select(0, 0), norm, layers, embedding, config })
     }
     /// What it is.
     pub fn config(&self) -> &Config {
@@ -109,12 +106,12 @@ impl Encoder {
         Ok(self.pool(&self.forward(ids)?, &count))
     }
     fn pool(&self, x: &Tensor, count: &Tensor) -> Tensor {
+        let within = || Tensor::arange(&x.shape()[0]).int().lt(count).unsqueeze(-1);
         let one = match self.config.pooling {
             Pooling::First => x.select(0, 0),
-            Pooling::Mean => {
-                let within = Tensor::arange(&x.shape()[0]).int().lt(count).unsqueeze(-1);
-                within.where_(x, 0.0).sum(0) / count.float()
-            }
+            Pooling::Last => x.embedding(&(count - 1)).squeeze(0),
+            Pooling::Mean => within().where_(x, 0.0).sum(0) / count.float(),
+            Pooling::Max => within().where_(x, f64::NEG_INFINITY).max(0),
         };
         one.normalize(2.0, -1, 1e-12)
     }

@@ -20,6 +20,7 @@ mod layers;
 mod families;
 pub mod decoder;
 mod encoder;
+mod sentence;
 mod model;
 pub mod blocks;
 pub mod cache;

@@ -1,12 +1,13 @@
 //! A model as it is opened: a GGUF file, or a folder of Hugging Face.
 
 use crate::adapter::{Adapter, Adapting, Lora};
-use crate::config::{Config, Pooling, check_factors};
+use crate::config::{Config, check_factors};
 use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::families::{self, Family};
 use crate::keys::Keys;
 use crate::rope::Scaling;
+use crate::sentence;
 use crate::weights::Weights;
 use frit_nn::gguf::Gguf;
 use frit_tensor::{Error, Result};
@@ -121,12 +122,8 @@ fn read_folder(folder: &Path, options: &Options, families: &[&'static Family]) -
     let family = families::find(families, keys.architecture())?;
     let keys = keys.or_default(family.defaults);
     let mut config = (family.config)(&keys, options.context)?;
-    if let Ok(text) = std::fs::read_to_string(folder.join("1_Pooling/config.json")) {
-        let wrong = |e| Error::new("load", format!("1_Pooling/config.json: {e}"));
-        let said: serde_json::Value = serde_json::from_str(&text).map_err(wrong)?;
-        if said["pooling_mode_cls_token"] == true {
-            config.pooling = Pooling::First;
-        }
+    if config.is_bidirectional {
+        sentence::read(folder, &mut config)?;
     }
     Ok((keys, Weights::of_folder(folder, family.names)?, config))
 }

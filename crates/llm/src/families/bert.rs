@@ -47,6 +47,7 @@ fn config(keys: &Keys, _limit: Option<usize>) -> Result<Config> {
     c.pooling = match keys.size("pooling_type")? {
         None | Some(0 | 1) => Pooling::Mean,
         Some(2) => Pooling::First,
+        Some(3) => Pooling::Last,
         Some(other) => return Err(Error::new("load", format!("pooling of type {other} is not known"))),
     };
     // the table of types says how many there are

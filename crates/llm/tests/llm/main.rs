@@ -5,6 +5,7 @@ mod configs;
 mod engine;
 mod families;
 mod generate;
+mod pooling;
 mod real;
 mod tune;
 
