@@ -2,7 +2,7 @@
 
 use crate::adapter::LowRank;
 use crate::config::{self, Activation, Config, FEW};
-use crate::weights::{Rounding, Weights};
+use crate::weights::{Experts, Rounding, Weights};
 use frit_nn::Linear;
 use frit_nn::gguf::Words;
 use frit_tensor::{DType, Result, Tensor};
@@ -191,11 +191,11 @@ impl FeedForward {
 /// Feed-forwards of which some are chosen for each token: only their weights are read.
 pub struct Mixture {
     router: Product,
-    /// (experts, hidden, width)
-    gate: Tensor,
-    up: Tensor,
-    /// (experts, width, hidden)
-    down: Tensor,
+    /// Each (hidden, width)
+    gate: Experts,
+    up: Experts,
+    /// Each (width, hidden)
+    down: Experts,
     /// One that every token goes through, and how much of it each takes.
     shared: Option<(FeedForward, Product)>,
     used: usize,
@@ -239,7 +239,7 @@ impl Mixture {
             false => parts,
         };
         // (T, used, outputs, inputs) times (T, used or 1, inputs, 1)
-        let product = |w: &Tensor, x: &Tensor| w.embedding(&chosen).matmul(&x.unsqueeze(-1)).squeeze(-1);
+        let product = |w: &Experts, x: &Tensor| w.of(&chosen).matmul(&x.unsqueeze(-1)).squeeze(-1);
         let each = x.unsqueeze(1);
         let h = activate(self.activation, &product(&self.gate, &each)) * product(&self.up, &each);
         let y = (product(&self.down, &h) * parts.unsqueeze(-1)).sum(1);

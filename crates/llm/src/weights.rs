@@ -5,11 +5,12 @@
 use crate::adapter::{Adapter, Adapting, LowRank, Place};
 use crate::config::{FEW, MANY, MANY_OF_TWO};
 use frit_nn::gguf::{Bytes, Gguf, Words};
+use frit_nn::safetensors::SafeTensors;
 use frit_nn::{StateDict, safetensors};
-use frit_tensor::{DType, Device, Error, Result, Tensor};
-use std::cell::RefCell;
+use frit_tensor::{Blob, DType, Device, Error, Result, Tensor};
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a family's tensors are called in a folder of Hugging Face.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,81 @@ pub struct Names {
 
 enum Source {
     Gguf(Gguf),
-    Folder(StateDict),
+    Folder(Folder),
+}
+
+/// The tensors of a folder, and the files they are in.
+struct Folder {
+    state: StateDict,
+    path: PathBuf,
+    files: OnceCell<Vec<SafeTensors>>,
+}
+
+impl Folder {
+    fn open(path: &Path) -> Result<Folder> {
+        let index = path.join(INDEX);
+        let state = match index.exists() {
+            true => safetensors::load_sharded(index)?,
+            false => safetensors::load(path.join(SINGLE))?,
+        };
+        Ok(Folder { state, path: path.into(), files: OnceCell::new() })
+    }
+    /// Its files, which are opened when they are first asked for.
+    fn files(&self) -> Result<&[SafeTensors]> {
+        if let Some(files) = self.files.get() {
+            return Ok(files);
+        }
+        let index = self.path.join(INDEX);
+        let files = match index.exists() {
+            true => {
+                let wrong = |e: std::io::Error| Error::new("load", format!("{INDEX}: {e}"));
+                let index = safetensors::Index::from_blob(&Blob::open(&index).map_err(wrong)?)?;
+                index.files().iter().map(|f| SafeTensors::open(self.path.join(f))).collect::<Result<_>>()?
+            }
+            false => vec![SafeTensors::open(self.path.join(SINGLE))?],
+        };
+        Ok(self.files.get_or_init(|| files))
+    }
+    /// Matrices as rows of one tensor where they lie, if they are in one file and do lie so.
+    fn rows(&self, names: &[String]) -> Result<Option<(Tensor, Vec<usize>)>> {
+        for file in self.files()? {
+            if let Some(found) = file.rows(names)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+
+/// The weights of several experts, each `(outputs, inputs)`.
+pub enum Experts {
+    /// One after the other: `(experts, outputs, inputs)`.
+    Whole(Tensor),
+    /// Rows among others, `(rows, inputs)`, so many of each expert from where it begins `(experts)`.
+    Rows {
+        /// All rows there are.
+        rows: Tensor,
+        /// The first of each expert.
+        begins: Tensor,
+        /// How many each has.
+        outputs: usize,
+    },
+}
+
+impl Experts {
+    /// Those of chosen experts `(T, used)`: `(T, used, outputs, inputs)`. No other is read.
+    pub fn of(&self, chosen: &Tensor) -> Tensor {
+        match self {
+            Experts::Whole(all) => all.embedding(chosen),
+            Experts::Rows { rows, begins, outputs } => {
+                let first = begins.embedding(chosen).contiguous().unsqueeze(-1);
+                rows.embedding(&(first + Tensor::arange(*outputs).int()))
+            }
+        }
+    }
 }
 
 /// The tensors of a model.
@@ -94,12 +169,7 @@ impl Weights {
     }
     /// Those of a folder: one safetensors file, or several with an index.
     pub fn of_folder(folder: &Path, names: Names) -> Result<Weights> {
-        let index = folder.join("model.safetensors.index.json");
-        let state = match index.exists() {
-            true => safetensors::load_sharded(index)?,
-            false => safetensors::load(folder.join("model.safetensors"))?,
-        };
-        Ok(Weights::new(Source::Folder(state), names))
+        Ok(Weights::new(Source::Folder(Folder::open(folder)?), names))
     }
     /// Products get parts of an adapter, beside them or merged. In a GGUF file rows of queries and keys of models whose
     /// rotations are of neighbours were reordered, head by head.
@@ -178,16 +248,21 @@ impl Weights {
     pub fn has(&self, name: &str) -> bool {
         match &self.source {
             Source::Gguf(file) => file.tensors().contains_key(name),
-            Source::Folder(state) => self.names.of(name).iter().any(|n| state.contains_key(n)),
+            Source::Folder(f) => self.names.of(name).iter().any(|n| f.state.contains_key(n)),
         }
     }
     /// A tensor of a shape, as float32 or as an expression that makes float32 of what is stored.
     pub fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let t = self.find(name)?;
+        self.check_shape(name, &t, shape)?;
+        Ok(t)
+    }
+    fn check_shape(&self, name: &str, t: &Tensor, shape: &[usize]) -> Result<()> {
         let dims = t.dims()?;
         match dims == shape {
-            true => Ok(t),
+            true => Ok(()),
             false => {
+                let name = self.stored_name(name)?;
                 Err(Error::new("load", format!("the tensor {name} is of shape {dims:?}, not {shape:?}")))
             }
         }
@@ -198,35 +273,53 @@ impl Weights {
     }
     /// A tensor of any shape.
     pub fn find(&self, name: &str) -> Result<Tensor> {
-        let t = match &self.source {
-            Source::Gguf(file) => {
-                self.note(name);
-                file.tensor(name)?
-            }
-            Source::Folder(state) => {
-                let all = self.names.of(name);
-                let Some(found) = all.iter().find(|n| state.contains_key(*n)) else {
-                    let message = format!("no tensor {}", all.first().map_or(name, |n| n));
-                    return Err(Error::new("load", message));
-                };
-                self.note(found);
-                let t = &state[found];
-                if self.names.is_transposed(name) { t.t() } else { t.clone() }
-            }
-        };
+        let t = self.stored(name)?;
         Ok(if t.dtype() == DType::F32 { t } else { t.cast(DType::F32) })
     }
-    /// The weights of `count` experts in one tensor: as it is stored, or copied together where each is a tensor.
-    pub fn experts(&self, name: &str, count: usize, shape: [usize; 2]) -> Result<Tensor> {
-        if self.has(name) {
-            return self.get(name, &[count, shape[0], shape[1]]);
+    /// What a tensor is called where it is stored.
+    fn stored_name(&self, name: &str) -> Result<String> {
+        let Source::Folder(f) = &self.source else { return Ok(name.to_string()) };
+        let all = self.names.of(name);
+        let found = all.iter().find(|n| f.state.contains_key(*n));
+        let missing = || Error::new("load", format!("no tensor {}", all.first().map_or(name, |n| n)));
+        found.cloned().ok_or_else(missing)
+    }
+    /// A tensor in the type it has in its file.
+    fn stored(&self, name: &str) -> Result<Tensor> {
+        let found = self.stored_name(name)?;
+        self.note(&found);
+        match &self.source {
+            Source::Gguf(file) => file.tensor(name),
+            Source::Folder(f) if self.names.is_transposed(name) => Ok(f.state[&found].t()),
+            Source::Folder(f) => Ok(f.state[&found].clone()),
         }
-        let Source::Folder(_) = &self.source else {
+    }
+    /// The weights of `count` experts: where they are stored, if they are one tensor, or, on a CPU, rows of one file; else copied
+    /// together in the type they have.
+    pub fn experts(&self, name: &str, count: usize, shape: [usize; 2]) -> Result<Experts> {
+        if self.has(name) {
+            return Ok(Experts::Whole(self.get(name, &[count, shape[0], shape[1]])?));
+        }
+        let Source::Folder(folder) = &self.source else {
             return Err(Error::new("load", format!("no tensor {name}")));
         };
-        let one = |e: usize| self.get(&self.names.of_expert(name, e), &shape);
-        let all = (0..count).map(one).collect::<Result<Vec<_>>>()?;
-        Tensor::stack(&all, 0).realize()
+        let names: Vec<String> = (0..count).map(|e| self.names.of_expert(name, e)).collect();
+        let all = names.iter().map(|n| self.stored(n)).collect::<Result<Vec<_>>>()?;
+        names.iter().zip(&all).try_for_each(|(n, t)| self.check_shape(n, t, &shape))?;
+        if Device::target(&Device::current()?)?.grid.is_none() && !self.names.is_transposed(name) {
+            let stored = names.iter().map(|n| self.stored_name(n)).collect::<Result<Vec<_>>>()?;
+            if let Some((rows, begins)) = folder.rows(&stored)?
+                && let Ok(begins) =
+                    begins.into_iter().map(i32::try_from).collect::<std::result::Result<Vec<_>, _>>()
+            {
+                let rows = rows.cast(DType::F32);
+                return Ok(Experts::Rows { rows, begins: Tensor::from_slice(&begins), outputs: shape[0] });
+            }
+        }
+        let dtype = all.first().map_or(DType::F32, Tensor::dtype);
+        let one = if all.iter().all(|t| t.dtype() == dtype) { dtype } else { DType::F32 };
+        let all: Vec<Tensor> = all.iter().map(|t| t.cast(one)).collect();
+        Ok(Experts::Whole(Tensor::stack(&all, 0).realize()?.cast(DType::F32)))
     }
     fn note(&self, name: &str) {
         self.read.borrow_mut().insert(name.to_string());
@@ -243,7 +336,7 @@ impl Weights {
         let read = self.read.borrow();
         let (all, unused, beside): (Vec<&String>, &[&str], &[&str]) = match &self.source {
             Source::Gguf(file) => (file.tensors().keys().collect(), UNUSED_GGUF, &[]),
-            Source::Folder(state) => (state.keys().collect(), self.names.unused, self.names.beside),
+            Source::Folder(f) => (f.state.keys().collect(), self.names.unused, self.names.beside),
         };
         let is_known =
             |n: &str| unused.iter().any(|u| n.ends_with(u)) || beside.iter().any(|b| n.starts_with(b));

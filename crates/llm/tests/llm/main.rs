@@ -3,6 +3,7 @@
 mod chat;
 mod configs;
 mod engine;
+mod experts;
 mod families;
 mod generate;
 mod pooling;

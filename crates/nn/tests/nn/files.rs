@@ -449,6 +449,37 @@ fn a_file_of_no_known_format_is_an_error() {
 }
 
 #[test]
+fn matrices_of_a_file_are_rows_of_one_tensor() {
+    let dir = Temp::new("rows");
+    let path = dir.file("w.safetensors");
+    let of = |from: usize, dims: [usize; 2]| {
+        let n = dims[0] * dims[1];
+        Tensor::from_vec(counted(from + n)[from..].to_vec(), dims)
+    };
+    let state = [
+        ("a", of(0, [2, 4])),
+        ("b", of(8, [3, 8])),
+        ("c", of(32, [2, 4])),
+        ("d", of(40, [1, 2])),
+        ("e", of(42, [2, 4])),
+        ("f", of(50, [2, 4]).cast(DType::F16)),
+    ];
+    let state: StateDict = state.into_iter().map(|(n, t)| (n.to_string(), t)).collect();
+    safetensors::save(&path, &state).unwrap();
+    let file = safetensors::SafeTensors::open(&path).unwrap();
+    let rows = |names: &[&str]| file.rows(&names.iter().map(|n| n.to_string()).collect::<Vec<_>>()).unwrap();
+    let (all, begins) = rows(&["c", "a"]).unwrap();
+    assert_eq!((all.dims().unwrap(), begins), (vec![10, 4], vec![8, 0]));
+    assert_eq!(all.at(8).to_vec::<f32>().unwrap(), [32.0, 33.0, 34.0, 35.0]);
+    let (all, begins) = rows(&["b"]).unwrap();
+    assert_eq!((all.dims().unwrap(), begins), (vec![3, 8], vec![0]));
+    // half a row between, other columns, another type, none
+    for names in [&["a", "e"][..], &["a", "b"], &["a", "f"], &["a", "x"], &[]] {
+        assert!(rows(names).is_none(), "{names:?}");
+    }
+}
+
+#[test]
 fn what_is_loaded_is_memory_of_the_file_until_it_is_written_to() {
     let dir = Temp::new("mapped");
     let path = dir.file("w.safetensors");

@@ -80,6 +80,36 @@ impl SafeTensors {
         let bytes = self.data.get(info.bytes.clone())?;
         Some(View { dtype: info.dtype, shape: &info.shape, bytes })
     }
+    /// Matrices of one type and of as many columns as rows of one tensor, on the default device: it is over all that lies
+    /// between them in the file, so nothing is copied, and what is not theirs is not read. With the row at which each begins.
+    /// `None` where one is not here, or where they are no rows of one tensor as they lie.
+    #[track_caller]
+    pub fn rows(&self, names: &[String]) -> Result<Option<(Tensor, Vec<usize>)>> {
+        let _c = frit_tensor::call("load");
+        let infos = names.iter().map(|n| self.header.tensors.get(n)).collect::<Option<Vec<_>>>();
+        let Some(infos) = infos.filter(|all| !all.is_empty()) else { return Ok(None) };
+        let (dtype, columns) = (infos[0].dtype, infos[0].shape.last().copied().unwrap_or(0));
+        let begin = infos.iter().map(|i| i.bytes.start).min().unwrap_or(0);
+        let end = infos.iter().map(|i| i.bytes.end).max().unwrap_or(0);
+        let row = columns * dtype.size();
+        let is_row = |i: &&header::Info| {
+            i.dtype == dtype
+                && i.shape.len() == 2
+                && i.shape[1] == columns
+                && (i.bytes.start - begin).is_multiple_of(row)
+        };
+        let Some(bytes) = self.data.slice(begin..end).filter(|_| row > 0 && dtype != DType::Bool) else {
+            return Ok(None);
+        };
+        // memory that is not aligned would be copied, with all that is between
+        if !infos.iter().all(is_row) || !bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
+            return Ok(None);
+        }
+        let begins = infos.iter().map(|i| (i.bytes.start - begin) / row).collect();
+        let rows = Tensor::from_blob(dtype, &bytes, [(end - begin) / row, columns]);
+        rows.check()?;
+        Ok(Some((rows, begins)))
+    }
     /// One tensor on the default device; its data is read when it is used.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
