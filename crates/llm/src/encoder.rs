@@ -117,6 +117,9 @@ impl Encoder {
     }
 }
 
+/// Tokens that shorter texts are filled up to.
+const SHORTEST: usize = 16;
+
 /// An encoder that embeds texts by captured programs, one for each of a few lengths.
 pub struct Embedder {
     encoder: Arc<Encoder>,
@@ -132,12 +135,25 @@ impl Embedder {
     pub fn encoder(&self) -> &Encoder {
         &self.encoder
     }
+    /// Compiles and records the programs of all lengths, so that no text waits for it later.
+    pub fn warm_up(&mut self) -> Result<()> {
+        let most = self.encoder.config.context;
+        let mut size = SHORTEST;
+        while size < 2 * most {
+            // called, recorded, replayed
+            for _ in 0..3 {
+                self.embed(&vec![0; size.min(most)])?;
+            }
+            size *= 2;
+        }
+        Ok(())
+    }
     /// One vector of length 1 for a text.
     #[track_caller]
     pub fn embed(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
         let _c = frit_tensor::call("encode");
         self.encoder.check(ids)?;
-        let size = ids.len().next_power_of_two().max(16).min(self.encoder.config.context);
+        let size = ids.len().next_power_of_two().max(SHORTEST).min(self.encoder.config.context);
         let mut padded: Vec<i32> = ids.iter().map(|i| *i as i32).collect();
         padded.resize(size, 0);
         let inputs = [padded, vec![ids.len() as i32]].map(|v| Tensor::from_slice(&v).realize());

@@ -19,6 +19,8 @@ SIZES = dict(vocab_size=40, hidden_size=24, num_hidden_layers=2, num_attention_h
              intermediate_size=32, max_position_embeddings=128)
 ONE = dict(SIZES, num_hidden_layers=1)
 LENGTH = 24
+# models of which there are values for a longer text too: past the context of training, where other factors are taken
+LONGER = {"phi3_long": 40}
 
 
 def rope(kind, **more):
@@ -36,8 +38,11 @@ MODELS = {
     "llama_yarn": (tf.LlamaConfig(**ONE, **rope("yarn", factor=4.0, original_max_position_embeddings=32)),
                    tf.LlamaForCausalLM),
     "mistral": (tf.MistralConfig(**SIZES, sliding_window=7), tf.MistralForCausalLM),
+    "mistral_whole": (tf.MistralConfig(**ONE, sliding_window=None), tf.MistralForCausalLM),
     "mixtral": (tf.MixtralConfig(**ONE, num_local_experts=4, num_experts_per_tok=2), tf.MixtralForCausalLM),
     "qwen2": (tf.Qwen2Config(**SIZES, tie_word_embeddings=True), tf.Qwen2ForCausalLM),
+    "qwen2_window": (tf.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=7, max_window_layers=1),
+                     tf.Qwen2ForCausalLM),
     "qwen3": (tf.Qwen3Config(**SIZES, head_dim=8), tf.Qwen3ForCausalLM),
     "qwen2_moe": (tf.Qwen2MoeConfig(**ONE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                                     shared_expert_intermediate_size=20), tf.Qwen2MoeForCausalLM),
@@ -48,6 +53,11 @@ MODELS = {
                                attn_logit_softcapping=5.0, final_logit_softcapping=10.0), tf.Gemma2ForCausalLM),
     "gemma3": (tf.Gemma3TextConfig(**dict(SIZES, num_hidden_layers=6, hidden_size=16, intermediate_size=16), head_dim=8, query_pre_attn_scalar=8,
                                    sliding_window=7), tf.Gemma3ForCausalLM),
+    "gemma3_linear": (tf.Gemma3TextConfig(
+        **dict(SIZES, num_hidden_layers=6, hidden_size=8, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8),
+        head_dim=8, query_pre_attn_scalar=8, sliding_window=7, rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
+            sliding_attention=dict(rope_type="default", rope_theta=1e4))), tf.Gemma3ForCausalLM),
     "phi3": (tf.Phi3Config(**SIZES, pad_token_id=0), tf.Phi3ForCausalLM),
     "phi3_long": (tf.Phi3Config(**ONE, pad_token_id=0, original_max_position_embeddings=32,
                                 **rope("longrope", short_factor=[1.0, 1.5, 2.0], long_factor=[2.0, 3.0, 5.0],
@@ -70,10 +80,16 @@ def make(name, out):
             p.copy_((p * 256).round() / 256 if p.dim() == 1 else p.half().float())  # 1 + p is a float16 too
         ids = torch.randint(0, 40, (1, LENGTH))
         result = m(ids)
+        if name in LONGER:
+            longer = torch.randint(0, 40, (1, LONGER[name]))
+            longer_values = m(longer).logits
     values = result.last_hidden_state if name == "bert" else result.logits
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
     m.half().save_pretrained(folder)
+    if name in LONGER:
+        save_file({"ids": longer[0].int(), "values": longer_values[0].float().contiguous()},
+                  folder / "expected_longer.safetensors")
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file({"ids": ids[0].int(), "values": values[0].float().contiguous()}, folder / "expected.safetensors")
     return folder
@@ -96,15 +112,15 @@ if __name__ == "__main__":
     llama, out, *names = sys.argv[1:]
     for name in names or MODELS:
         folder = make(name, pathlib.Path(out))
-        expected = folder / "expected.safetensors"
-        held = expected.read_bytes()
-        expected.unlink()  # the script takes every safetensors file for weights
+        # the script takes every safetensors file for weights
+        held = {f: f.read_bytes() for f in folder.glob("expected*.safetensors")}
+        [f.unlink() for f in held]
         vocabulary = folder / "tokenizer.json"  # of which it wants the size
         vocabulary.write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(40)}}, "added_tokens": []}))
         file = pathlib.Path(out) / f"{name}.gguf"
         convert(folder, file, pathlib.Path(llama))
         vocabulary.unlink()
-        expected.write_bytes(held)
+        [f.write_bytes(content) for f, content in held.items()]
         print(name, sum(f.stat().st_size for f in folder.iterdir()), file.stat().st_size)
-        if name == "mistral":
+        if name in ("mistral", "qwen2_window"):
             file.unlink()  # it has lost the window

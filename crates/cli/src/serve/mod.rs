@@ -175,7 +175,11 @@ pub fn run(model: &str, words: &[&str]) -> Result<(), String> {
     if frit_llm::is_encoder(model).map_err(|e| e.to_string())? {
         let encoder = frit_llm::open_encoder(model).map_err(|e| e.to_string())?;
         let context = encoder.config().context;
-        return serve(options, text, context, move || Ok(Embeds(frit_llm::Embedder::new(encoder))));
+        return serve(options, text, context, move || {
+            let mut embedder = frit_llm::Embedder::new(encoder);
+            embedder.warm_up().map_err(|e| e.to_string())?;
+            Ok(Embeds(embedder))
+        });
     }
     let opening = frit_llm::Options {
         context: options.context,

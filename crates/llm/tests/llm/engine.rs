@@ -280,21 +280,114 @@ fn sampled_speculation_keeps_the_distribution() {
 
 #[test]
 fn nothing_compiles_after_warming_up() {
-    let m = model("llama");
-    let small = Settings { sequences: 3, positions: 512, budget: 32, ..settings() };
-    let mut engine = Engine::new(m, small).unwrap();
-    engine.warm_up().unwrap();
-    let made = || {
-        let s = frit_engine::stats::stats();
-        [s.compiles, s.schedules, s.captures]
-    };
-    let before = made();
-    for i in 0..7 {
-        engine.submit(Request::new(prompt(i, 5 + 17 * i), 6 + i)).unwrap();
-        engine.step().unwrap();
+    let (m, draft) = (model("llama"), model("llama_linear"));
+    for draft in [None, Some(draft)] {
+        let small = Settings { sequences: 3, positions: 512, budget: 32, ..settings() };
+        let is_drafted = draft.is_some();
+        let mut engine = Engine::with_draft(m.clone(), draft, small).unwrap();
+        engine.warm_up().unwrap();
+        let made = || {
+            let s = frit_engine::stats::stats();
+            [s.compiles, s.schedules, s.captures]
+        };
+        let before = made();
+        let ask = |i: usize| {
+            let drawn =
+                Sampling { temperature: 1.0, top_p: 0.9, seed: Some(i as u64), ..Sampling::default() };
+            let sampling = if i % 2 == 0 { Sampling::default() } else { drawn };
+            Request {
+                sampling,
+                logprobs: (i % 3 == 0).then_some(2),
+                ..Request::new(prompt(i, 5 + 17 * i), 6 + i)
+            }
+        };
+        for i in 0..7 {
+            engine.submit(ask(i)).unwrap();
+            engine.step().unwrap();
+        }
+        run(&mut engine);
+        // alone, so that a draft proposes, of most likely tokens and of drawn ones, with probabilities and without
+        for i in 0..4 {
+            engine.submit(ask(i)).unwrap();
+            run(&mut engine);
+        }
+        assert_eq!(made(), before, "kernels compiled, graphs scheduled, programs recorded");
+        assert_eq!(engine.counts().drafted > 0, is_drafted);
     }
-    run(&mut engine);
-    assert_eq!(made(), before, "kernels compiled, graphs scheduled, programs recorded");
+}
+
+/// Natural logarithms of the probabilities of the next token, by plain sums in float64.
+fn log_softmax(model: &Decoder, tokens: &[u32]) -> Vec<f64> {
+    let logits = model.whole(tokens).unwrap().to_vec::<f32>().unwrap();
+    let last = logits[logits.len() - 40..].iter().map(|l| f64::from(*l)).collect::<Vec<_>>();
+    let sum = last.iter().map(|l| l.exp()).sum::<f64>().ln();
+    last.iter().map(|l| l - sum).collect()
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_plain_model() {
+    let (m, draft) = (model("llama"), model("llama_linear"));
+    let text = prompt(2, 20);
+    // they are told before a bias, a temperature and cuts change what is drawn
+    let drawn =
+        Sampling { temperature: 1.5, top_k: 5, bias: vec![(7, 2.0)], seed: Some(3), ..Sampling::default() };
+    for (sampling, draft) in [
+        (Sampling::default(), None),
+        (drawn.clone(), None),
+        (Sampling::default(), Some(draft.clone())),
+        (drawn, Some(draft)),
+    ] {
+        let mut engine = Engine::with_draft(m.clone(), draft, settings()).unwrap();
+        let asked =
+            Request { sampling: sampling.clone(), logprobs: Some(3), ..Request::new(text.clone(), 12) };
+        engine.submit(asked).unwrap();
+        let (mut tokens, mut told) = (text.clone(), 0);
+        while !engine.is_idle() {
+            for event in engine.step().unwrap() {
+                let Event::Token { token, logprobs, .. } = event else { continue };
+                let (want, found) = (log_softmax(&m, &tokens), logprobs.unwrap());
+                let near =
+                    |a: f32, b: f64| assert!((f64::from(a) - b).abs() < 2e-4, "{a} and {b}, {sampling:?}");
+                near(found.token, want[token as usize]);
+                let mut best: Vec<usize> = (0..40).collect();
+                best.sort_by(|a, b| want[*b].total_cmp(&want[*a]));
+                assert_eq!(found.top.len(), 3);
+                for ((t, p), b) in found.top.iter().zip(&best) {
+                    assert_eq!(*t as usize, *b);
+                    near(*p, want[*b]);
+                }
+                tokens.push(token);
+                told += 1;
+            }
+        }
+        assert_eq!(told, 12);
+    }
+}
+
+#[test]
+fn a_context_that_moved_on_is_that_of_the_shorter_text() {
+    // of the second model positions are vectors of their own
+    for (name, context, keep, count) in [("llama", 128, 4, 40), ("llama", 128, 40, 60), ("gpt2", 64, 3, 50)] {
+        let m = model(name);
+        let mut engine = Engine::new(m.clone(), settings()).unwrap();
+        let mut text = prompt(1, context - 8);
+        let id = engine.submit(Request { shift: Some(keep), ..Request::new(text.clone(), count) }).unwrap();
+        let (found, reason) = run(&mut engine).remove(&id).unwrap();
+        let mut moves = 0;
+        for (i, token) in found.iter().enumerate() {
+            assert_eq!(vec![*token], greedy(&m, &text, 1), "{name}: token {i} after {moves} moves");
+            text.push(*token);
+            if text.len() == context {
+                // the older half behind what is kept goes, and all that is left moves to the front
+                text.drain(keep..keep + (context - keep) / 2);
+                moves += 1;
+            }
+        }
+        assert_eq!((found.len(), reason), (count, Some(Reason::Length)));
+        assert!(moves >= if name == "gpt2" { 2 } else { 1 }, "{moves}");
+        // what is kept is the same as before
+        assert_eq!(engine.counts().shared, (keep / 32 * 32 * moves) as u64);
+    }
 }
 
 #[test]

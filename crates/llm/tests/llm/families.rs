@@ -1,6 +1,6 @@
 //! One tiny random model a family, from a folder and from GGUF: logits as transformers computes them (`make_models.py`).
 
-use crate::data;
+use crate::{Folder, data};
 use frit_llm::{Embedder, Options, open, open_encoder};
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::Tensor;
@@ -21,8 +21,9 @@ fn check(name: &str) {
     let (ids, values) = expected(name);
     // factors for short contexts are those that transformers takes for so few tokens
     let options = Options { context: name.ends_with("_long").then_some(32), ..Options::default() };
-    // the converter loses the window of mistral
-    let files = [Some(data(name)), (name != "mistral").then(|| data(&format!("{name}.gguf")))];
+    // the converter loses the windows of mistral and qwen
+    let has_gguf = !["mistral", "qwen2_window"].contains(&name);
+    let files = [Some(data(name)), has_gguf.then(|| data(&format!("{name}.gguf")))];
     for path in files.into_iter().flatten() {
         let model = open(&path, &options).unwrap_or_else(|e| panic!("{e}"));
         let logits = model.whole(&ids).and_then(|t| t.to_vec::<f32>()).unwrap_or_else(|e| panic!("{e}"));
@@ -36,8 +37,25 @@ macro_rules! families {
     ($($name:ident)*) => { $(#[test] fn $name() { check(stringify!($name)) })* };
 }
 families! {
-    llama llama_tied llama3 llama_linear llama_yarn mistral mixtral qwen2 qwen3 qwen2_moe qwen3_moe
-    gemma gemma2 gemma3 phi3 phi3_long gpt2
+    llama llama_tied llama3 llama_linear llama_yarn mistral mistral_whole mixtral qwen2 qwen2_window qwen3 qwen2_moe
+    qwen3_moe gemma gemma2 gemma3 gemma3_linear phi3 phi3_long gpt2
+}
+
+#[test]
+fn phi3_takes_the_long_factors_past_the_context_of_training() {
+    let all = safetensors::load(data("phi3_long/expected_longer.safetensors")).unwrap();
+    let ids: Vec<u32> = all["ids"].to_vec::<i32>().unwrap().into_iter().map(|i| i as u32).collect();
+    let values = all["values"].to_vec::<f32>().unwrap();
+    for path in [data("phi3_long"), data("phi3_long.gguf")] {
+        let off = |context: Option<usize>| {
+            let model = open(&path, &Options { context, ..Options::default() }).unwrap();
+            largest_difference(&model.whole(&ids).unwrap().to_vec().unwrap(), &values)
+        };
+        for context in [None, Some(64), Some(33)] {
+            assert!(off(context) < 2e-4, "{}, {context:?}: off by {}", path.display(), off(context));
+        }
+        assert!(off(Some(32)) > 0.01, "the short factors give other values");
+    }
 }
 
 /// Of a folder with several models the one that reads text, whichever way its tensors are called.
@@ -122,6 +140,47 @@ fn an_architecture_that_is_not_known_is_named() {
     let why = open(&folder, &Options::default()).err().unwrap().to_string();
     assert!(why.contains("NonesuchForCausalLM") && why.contains("LlamaForCausalLM"), "{why}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn encoders_of_other_shapes_are_named() {
+    let folder = Folder::new("encoders");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let config = std::fs::read_to_string(data("bert/config.json")).unwrap();
+    std::fs::copy(data("bert/model.safetensors"), folder.0.join("model.safetensors")).unwrap();
+    let others = [
+        "RobertaModel",
+        "XLMRobertaModel",
+        "DistilBertModel",
+        "MPNetModel",
+        "NomicBertModel",
+        "ModernBertModel",
+    ];
+    for architecture in others {
+        std::fs::write(folder.0.join("config.json"), config.replace("BertModel", architecture)).unwrap();
+        assert!(!frit_llm::is_encoder(&folder.0).unwrap());
+        for why in [open_encoder(&folder.0).err(), open(&folder.0, &Options::default()).err()] {
+            let why = why.unwrap().to_string();
+            assert!(why.contains(&format!("the architecture {architecture:?} is not known")), "{why}");
+        }
+    }
+    std::fs::write(folder.0.join("config.json"), &config).unwrap();
+    assert!(frit_llm::is_encoder(&folder.0).unwrap() && open_encoder(&folder.0).is_ok());
+}
+
+#[test]
+fn nothing_compiles_after_an_embedder_warmed_up() {
+    let mut embedder = Embedder::new(open_encoder(data("bert")).unwrap());
+    embedder.warm_up().unwrap();
+    let made = || {
+        let s = frit_engine::stats::stats();
+        [s.compiles, s.schedules, s.captures]
+    };
+    let before = made();
+    for length in [1, 15, 16, 17, 32, 40, 64] {
+        embedder.embed(&vec![3; length]).unwrap();
+    }
+    assert_eq!(made(), before, "kernels compiled, graphs scheduled, programs recorded");
 }
 
 #[test]
