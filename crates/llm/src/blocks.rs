@@ -83,20 +83,31 @@ impl Blocks {
         self.found.insert(key, (block, content));
         content
     }
-    /// A block with these tokens behind a prefix, held by one more; and what it holds.
-    pub fn share(&mut self, before: Content, tokens: &[u32]) -> Option<(u32, Content)> {
-        let (block, content) = *self.found.get(&(before, tokens.into()))?;
-        if self.holders[block as usize] == 0 {
+    /// A block with these tokens behind a prefix, and what it holds.
+    pub fn find(&self, before: Content, tokens: &[u32]) -> Option<(u32, Content)> {
+        self.found.get(&(before, tokens.into())).copied()
+    }
+    /// Whether someone holds a block.
+    pub fn is_held(&self, block: u32) -> bool {
+        self.holders[block as usize] > 0
+    }
+    /// One holder more.
+    pub fn hold(&mut self, block: u32) {
+        if !self.is_held(block) {
             self.unused.retain(|b| *b != block);
         }
         self.holders[block as usize] += 1;
-        Some((block, content))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn share(b: &mut Blocks, before: Content, tokens: &[u32]) -> Option<(u32, Content)> {
+        let found = b.find(before, tokens);
+        found.inspect(|(block, _)| b.hold(*block))
+    }
 
     #[test]
     fn a_prefix_is_found_until_its_block_is_given_out_again() {
@@ -107,13 +118,13 @@ mod tests {
         b.release(x);
         b.release(y);
         assert_eq!(b.free(), 3);
-        assert_eq!(b.share(0, &[1, 2]), Some((x, first)));
-        assert_eq!(b.share(0, &[3, 4]), None, "it was behind another prefix");
-        assert_eq!(b.share(first, &[3, 4]).unwrap().0, y);
+        assert_eq!(share(&mut b, 0, &[1, 2]), Some((x, first)));
+        assert_eq!(share(&mut b, 0, &[3, 4]), None, "it was behind another prefix");
+        assert_eq!(share(&mut b, first, &[3, 4]).unwrap().0, y);
         b.release(y);
         let taken = [b.take().unwrap(), b.take().unwrap()];
         assert!(taken.contains(&y) && b.take().is_none(), "one is held, number 0 is no one's");
-        assert_eq!(b.share(first, &[3, 4]), None);
+        assert_eq!(share(&mut b, first, &[3, 4]), None);
     }
 
     #[test]
@@ -122,19 +133,19 @@ mod tests {
         let x = b.take().unwrap();
         let content = b.name(x, 0, &[1, 2]);
         for _ in 0..2 {
-            assert_eq!(b.share(0, &[1, 2]), Some((x, content)));
+            assert_eq!(share(&mut b, 0, &[1, 2]), Some((x, content)));
         }
         for free in [1, 1, 2] {
             b.release(x);
             assert_eq!(b.free(), free);
         }
         // held by no one it is still found, and by two again
-        assert_eq!([b.share(0, &[1, 2]), b.share(0, &[1, 2])], [Some((x, content)); 2]);
+        assert_eq!([share(&mut b, 0, &[1, 2]), share(&mut b, 0, &[1, 2])], [Some((x, content)); 2]);
         let other = b.take().unwrap();
         assert!(other != x && b.take().is_none());
         b.release(x);
         assert!(b.take().is_none());
         b.release(x);
-        assert_eq!((b.take(), b.share(0, &[1, 2])), (Some(x), None));
+        assert_eq!((b.take(), share(&mut b, 0, &[1, 2])), (Some(x), None));
     }
 }

@@ -366,13 +366,14 @@ impl Engine {
         while self.running.len() < self.settings.sequences {
             let at = self.next_waiting();
             let Some(s) = self.waiting.get(at) else { return };
-            // one that was preempted waits until it fits whole
-            let needed = s.tokens.len().div_ceil(BLOCK).min(self.blocks.count());
+            // one that was preempted waits until it fits whole, beside what others hold of it
+            let unit = self.unit();
+            let held = s.find(&self.blocks, unit).iter().filter(|(b, _)| self.blocks.is_held(*b)).count();
+            let needed = s.tokens.len().div_ceil(BLOCK).min(self.blocks.count()).saturating_sub(held);
             if !self.running.is_empty() && self.blocks.free() < needed {
                 return;
             }
             let Some(mut s) = self.waiting.remove(at) else { return };
-            let unit = self.unit();
             self.counts.shared += s.share(&mut self.blocks, unit);
             self.running.push(s);
         }
@@ -579,25 +580,29 @@ impl Sequence {
     fn behind(&self) -> usize {
         self.tokens.len() - self.computed
     }
-    /// Takes over blocks that hold what comes next of its tokens, so that they are not computed again: where chunks begin at
-    /// multiples of `unit`, only up to one of those, and only of the prompt. Gives how many tokens need not be computed.
-    fn share(&mut self, blocks: &mut Blocks, unit: Option<usize>) -> u64 {
+    /// Blocks that hold what comes next of its tokens: where chunks begin at multiples of `unit`, only up to one of those, and only
+    /// of the prompt.
+    fn find(&self, blocks: &Blocks, unit: Option<usize>) -> Vec<(u32, Content)> {
         let begin = self.named * BLOCK;
         let most = if unit.is_some() { self.prompt } else { self.tokens.len() };
         // the last token is computed in any case: its logits are wanted
         let end = most.min(self.tokens.len()).saturating_sub(1).max(begin);
         let (mut found, mut content) = (vec![], self.content);
         for tokens in self.tokens[begin..end].chunks_exact(BLOCK) {
-            let Some((block, then)) = blocks.share(content, tokens) else { break };
+            let Some((block, then)) = blocks.find(content, tokens) else { break };
             content = then;
             found.push((block, then));
         }
-        while !((self.named + found.len()) * BLOCK).is_multiple_of(unit.unwrap_or(BLOCK)) {
-            let Some((block, _)) = found.pop() else { return 0 };
-            blocks.release(block);
-        }
+        let whole = (self.named + found.len()) * BLOCK / unit.unwrap_or(BLOCK) * unit.unwrap_or(BLOCK);
+        found.truncate((whole / BLOCK).saturating_sub(self.named));
+        found
+    }
+    /// Takes such blocks over, so that they are not computed again. Gives how many tokens need not be computed.
+    fn share(&mut self, blocks: &mut Blocks, unit: Option<usize>) -> u64 {
+        let found = self.find(blocks, unit);
         let Some((_, content)) = found.last() else { return 0 };
         self.content = *content;
+        found.iter().for_each(|(b, _)| blocks.hold(*b));
         // a block that is partly computed makes room for a full one
         self.blocks.drain(self.named..).rev().for_each(|b| blocks.release(b));
         self.blocks.extend(found.iter().map(|f| f.0));

@@ -195,6 +195,29 @@ fn a_request_shares_what_another_computed_since_it_began() {
 }
 
 #[test]
+fn a_request_waits_for_no_more_blocks_than_it_does_not_share() {
+    let m = model("llama");
+    // five blocks, of which a text of 100 tokens has four
+    let mut engine = Engine::new(m.clone(), Settings { positions: 160, ..settings() }).unwrap();
+    let text = prompt(4, 100);
+    let first = engine.submit(Request::new(text.clone(), 8)).unwrap();
+    let mut found = Answers::new();
+    step(&mut engine, &mut found);
+    step(&mut engine, &mut found);
+    let second = engine.submit(Request::new(text.clone(), 8)).unwrap();
+    // one that shares nothing does not fit beside them
+    let other = engine.submit(Request::new(prompt(5, 60), 8)).unwrap();
+    step(&mut engine, &mut found);
+    assert_eq!((engine.load(), engine.counts().shared), ((2, 1), 96));
+    while !engine.is_idle() {
+        step(&mut engine, &mut found);
+    }
+    [first, second].iter().for_each(|id| assert_eq!(found[id].0, greedy(&m, &text, 8)));
+    assert_eq!(found[&other].0, greedy(&m, &prompt(5, 60), 8));
+    assert_eq!((engine.counts().preempted, engine.memory().0), (0, engine.memory().1));
+}
+
+#[test]
 fn out_of_blocks_the_newest_waits_and_nothing_is_lost() {
     let m = model("llama");
     // four blocks: two sequences of up to two blocks each, or one of three and one of one
