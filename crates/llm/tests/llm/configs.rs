@@ -1,7 +1,10 @@
-//! What a `config.json` may not say: errors that name the key, before any tensor is read.
+//! What a `config.json` and the keys of a GGUF file may not say: errors that name the key.
 
-use crate::{Folder, data};
+use crate::families::{expected, largest_difference};
+use crate::{Folder, data, rewrite};
 use frit_llm::{Options, open};
+use frit_nn::gguf;
+use frit_tensor::Tensor;
 use serde_json::{Value, json};
 
 /// The configuration of a model with some values changed, by path, null leaving a key out; and why it is refused.
@@ -98,4 +101,54 @@ fn sizes_and_numbers_of_no_model_are_refused() {
     check("llama", &heads, &["68719476736 heads of 68719476736 elements"]);
     check("mixtral", &[("num_experts_per_tok", json!(0))], &["num_experts_per_tok is 0"]);
     check("mixtral", &[("num_experts_per_tok", json!(5))], &["5 of 4 experts"]);
+}
+
+#[test]
+fn factors_of_a_gguf_file_are_one_for_each_pair() {
+    let folder = Folder::new("gguf-factors");
+    let file = folder.0.join("model.gguf");
+    let refused = |change: &dyn Fn(&mut frit_nn::StateDict), kind: Option<&str>, says: &[&str]| {
+        rewrite("phi3_long.gguf", &file, |state, metadata| {
+            change(state);
+            if let Some(kind) = kind {
+                metadata.insert("phi3.rope.scaling.type".into(), gguf::Value::String(kind.into()));
+            }
+        });
+        let why = open(&file, &Options::default()).err().unwrap().to_string();
+        says.iter().for_each(|s| assert!(why.contains(s), "{s:?} is not in {why}"));
+    };
+    let name = "rope_factors_long.weight";
+    let with = |list: &'static [f32]| {
+        move |s: &mut frit_nn::StateDict| drop(s.insert(name.into(), Tensor::from_slice(list)))
+    };
+    refused(&with(&[1.0, 2.0]), None, &[name, "2 factors", "3 pairs"]);
+    refused(&with(&[1.0, 0.0, 2.0]), None, &[name, "0"]);
+    refused(&with(&[1.0, f32::NAN, 2.0]), None, &[name, "NaN"]);
+    refused(&|s| drop(s.remove(name)), Some("longrope"), &["no tensor", name]);
+    // that there are none is said by no key
+    rewrite("phi3_long.gguf", &file, |state, _| state.retain(|n, _| !n.starts_with("rope_factors")));
+    assert!(open(&file, &Options::default()).is_ok());
+}
+
+#[test]
+fn the_window_of_a_gguf_file_is_that_of_a_folder() {
+    let folder = Folder::new("gguf-window");
+    let file = folder.0.join("model.gguf");
+    rewrite("mistral_whole.gguf", &file, |_, metadata| {
+        metadata.insert("llama.attention.sliding_window".into(), gguf::Value::U32(7));
+    });
+    for part in ["config.json", "model.safetensors"] {
+        std::fs::copy(data("mistral_whole").join(part), folder.0.join(part)).unwrap();
+    }
+    let config = std::fs::read_to_string(folder.0.join("config.json")).unwrap();
+    let with = config.replace(r#""sliding_window": null"#, r#""sliding_window": 7"#);
+    assert_ne!(with, config);
+    std::fs::write(folder.0.join("config.json"), with).unwrap();
+    let (ids, values) = expected("mistral_whole");
+    let logits = |path: &std::path::Path| -> Vec<f32> {
+        open(path, &Options::default()).unwrap().whole(&ids).unwrap().to_vec().unwrap()
+    };
+    let (ours, theirs) = (logits(&file), logits(&folder.0));
+    assert!(largest_difference(&ours, &theirs) < 2e-4);
+    assert!(largest_difference(&ours, &values) > 0.01, "without a window there are other values");
 }

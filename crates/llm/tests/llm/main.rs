@@ -10,7 +10,10 @@ mod pooling;
 mod real;
 mod tune;
 
-use std::path::PathBuf;
+use frit_nn::StateDict;
+use frit_nn::gguf::{self, Gguf, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// A file or folder of `tests/data`.
 fn data(name: &str) -> PathBuf {
@@ -29,4 +32,13 @@ impl Drop for Folder {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
     }
+}
+
+/// A GGUF file of `tests/data` written again with other tensors or keys.
+fn rewrite(name: &str, to: &Path, change: impl Fn(&mut StateDict, &mut BTreeMap<String, Value>)) {
+    let file = Gguf::open(data(name)).unwrap();
+    let (mut state, mut metadata) = (file.state().unwrap(), file.metadata().clone());
+    change(&mut state, &mut metadata);
+    std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+    gguf::save(to, &state, &metadata).unwrap();
 }

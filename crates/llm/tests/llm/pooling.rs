@@ -1,8 +1,9 @@
 //! What sentence-transformers' files beside an encoder say: how vectors of tokens become one, how long a text is, what follows.
 
 use crate::families::{expected, largest_difference};
-use crate::{Folder, data};
+use crate::{Folder, data, rewrite};
 use frit_llm::{Embedder, Encoder, open_encoder};
+use frit_nn::gguf;
 use frit_tensor::Result;
 use serde_json::{Value, json};
 
@@ -139,4 +140,25 @@ fn a_text_is_no_longer_than_the_model_was_trained_on() {
         let why = of(name, most).err().unwrap().to_string();
         assert!(why.contains(file) && why.contains("max_seq_length"), "{why}");
     }
+}
+
+#[test]
+fn the_pooling_of_a_gguf_file_is_that_of_a_folder() {
+    let (ids, _) = expected("bert");
+    let folder = Folder::new("pooling-gguf");
+    let file = folder.0.join("model.gguf");
+    let of = |kind: u32| {
+        rewrite("bert.gguf", &file, |_, metadata| {
+            metadata.insert("bert.pooling_type".into(), gguf::Value::U32(kind));
+        });
+        open_encoder(&file)
+    };
+    for (kind, way) in [(1, "mean_tokens"), (2, "cls_token"), (3, "lasttoken")] {
+        let ours = of(kind).unwrap().embed(&ids).unwrap().to_vec::<f32>().unwrap();
+        let model = encoder(&format!("gguf-{kind}"), &[(POOLING, flags(&[way]))]).unwrap();
+        let off = largest_difference(&ours, &model.embed(&ids).unwrap().to_vec().unwrap());
+        assert!(off < 2e-4, "{way}: off by {off}");
+    }
+    let why = of(4).err().unwrap().to_string();
+    assert!(why.contains("pooling of type 4"), "{why}");
 }
