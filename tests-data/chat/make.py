@@ -77,15 +77,15 @@ ARGUMENTS = {"city": "Zürich", "days": 2, "at": [1.5, 2e20, 3.0], "exact": True
 CALL = {
     "role": "assistant",
     "content": "",
-    "tool_calls": [{"id": "call_123", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}],
+    "tool_calls": [{"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}],
 }
 TEXT_CALL = json.loads(json.dumps(CALL))
 TEXT_CALL["tool_calls"][0]["function"]["arguments"] = json.dumps(ARGUMENTS, ensure_ascii=False)
 NONE_CALL = CALL | {"content": None}
 TWO_CALLS = json.loads(json.dumps(CALL))
-TWO_CALLS["tool_calls"].append({"id": "call_124", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": -2.5}}})
-RESULT = {"role": "tool", "tool_call_id": "call_123", "name": "get_weather", "content": "{\"degrees\": 21.5}"}
-SECOND = {"role": "tool", "tool_call_id": "call_124", "name": "add", "content": "-1.5"}
+TWO_CALLS["tool_calls"].append({"id": "call12346", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": -2.5}}})
+RESULT = {"role": "tool", "tool_call_id": "call12345", "name": "get_weather", "content": "{\"degrees\": 21.5}"}
+SECOND = {"role": "tool", "tool_call_id": "call12346", "name": "add", "content": "-1.5"}
 THOUGHT = {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nI am frit.", "reasoning_content": "Hm."}
 PARTS = {"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "there"}]}
 

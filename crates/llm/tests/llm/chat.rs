@@ -48,7 +48,7 @@ fn our_templates_are_what_jinja_makes_of_them() {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests-data/chat"));
     let (equal, errors, wrong) = check(folder);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(equal >= 15 && errors >= 3, "{equal} {errors}");
+    assert!(equal >= 65 && errors >= 4, "{equal} {errors}");
 }
 
 /// The templates of many models, in the folder that `FRIT_FILES` names.
@@ -64,7 +64,7 @@ fn templates_of_models_are_what_jinja_makes_of_them() {
     wrong.retain(|w| !w.starts_with("meetkai-functionary-medium-v3.1.jinja"));
     println!("{equal} texts are equal, {errors} errors are errors");
     assert!(wrong.is_empty(), "{} differ, such as {}", wrong.len(), wrong[0]);
-    assert!(equal > 800, "{equal}");
+    assert!(equal > 850, "{equal}");
 }
 
 #[test]
