@@ -4,6 +4,7 @@ use super::error::ApiError;
 use super::grammar::Form;
 use frit_llm::chat::{self, Prompt, Value, ValueKind};
 use frit_llm::sample::Sampling;
+use std::time::Duration;
 
 type Checked<T> = Result<T, ApiError>;
 
@@ -34,6 +35,8 @@ pub enum Begin {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub body: usize,
+    /// A body must come in this time.
+    pub body_time: Duration,
     pub count: usize,
     /// Answers that are made or wait.
     pub requests: usize,

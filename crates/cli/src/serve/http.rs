@@ -5,7 +5,9 @@ use super::ask::{self, Ask, Begin, Limits};
 use super::embeddings;
 use super::error::ApiError;
 use super::grammar::{self, Form, Grammars, Rule};
+use super::ids::Ids;
 use super::logprobs::{self, Told};
+use super::metrics::{Totals, metrics};
 use super::worker::{BEHIND, Happened, Refused, Ticket, What, Worker};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -20,13 +22,11 @@ use frit_llm::chat::{Delta, Prompt, Syntax, Text, Value};
 use frit_llm::engine::{Reason, Request};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::mpsc;
 
-/// A body that does not come in this time is no longer waited for.
-const BODY_TIME: Duration = Duration::from_secs(60);
 /// Pieces that wait for the connection.
 const PIECES: usize = 64;
 /// A client that takes nothing for so long is dropped. The model does not wait for it, and drops it earlier if it is far behind.
@@ -56,23 +56,14 @@ pub struct App {
     pub worker: Worker,
     pub text: Arc<Text>,
     pub grammars: Grammars,
+    /// Of tool calls.
+    pub ids: Ids,
     /// What the model is called.
     pub name: String,
     pub key: Option<String>,
     pub limits: Limits,
     pub context: usize,
     pub counts: Totals,
-}
-
-/// Counts since the beginning.
-#[derive(Default)]
-pub struct Totals {
-    pub requests: AtomicU64,
-    pub errors: AtomicU64,
-    pub active: AtomicUsize,
-    pub first_tokens: AtomicU64,
-    pub first_token_micros: AtomicU64,
-    next: AtomicU64,
 }
 
 /// All routes.
@@ -132,49 +123,6 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], json!({"status": word}).to_string()).into_response()
 }
 
-async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let (g, c) = (app.worker.gauges(), &app.counts);
-    let load = |n: &AtomicU64| n.load(Ordering::Relaxed) as f64;
-    let shared = &app.worker.shared;
-    let rows = [
-        ("requests_total", "counter", "requests to the API", load(&c.requests)),
-        ("errors_total", "counter", "requests that ended with an error", load(&c.errors)),
-        (
-            "slow_readers_total",
-            "counter",
-            "answers that were dropped because no one read them",
-            load(&shared.slow),
-        ),
-        ("readers_left_total", "counter", "answers whose reader left", load(&shared.left)),
-        (
-            "first_token_seconds_sum",
-            "counter",
-            "time until first tokens, all together",
-            load(&c.first_token_micros) / 1e6,
-        ),
-        ("first_token_seconds_count", "counter", "first tokens", load(&c.first_tokens)),
-        ("steps_total", "counter", "steps of the model", g.counts.steps as f64),
-        ("prompt_tokens_total", "counter", "tokens of prompts that were computed", g.counts.prompt as f64),
-        (
-            "shared_tokens_total",
-            "counter",
-            "tokens of prompts that were found computed",
-            g.counts.shared as f64,
-        ),
-        ("generated_tokens_total", "counter", "tokens that were generated", g.counts.generated as f64),
-        ("preempted_total", "counter", "sequences that gave up their blocks", g.counts.preempted as f64),
-        ("sequences_running", "gauge", "sequences that run", g.running as f64),
-        ("sequences_waiting", "gauge", "sequences that wait", g.waiting as f64),
-        ("blocks_free", "gauge", "blocks of keys and values that are free", g.free_blocks as f64),
-        ("blocks", "gauge", "blocks of keys and values", g.blocks as f64),
-    ];
-    let line = |(name, kind, about, value): &(&str, &str, &str, f64)| {
-        format!("# HELP frit_{name} {about}\n# TYPE frit_{name} {kind}\nfrit_{name} {value}\n")
-    };
-    let text: String = rows.iter().map(line).collect();
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
-}
-
 fn model_json(app: &App) -> Json {
     json!({"id": app.name, "object": "model", "created": 0, "owned_by": "frit", "context_length": app.context})
 }
@@ -207,7 +155,7 @@ async fn body(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiEr
     if length.is_some_and(|n| n > app.limits.body as u64) {
         return Err(large());
     }
-    match tokio::time::timeout(BODY_TIME, to_bytes(body, app.limits.body)).await {
+    match tokio::time::timeout(app.limits.body_time, to_bytes(body, app.limits.body)).await {
         Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come")),
         Ok(Err(_)) => Err(large()),
         Ok(Ok(bytes)) => Ok(bytes),
@@ -470,9 +418,6 @@ impl Call {
     fn echo(&self, place: usize) -> &str {
         if self.ask.echo { &self.prompts[place / self.ask.count] } else { "" }
     }
-    fn call_id(&self, place: usize, index: usize) -> String {
-        format!("call_{}_{place}_{index}", &self.id[self.id.len().saturating_sub(12)..])
-    }
     fn reason(&self, answer: &Answer, reason: &Reason) -> &'static str {
         match reason {
             // a call that is cut off is none that a client could make
@@ -489,12 +434,12 @@ impl Call {
         }
     }
     /// What a stream's piece holds for one delta.
-    fn delta(&self, place: usize, delta: &Delta) -> Json {
+    fn delta(&self, delta: &Delta) -> Json {
         match delta {
             Delta::Text(text) if self.is_chat => json!({"content": text}),
             Delta::Text(text) => json!(text),
             Delta::Call { index, name } => json!({"tool_calls": [{
-                "index": index, "id": self.call_id(place, *index), "type": "function",
+                "index": index, "id": self.app.ids.next(), "type": "function",
                 "function": {"name": name, "arguments": ""},
             }]}),
             Delta::Arguments { index, text } => {
@@ -559,12 +504,11 @@ async fn whole(call: Call, mut reading: Reading) -> Result<Response, ApiError> {
         }
         let mut message = json!({"role": "assistant", "content": w.text, "refusal": null});
         if !w.calls.is_empty() {
-            let one = |(i, (name, arguments)): (usize, &(String, String))| {
-                json!({
-                    "id": call.call_id(place, i), "type": "function", "function": {"name": name, "arguments": arguments},
-                })
+            let one = |(name, arguments): &(String, String)| {
+                let function = json!({"name": name, "arguments": arguments});
+                json!({"id": call.app.ids.next(), "type": "function", "function": function})
             };
-            message["tool_calls"] = w.calls.iter().enumerate().map(one).collect();
+            message["tool_calls"] = w.calls.iter().map(one).collect();
             if w.text.is_empty() {
                 message["content"] = Json::Null;
             }
@@ -668,7 +612,7 @@ fn stream(call: Call, mut reading: Reading) -> Response {
             // tokens that gave no text yet are told of too
             let empty = (deltas.is_empty() && !told.is_empty()).then(|| Delta::Text(String::new()));
             for delta in deltas.iter().chain(&empty) {
-                let choice = call.choice(place, call.delta(place, delta), logprobs.take(), Json::Null);
+                let choice = call.choice(place, call.delta(delta), logprobs.take(), Json::Null);
                 if !send(call.piece(choice, Json::Null)).await {
                     return;
                 }

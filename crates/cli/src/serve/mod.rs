@@ -8,15 +8,18 @@
 //! - `worker` is the one thread that owns the model;
 //! - `grammar` holds answers to a form;
 //! - `answer` makes text and tool calls of tokens, `logprobs` tells their probabilities, `embeddings` makes vectors of texts;
+//! - `ids` names tool calls, `metrics` counts what happened;
 //! - `http` has the routes, `connections` the sockets.
 
 mod error;
 mod worker;
 mod grammar;
+mod ids;
 mod ask;
 mod answer;
 mod logprobs;
 mod embeddings;
+mod metrics;
 mod http;
 mod connections;
 #[cfg(test)]
@@ -30,7 +33,9 @@ use frit_llm::Products;
 use frit_llm::cache::CacheType;
 use frit_llm::engine::{Engine, Settings};
 use grammar::Grammars;
-use http::{App, Totals};
+use http::App;
+use ids::Ids;
+use metrics::Totals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,6 +85,9 @@ const FAREWELL: Duration = Duration::from_secs(30);
 /// How long a connection may take for a request's header, or wait for its next request.
 const HEADER_TIME: Duration = Duration::from_secs(30);
 
+/// A body that does not come in this time is no longer waited for.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
 /// How a process ends that was interrupted.
 const INTERRUPTED: i32 = 130;
 
@@ -121,7 +129,14 @@ impl Options {
             adapter: None,
             is_merged: false,
             products: Products::default(),
-            limits: Limits { body: 8 << 20, count: 16, requests: 256, max_tokens: 4096, shifts: false },
+            limits: Limits {
+                body: 8 << 20,
+                body_time: BODY_TIME,
+                count: 16,
+                requests: 256,
+                max_tokens: 4096,
+                shifts: false,
+            },
             connections: None,
         };
         for word in words {
@@ -232,6 +247,7 @@ pub fn serve<R: Runner>(
             worker: worker.clone(),
             text: Arc::new(text),
             grammars: Grammars::new(),
+            ids: Ids::new(ids::beginning()),
             name: options.name,
             key: options.key,
             limits: options.limits,

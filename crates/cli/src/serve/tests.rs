@@ -1,10 +1,14 @@
 //! The server over a stand-in for a model, by plain sockets.
 
+mod tools;
+
 use super::Options;
 use super::ask::Limits;
 use super::connections::{self, Bounds};
 use super::grammar::Grammars;
-use super::http::{App, Totals, listen, router};
+use super::http::{App, listen, router};
+use super::ids::Ids;
+use super::metrics::Totals;
 use super::worker::{Gauges, Runner, Worker};
 use frit_llm::chat::{Template, Text};
 use frit_llm::engine::{Event, Id, Logprobs, Reason, Request};
@@ -35,6 +39,7 @@ impl Runner for Parrot {
             () if prompt.contains("endless") => "a ".repeat(1 << 16),
             () if prompt.contains("break down") => panic!("a test breaks the thread down"),
             () if prompt.contains("call it") => CALL.to_string(),
+            () if prompt.contains("say it back") => prompt,
             () if prompt.contains("a crab") => "ö🦀 b".to_string(),
             () => "Hello from größer frit!".to_string(),
         };
@@ -118,39 +123,84 @@ fn file(name: &str) -> String {
     format!("{}/../../tests-data/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 fn start(key: Option<&str>, requests: usize) -> Server {
-    start_within(key, requests, Bounds { most: None, header: Duration::from_secs(20) })
+    Setup { key: key.map(str::to_string), requests, ..Setup::default() }.start()
 }
-fn start_within(key: Option<&str>, requests: usize, bounds: Bounds) -> Server {
-    let tokenizer = || Tokenizer::load(file("tokenize/bytes.json")).unwrap();
-    let template = std::fs::read_to_string(file("chat/marked.jinja")).unwrap();
-    let template = Template::new(&template, "", "").unwrap();
-    let cancelled = Arc::new(AtomicUsize::new(0));
-    let parrot = Parrot { text: tokenizer(), running: vec![], next: 0, cancelled: cancelled.clone() };
-    let worker = Worker::start(move || Ok(parrot));
-    let app = Arc::new(App {
-        worker: worker.clone(),
-        text: Arc::new(Text {
-            tokenizer: tokenizer(),
-            template: Some(template),
-            bos: None,
-            ends: [0].into(),
-        }),
-        grammars: Grammars::new(),
-        name: "parrot".into(),
-        key: key.map(str::to_string),
-        limits: Limits { body: 1 << 20, count: 4, requests, max_tokens: 1 << 20, shifts: false },
-        context: 1 << 20,
-        counts: Totals::default(),
-    });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let listener = runtime.block_on(listen("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, is_over) = tokio::sync::watch::channel(false);
-    runtime.spawn(connections::serve(listener, router(app), bounds, is_over));
-    while !worker.shared.ready.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(1));
+
+/// How a server of a test differs from others.
+struct Setup {
+    key: Option<String>,
+    requests: usize,
+    bounds: Bounds,
+    body_time: Duration,
+    template: &'static str,
+    /// Tokens that stand for something, beside those of the tokeniser.
+    marks: &'static [&'static str],
+}
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            key: None,
+            requests: 16,
+            bounds: Bounds { most: None, header: Duration::from_secs(20) },
+            body_time: Duration::from_secs(20),
+            template: "marked",
+            marks: &[],
+        }
     }
-    Server { address, cancelled, worker, runtime, stop }
+}
+
+impl Setup {
+    fn tokenizer(&self) -> Tokenizer {
+        let text = std::fs::read_to_string(file("tokenize/bytes.json")).unwrap();
+        let mut json: Value = serde_json::from_str(&text).unwrap();
+        let added = json["added_tokens"].as_array_mut().unwrap();
+        for (i, mark) in self.marks.iter().enumerate() {
+            added.push(json!({"id": 702 + i, "content": mark, "special": true, "normalized": false,
+                "single_word": false, "lstrip": false, "rstrip": false}));
+        }
+        Tokenizer::from_json(&json.to_string()).unwrap()
+    }
+    fn start(self) -> Server {
+        let template = std::fs::read_to_string(file(&format!("chat/{}.jinja", self.template))).unwrap();
+        let template = Template::new(&template, "", "").unwrap();
+        let cancelled = Arc::new(AtomicUsize::new(0));
+        let parrot =
+            Parrot { text: self.tokenizer(), running: vec![], next: 0, cancelled: cancelled.clone() };
+        let worker = Worker::start(move || Ok(parrot));
+        let app = Arc::new(App {
+            worker: worker.clone(),
+            text: Arc::new(Text {
+                tokenizer: self.tokenizer(),
+                template: Some(template),
+                bos: None,
+                ends: [0].into(),
+            }),
+            grammars: Grammars::new(),
+            ids: Ids::new(1),
+            name: "parrot".into(),
+            key: self.key,
+            limits: Limits {
+                body: 1 << 20,
+                body_time: self.body_time,
+                count: 4,
+                requests: self.requests,
+                max_tokens: 1 << 20,
+                shifts: false,
+            },
+            context: 1 << 20,
+            counts: Totals::default(),
+        });
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(listen("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, is_over) = tokio::sync::watch::channel(false);
+        runtime.spawn(connections::serve(listener, router(app), self.bounds, is_over));
+        while !worker.shared.ready.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Server { address, cancelled, worker, runtime, stop }
+    }
 }
 
 impl Server {
@@ -551,7 +601,8 @@ fn answers_are_counted_and_not_calls() {
 
 #[test]
 fn connections_that_send_nothing_lock_no_one_out() {
-    let s = start_within(None, 16, Bounds { most: Some(8), header: Duration::from_secs(3) });
+    let s = Setup { bounds: Bounds { most: Some(8), header: Duration::from_secs(3) }, ..Setup::default() }
+        .start();
     let endless = with(chat("endless"), json!({"stream": true})).to_string();
     let mut works = s.send("POST", "/v1/chat/completions", "", endless.as_bytes());
     works.read_exact(&mut [0; 200]).unwrap();

@@ -1,0 +1,56 @@
+//! Calls of tools: their ids, and the forms that templates write them in.
+
+use super::{Server, Setup, chat, with};
+use serde_json::{Value, json};
+
+/// The marks of Mistral's templates, as tokens of their own.
+const MARKS: &[&str] = &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"];
+
+fn tool(name: &str) -> Value {
+    let parameters = json!({
+        "type": "object", "properties": {"a": {"enum": [name]}}, "required": ["a"], "additionalProperties": false,
+    });
+    json!({"type": "function", "function": {"name": name, "parameters": parameters}})
+}
+/// The message of a forced call.
+fn forced(s: &Server, more: Value) -> Value {
+    let more = with(json!({"tools": [tool("add"), tool("sub")], "tool_choice": "required"}), more);
+    let (status, v) = s.post("/v1/chat/completions", &with(chat("hi"), more));
+    assert_eq!((status, &v["choices"][0]["finish_reason"]), (200, &json!("tool_calls")), "{v}");
+    v["choices"][0]["message"].clone()
+}
+
+#[test]
+fn ids_of_calls_come_back_through_any_template() {
+    for template in ["listed", "named", "header", "marked"] {
+        let s = Setup { template, marks: MARKS, ..Setup::default() }.start();
+        let mut ids = vec![];
+        for _ in 0..3 {
+            let message = forced(&s, json!({}));
+            let id = message["tool_calls"][0]["id"].as_str().unwrap().to_string();
+            assert!(id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}");
+            let result =
+                json!({"role": "tool", "tool_call_id": id, "name": "add", "content": "say it back: 3"});
+            let asked = json!({"role": "user", "content": "hi"});
+            let body = json!({"model": "parrot", "messages": [asked, message, result]});
+            let (status, v) = s.post("/v1/chat/completions", &body);
+            assert_eq!(status, 200, "{v}");
+            let said = v["choices"][0]["message"]["content"].as_str().unwrap();
+            let is_shown = matches!(template, "listed" | "named");
+            assert!(!is_shown || said.matches(id.as_str()).count() == 2, "{id}: {said}");
+            assert!(said.contains("say it back: 3") && said.contains("add"), "{said}");
+            ids.push(id);
+        }
+        let several = with(json!({"tools": [tool("add")], "tool_choice": "required"}), json!({"n": 2}));
+        let (_, v) = s.post("/v1/chat/completions", &with(chat("hi"), several.clone()));
+        let id = |v: &Value| v["tool_calls"][0]["id"].as_str().map(str::to_string);
+        ids.extend((0..2).filter_map(|i| id(&v["choices"][i]["message"])));
+        let pieces =
+            s.stream("/v1/chat/completions", &with(chat("hi"), with(several, json!({"stream": true}))));
+        ids.extend(pieces.iter().filter_map(|p| id(&p["choices"][0]["delta"])));
+        assert_eq!(ids.len(), 7, "{ids:?}");
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 7, "{template}: {ids:?}");
+    }
+}
