@@ -3,6 +3,7 @@
 //! One that has no request under way may be closed at any time: when there are too many, the one that waits longest is, and
 //! all of them when the server stops.
 
+use super::linger::Lingering;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
@@ -198,7 +199,9 @@ async fn answer(
     let of_request = connection.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let busy = Busy::begin(&of_request);
-        let answer = router.clone().call(request.map(Body::new));
+        let (parts, body) = request.into_parts();
+        let body = Body::new(Lingering::new(body, &parts.headers));
+        let answer = router.clone().call(hyper::Request::from_parts(parts, body));
         async move {
             let response: Response = answer.await?;
             Ok::<_, Infallible>(response.map(|body| Lasting { body, _busy: busy }))

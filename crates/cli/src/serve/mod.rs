@@ -9,7 +9,7 @@
 //! - `grammar` holds answers to a form;
 //! - `answer` makes text and tool calls of tokens, `logprobs` tells their probabilities, `embeddings` makes vectors of texts;
 //! - `ids` names tool calls, `metrics` counts what happened;
-//! - `http` has the routes, `connections` the sockets.
+//! - `http` has the routes, `connections` the sockets, `linger` what is not read of bodies.
 
 mod error;
 mod worker;
@@ -21,6 +21,7 @@ mod logprobs;
 mod embeddings;
 mod metrics;
 mod http;
+mod linger;
 mod connections;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! The server over a stand-in for a model, by plain sockets.
 
+mod bodies;
 mod tools;
 
 use super::Options;
