@@ -177,7 +177,7 @@ impl Llm {
     pub fn begin(&mut self, tokens: Vec<u32>, ask: &Ask) -> Result<Running> {
         let (begun, prompt) = (Instant::now(), tokens.len());
         let mut request = Request::new(tokens, ask.max_tokens);
-        request.sampling = ask.sampling.clone();
+        request.sampling = Sampling { prompt, ..ask.sampling.clone() };
         request.shift = ask.shift;
         request.ends = self.text.ends.iter().copied().collect();
         let id = self.engine.submit(request)?;

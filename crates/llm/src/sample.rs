@@ -22,12 +22,14 @@ pub struct Sampling {
     pub typical_p: f32,
     /// Logits of tokens that were seen are divided by this where positive, else multiplied.
     pub repetition_penalty: f32,
-    /// Taken off for each time that a token was seen.
-    pub frequency_penalty: f32,
-    /// Taken off once if a token was seen.
-    pub presence_penalty: f32,
-    /// How many tokens back penalties look.
+    /// How many tokens back the repetition penalty looks, in the prompt as well.
     pub penalty_window: usize,
+    /// Taken off for each time that a token came behind the prompt.
+    pub frequency_penalty: f32,
+    /// Taken off once if a token came behind the prompt.
+    pub presence_penalty: f32,
+    /// So many tokens are the prompt, which frequency and presence do not count.
+    pub prompt: usize,
     /// Added to the logits of tokens.
     pub bias: Vec<(u32, f32)>,
     /// The beginning of the random stream; another one each time if not given.
@@ -43,9 +45,10 @@ impl Default for Sampling {
             min_p: 0.0,
             typical_p: 1.0,
             repetition_penalty: 1.0,
+            penalty_window: 64,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
-            penalty_window: 64,
+            prompt: 0,
             bias: vec![],
             seed: None,
         }
@@ -87,13 +90,17 @@ impl Sampling {
         if !self.punishes() {
             return;
         }
-        let (r, f, p) = (self.repetition_penalty, self.frequency_penalty, self.presence_penalty);
-        let mut recent = seen[seen.len().saturating_sub(self.penalty_window)..].to_vec();
-        recent.sort_unstable();
-        for same in recent.chunk_by(|a, b| a == b) {
-            let Some(l) = logits.get_mut(same[0] as usize) else { continue };
-            *l = if *l > 0.0 { *l / r } else { *l * r };
-            *l -= f * same.len() as f32 + p;
+        let recent = &seen[seen.len().saturating_sub(self.penalty_window)..];
+        if self.repetition_penalty != 1.0 {
+            each(recent, logits, |l, _| {
+                if l > 0.0 { l / self.repetition_penalty } else { l * self.repetition_penalty }
+            });
+        }
+        let (f, p) = (self.frequency_penalty, self.presence_penalty);
+        if f != 0.0 || p != 0.0 {
+            // where a full context was shortened, what is left is all that is known of the answer
+            let answer = seen.get(self.prompt..).unwrap_or(seen);
+            each(answer, logits, |l, count| l - f * count as f32 - p);
         }
     }
     /// What may be drawn, most likely first, with probabilities that sum to 1. Of logits that are not numbers none.
@@ -132,6 +139,17 @@ impl Sampling {
             normalise(&mut all);
         }
         all
+    }
+}
+
+/// Changes the logit of each token that is there, given how often it is.
+fn each(tokens: &[u32], logits: &mut [f32], change: impl Fn(f32, usize) -> f32) {
+    let mut tokens = tokens.to_vec();
+    tokens.sort_unstable();
+    for same in tokens.chunk_by(|a, b| a == b) {
+        if let Some(l) = logits.get_mut(same[0] as usize) {
+            *l = change(*l, same.len());
+        }
     }
 }
 
@@ -245,8 +263,18 @@ mod tests {
             ..Sampling::default()
         };
         let mut logits = [1.0, -1.0, 1.0, 0.0];
-        s.adjust(&mut logits, &[2, 0, 1, 0]); // 2 is too long ago
-        assert_eq!(logits, [0.5 - 1.0 - 0.25, -2.0 - 0.5 - 0.25, 1.0, 1.0]);
+        s.adjust(&mut logits, &[2, 0, 1, 0]); // for repetition 2 is too long ago
+        assert_eq!(logits, [0.5 - 1.0 - 0.25, -2.0 - 0.5 - 0.25, 1.0 - 0.5 - 0.25, 1.0]);
+    }
+
+    #[test]
+    fn frequency_and_presence_count_the_whole_answer_and_not_the_prompt() {
+        let s = Sampling { frequency_penalty: 0.5, presence_penalty: 0.25, prompt: 2, ..Sampling::default() };
+        let mut seen = vec![0, 1, 2];
+        seen.extend([3; 100]);
+        let mut logits = [0.0; 4];
+        s.adjust(&mut logits, &seen);
+        assert_eq!(logits, [0.0, 0.0, -0.75, -50.25]);
     }
 
     #[test]

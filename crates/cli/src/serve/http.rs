@@ -326,6 +326,7 @@ async fn generate(
             request.group = number;
             request.shift = app.limits.shifts.then_some(*keep);
             request.sampling = ask.sampling.clone();
+            request.sampling.prompt = tokens.len();
             request.sampling.seed = ask.sampling.seed.map(|s| s.wrapping_add(place as u64));
             request.ends = app.text.ends.iter().copied().collect();
             request.logprobs = ask.logprobs;

@@ -40,6 +40,9 @@ impl Runner for Parrot {
             () if prompt.contains("endless") => "a ".repeat(1 << 16),
             () if prompt.contains("break down") => panic!("a test breaks the thread down"),
             () if prompt.contains("call it") => CALL.to_string(),
+            () if prompt.contains("how long") => {
+                format!("{} {}", request.sampling.prompt, request.tokens.len())
+            }
             () if prompt.contains("say it back") => prompt,
             () if prompt.contains("a crab") => "ö🦀 b".to_string(),
             () => "Hello from größer frit!".to_string(),
@@ -713,4 +716,14 @@ fn keys_may_be_any_bytes_and_options_say_what_they_mean() {
     assert!(read("--deterministic=no").is_ok_and(|o| !o.deterministic));
     assert!(read("--merge=no").is_ok_and(|o| !o.is_merged));
     assert!(read("--shift").is_ok_and(|o| o.limits.shifts));
+}
+
+#[test]
+fn penalties_are_told_where_the_answer_begins() {
+    let s = start(None, 16);
+    let (_, v) =
+        s.post("/v1/completions", &json!({"model": "parrot", "prompt": "how long", "frequency_penalty": 1}));
+    let said = v["choices"][0]["text"].as_str().unwrap().trim();
+    let (prompt, all) = said.split_once(' ').unwrap();
+    assert!(prompt == all && prompt != "0", "{v}");
 }

@@ -65,3 +65,16 @@ fn a_conversation_shifts_behind_its_system_message() {
     let went_on = llm.generate(tokens, &ask, &mut |_| true).unwrap();
     assert_eq!((went_on.reason, went_on.tokens.len()), (Reason::Length, 200));
 }
+
+#[test]
+fn frequency_counts_all_of_an_answer_and_nothing_of_its_prompt() {
+    let mut llm = tiny(Settings { sequences: 1, positions: 512, ..Settings::default() });
+    let prompt = vec![40; 64];
+    // the second is chosen once the first came about 100 times
+    let sampling =
+        Sampling { bias: vec![(40, 1e4 + 100.0), (41, 1e4)], frequency_penalty: 1.0, ..Sampling::default() };
+    let ask = Ask { max_tokens: 150, sampling, ..Ask::default() };
+    let answer = llm.generate(prompt, &ask, &mut |_| true).unwrap();
+    let first = answer.tokens.iter().position(|t| *t == 41);
+    assert!(first.is_some_and(|at| (80..120).contains(&at)), "{first:?} {:?}", answer.tokens);
+}
