@@ -102,8 +102,18 @@ fn a_long_conversation_goes_on_without_its_beginning() {
 #[test]
 fn models_are_measured_and_taught() {
     let at = Folder::new("tune");
-    let table = at.done(&["llm", "bench", MODEL, "--pp", "32", "--tg", "4", "--repeat", "1"]);
+    let words = ["llm", "bench", MODEL, "--pp", "32", "--tg", "4", "--repeat", "1"];
+    let out = at.frit(&words).env("FRIT_THREADS", "3").output().unwrap();
+    let table = String::from_utf8(out.stdout).unwrap();
     assert!(table.contains("| pp32 |") && table.contains("| tg4 |"), "{table}");
+    assert!(table.starts_with("| model | size | params | backend | threads | test | t/s |\n"), "{table}");
+    let rows: Vec<&str> = table.lines().skip(2).collect();
+    assert!(
+        rows.iter().all(|r| r.starts_with("| LlamaForCausalLM float32 | 0.05 MiB | 0.01 M | CPU | 3 | ")),
+        "{table}"
+    );
+    let gguf = concat!(env!("CARGO_MANIFEST_DIR"), "/../llm/tests/data/qwen3.gguf");
+    assert!(at.done(&["llm", "bench", gguf, "--pp", "0", "--tg", "1", "--repeat", "1"]).contains("| qwen3 "));
     let begun = Instant::now();
     assert!(at.fails(&["llm", "bench", MODEL, "--pp", "99999999999"]).contains("context"));
     assert!(begun.elapsed() < Duration::from_secs(5));
@@ -124,6 +134,59 @@ fn models_are_measured_and_taught() {
     assert!(said.contains("step 2 loss") && said.contains("the adapter is in"), "{said}");
     at.done(&["chat", MODEL, "--prompt", "hi", "--max-tokens", "2", "--adapter", &out]);
     assert!(at.fails(&tune(&at.write("talk.json", talk))).contains(".jsonl"));
+}
+
+/// The perplexity of windows, each computed at once.
+fn plain_perplexity(folder: &str, text: &str, context: usize, bos: Option<u32>) -> f64 {
+    let model = frit_llm::open(folder, &frit_llm::Options::default()).unwrap();
+    let tokens = frit_llm::chat::text_of(folder).unwrap().tokenizer.encode(text);
+    let mut surprise = vec![];
+    for window in tokens.chunks_exact(context) {
+        let mut window = window.to_vec();
+        window[0] = bos.unwrap_or(window[0]);
+        let logits = model.whole(&window).unwrap().to_vec::<f32>().unwrap();
+        for (i, logits) in logits.chunks_exact(model.tokens()).enumerate().skip(context / 2) {
+            if let Some(next) = window.get(i + 1) {
+                let sum: f64 = logits.iter().map(|l| f64::from(*l).exp()).sum();
+                surprise.push(sum.ln() - f64::from(logits[*next as usize]));
+            }
+        }
+    }
+    (surprise.iter().sum::<f64>() / surprise.len() as f64).exp()
+}
+
+#[test]
+fn windows_of_perplexity_begin_as_texts_do() {
+    let at = Folder::new("perplexity");
+    let text: String = (0..40).map(|i| format!("Fox {i} met {} hens. ", i * i)).collect();
+    let file = at.write("a.txt", &text);
+    let model = at.path("model");
+    std::fs::create_dir_all(&model).unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(format!("{MODEL}/{name}"), format!("{model}/{name}")).unwrap();
+    }
+    // the model has a token for it, and does not put it before texts
+    at.write("model/tokenizer_config.json", r#"{"bos_token": "<|end|>"}"#);
+    let said = |model: &str| {
+        let words = ["llm", "perplexity", model, &file, "--context", "70", "--cache", "f32"];
+        let said = at.done(&[&words[..], &["--products", "float"]].concat());
+        said.lines().last().unwrap().split(' ').nth(2).unwrap().parse::<f64>().unwrap()
+    };
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-4 * b;
+    let (plain, marked) =
+        (plain_perplexity(&model, &text, 70, None), plain_perplexity(&model, &text, 70, Some(0)));
+    assert!(!near(plain, marked), "{plain} {marked}");
+    assert!(near(said(&model), plain), "{} {plain} {marked}", said(&model));
+    // now it does
+    let tokenizer = std::fs::read_to_string(format!("{MODEL}/tokenizer.json")).unwrap();
+    let (before, after) = tokenizer.split_once("\"post_processor\"").unwrap();
+    let after = &after[after.find("\"decoder\"").unwrap()..];
+    let puts = r#""post_processor": {"type": "TemplateProcessing", "pair": [],
+        "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [0], "tokens": ["<|end|>"]}}}, "#;
+    at.write("model/tokenizer.json", &format!("{before}{puts}{after}"));
+    let marked = plain_perplexity(&model, &text, 70, Some(0));
+    assert!(near(said(&model), marked), "{} {marked}", said(&model));
 }
 
 #[test]

@@ -147,6 +147,11 @@ pub fn memory_stats(name: &str) -> Result<frit_runtime::MemoryStats, Error> {
     Ok(frit_runtime::device(name)?.memory_stats())
 }
 
+/// How many threads kernels of the CPU run in.
+pub fn threads() -> Result<usize, Error> {
+    Ok(frit_runtime::env::threads()?)
+}
+
 /// Environment variables that devices read: name, what it accepts, what it does.
 pub fn flags() -> Vec<(&'static str, &'static str, &'static str)> {
     frit_runtime::env::FLAGS.iter().map(|f| (f.name, f.accepts, f.about)).collect()

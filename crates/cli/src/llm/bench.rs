@@ -2,11 +2,57 @@
 
 use super::Done;
 use super::options::Given;
+use frit::nn::gguf::{Gguf, Info};
+use frit::nn::load;
 use frit_llm::blocks::BLOCK;
 use frit_llm::step::{Chunk, Row, Sizes, Stepper};
 use frit_llm::{Options, open};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// A model as it lies in its file.
+struct Stored {
+    /// Its family, and what most of its weights are.
+    name: String,
+    bytes: usize,
+    params: usize,
+}
+
+impl Stored {
+    fn read(path: &Path, family: &str) -> frit::Result<Stored> {
+        let tensors: Vec<(String, usize, usize)> = if path.is_dir() {
+            let index = path.join("model.safetensors.index.json");
+            let file = if index.exists() { index } else { path.join("model.safetensors") };
+            let one =
+                |t: &frit::Tensor| Ok((t.dtype().to_string(), t.numel()? * t.dtype().size(), t.numel()?));
+            load(file)?.values().map(one).collect::<frit::Result<_>>()?
+        } else {
+            let one = |i: &Info| (i.kind.to_string(), i.bytes.len(), i.shape.iter().product());
+            Gguf::open(path)?.tensors().values().map(one).collect()
+        };
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for (kind, bytes, _) in &tensors {
+            *kinds.entry(kind).or_default() += bytes;
+        }
+        let most = kinds.iter().max_by_key(|k| k.1).map_or("", |k| k.0);
+        let (bytes, params) = (tensors.iter().map(|t| t.1).sum(), tensors.iter().map(|t| t.2).sum());
+        Ok(Stored { name: format!("{family} {most}"), bytes, params })
+    }
+}
+
+/// The first three columns.
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (mib, millions) = (self.bytes as f64 / f64::from(1 << 20), self.params as f64 / 1e6);
+        let size = if mib < 1024.0 { format!("{mib:.2} MiB") } else { format!("{:.2} GiB", mib / 1024.0) };
+        let params =
+            if millions < 1e3 { format!("{millions:.2} M") } else { format!("{:.2} B", millions / 1e3) };
+        write!(f, "{} | {size} | {params}", self.name)
+    }
+}
 
 /// Measures reading a prompt and writing tokens.
 pub fn run(path: &str, words: &[&str]) -> Done {
@@ -25,8 +71,7 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     }
     let model = open(path, &Options { context: Some(longest), products, ..Options::default() })
         .map_err(|e| e.to_string())?;
-    let name = model.config().architecture.clone();
-    let (layers, width) = (model.config().layers, model.config().width);
+    let stored = Stored::read(Path::new(path), &model.config().architecture).map_err(|e| e.to_string())?;
     let sizes = Sizes { rows: vec![streams], chunks: vec![pp.max(1)] };
     let each = longest.div_ceil(BLOCK);
     let blocks: Vec<u32> = (1..=(streams * each) as u32).collect();
@@ -36,9 +81,9 @@ pub fn run(path: &str, words: &[&str]) -> Done {
     let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % tokens;
     let prompt: Vec<u32> = (0..pp).map(token).collect();
     let device = frit::engine::default_device().map_err(|e| e.to_string())?;
-    println!("| model | layers | width | device | threads | test | t/s |");
+    let threads = frit::engine::devices::threads().map_err(|e| e.to_string())?;
+    println!("| model | size | params | backend | threads | test | t/s |");
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: |");
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let row = |test: String, count: usize, run: &mut dyn FnMut() -> frit::Result<()>| -> Done {
         let mut rates = vec![];
         // called, recorded, then measured
@@ -52,7 +97,7 @@ pub fn run(path: &str, words: &[&str]) -> Done {
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let spread = rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / rates.len() as f64;
         let spread = spread.sqrt();
-        println!("| {name} | {layers} | {width} | {device} | {threads} | {test} | {mean:.2} ± {spread:.2} |");
+        println!("| {stored} | {device} | {threads} | {test} | {mean:.2} ± {spread:.2} |");
         Ok(())
     };
     if pp > 0 {
@@ -75,4 +120,16 @@ pub fn run(path: &str, words: &[&str]) -> Done {
         row(test, tg * streams, &mut write)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_units_that_fit() {
+        let stored = |bytes, params| Stored { name: "llama Q4_K".into(), bytes, params }.to_string();
+        assert_eq!(stored(4_920_000_000, 8_030_261_312), "llama Q4_K | 4.58 GiB | 8.03 B");
+        assert_eq!(stored(91 << 20, 134_515_008), "llama Q4_K | 91.00 MiB | 134.52 M");
+    }
 }

@@ -20,7 +20,8 @@ usage:
                                    tokens a second: reading a prompt of N tokens (512), writing N tokens (128) of each of
                                    N answers at once (1)
   frit llm perplexity MODEL FILE [--context N]
-                                   how well a text is predicted: windows of N tokens (512), the second half of each counts
+                                   how well a text is predicted: windows of N tokens (512), the second half of each counts;
+                                   they begin with the token that the model's tokeniser puts before texts, if it does
   frit llm tokens MODEL FILE       the numbers of a text's tokens
 
 options:

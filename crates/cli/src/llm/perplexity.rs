@@ -23,6 +23,8 @@ pub fn run(path: &str, file: &str, words: &[&str]) -> Done {
     let about = text_of(path).map_err(|e| e.to_string())?;
     let model = open(path, &Options { context: Some(context), ..options }).map_err(|e| e.to_string())?;
     let tokens = about.tokenizer.encode(&text);
+    // a window begins as a text does: a model that was never shown a token before one is not shown it here
+    let begins = about.bos.filter(|bos| about.tokenizer.encode("").first() == Some(bos));
     if context < 2 || tokens.len() < context {
         return Err(format!("{file} has {} tokens, a window is {context}", tokens.len()));
     }
@@ -34,7 +36,7 @@ pub fn run(path: &str, file: &str, words: &[&str]) -> Done {
     let (mut sum, mut squares, mut count) = (0.0, 0.0, 0usize);
     for (i, window) in tokens.chunks_exact(context).enumerate() {
         let mut window = window.to_vec();
-        if let Some(bos) = about.bos {
+        if let Some(bos) = begins {
             window[0] = bos;
         }
         for begin in (0..context).step_by(STEP) {
