@@ -57,8 +57,8 @@ impl Grammars {
         let made = self.factory.get_or_init(|| factory(tokenizer, end).map(Arc::new));
         let factory = made.as_ref().map_err(Clone::clone)?;
         let grammar = match form {
-            Form::Json => TopLevelGrammar::from_json_schema(json!({"type": "object"})),
-            Form::Schema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
+            Form::Json => TopLevelGrammar::from_json_schema(with_few_blanks(json!({"type": "object"}))),
+            Form::Schema(schema) => TopLevelGrammar::from_json_schema(with_few_blanks(schema.clone())),
             Form::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
             Form::Call(tools) => TopLevelGrammar::from_lark(call(tools, syntax, tokenizer)?),
         };
@@ -95,19 +95,30 @@ fn factory(tokenizer: &Tokenizer, end: u32) -> Result<ParserFactory, String> {
     Ok(factory)
 }
 
+/// What may stand between two parts of JSON: a model that knows no better would write blanks for ever.
+const BLANKS: &str = r"\x20|\n{1,2}[\x20\t]{0,20}";
+
+/// A schema whose JSON has few blanks, unless it says itself what there may be.
+fn with_few_blanks(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.entry("x-guidance").or_insert(json!({"whitespace_pattern": BLANKS}));
+    }
+    schema
+}
+
 /// The grammar of a call, as the model writes it.
 fn call(tools: &[(String, Value)], syntax: Option<Syntax>, tokenizer: &Tokenizer) -> Result<String, String> {
     let arguments = if syntax == Some(Syntax::Llama3) { "parameters" } else { "arguments" };
+    let of = |schema: &Value| if schema.is_object() { schema.clone() } else { json!({"type": "object"}) };
     let one = |(name, schema): &(String, Value)| {
-        let schema = if schema.is_object() { schema.clone() } else { json!({"type": "object"}) };
         json!({
             "type": "object",
-            "properties": {"name": {"const": name}, arguments: schema},
+            "properties": {"name": {"const": name}, arguments: of(schema)},
             "required": ["name", arguments],
             "additionalProperties": false,
         })
     };
-    let one = match tools {
+    let any = match tools {
         [tool] => one(tool),
         _ => json!({"anyOf": tools.iter().map(one).collect::<Vec<_>>()}),
     };
@@ -119,14 +130,25 @@ fn call(tools: &[(String, Value)], syntax: Option<Syntax>, tokenizer: &Tokenizer
     match syntax {
         None => Err("the model's chat template has no way to call tools".into()),
         Some(Syntax::Hermes) => Ok(format!(
-            "start: {} \"\\n\" call \"\\n\" {}\ncall: %json {one}\n",
+            "start: {} \"\\n\" call \"\\n\" {}\ncall: %json {}\n",
             mark("<tool_call>"),
-            mark("</tool_call>")
+            mark("</tool_call>"),
+            with_few_blanks(any),
         )),
-        Some(Syntax::Llama3) => Ok(format!("start: %json {one}\n")),
+        Some(Syntax::Llama3) => Ok(format!("start: %json {}\n", with_few_blanks(any))),
         Some(Syntax::Mistral) => {
-            let list = json!({"type": "array", "items": one, "minItems": 1, "maxItems": 1});
+            let list = with_few_blanks(json!({"type": "array", "items": any, "minItems": 1, "maxItems": 1}));
             Ok(format!("start: {} call\ncall: %json {list}\n", mark("[TOOL_CALLS]")))
+        }
+        Some(Syntax::MistralNamed) => {
+            let rule = |(i, (name, schema)): (usize, &(String, Value))| {
+                let (name, schema) = (json!(name), with_few_blanks(of(schema)));
+                format!("call{i}: {name} id? {} arguments{i}\narguments{i}: %json {schema}\n", mark("[ARGS]"))
+            };
+            let rules: String = tools.iter().enumerate().map(rule).collect();
+            let all: Vec<String> = (0..tools.len()).map(|i| format!("call{i}")).collect();
+            let (calls, id) = (mark("[TOOL_CALLS]"), mark("[CALL_ID]"));
+            Ok(format!("start: {calls} ({})\nid: {id} /[a-zA-Z0-9]{{9}}/\n{rules}", all.join(" | ")))
         }
     }
 }
@@ -190,5 +212,98 @@ impl Constraint for Rule {
         self.mask = None;
         self.tokens.send(token).map_err(wrong)?;
         self.taken.recv().map_err(wrong)?.map_err(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: [&str; 3] = ["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"];
+
+    fn tokenizer(marks: &[&str]) -> Tokenizer {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests-data/tokenize/bytes.json");
+        let mut json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        for (i, mark) in marks.iter().enumerate() {
+            let token = json!({"id": 702 + i, "content": mark, "special": true, "normalized": false,
+                "single_word": false, "lstrip": false, "rstrip": false});
+            json["added_tokens"].as_array_mut().unwrap().push(token);
+        }
+        Tokenizer::from_json(&json.to_string()).unwrap()
+    }
+    /// Whether tokens may be an answer of a form, up to its end.
+    fn takes(form: &Form, syntax: Option<Syntax>, tokenizer: &Tokenizer, tokens: &[u32]) -> bool {
+        const END: u32 = 0;
+        let mut rule = Grammars::new().rule(form, tokenizer, END, syntax).unwrap();
+        for token in tokens.iter().chain([&END]) {
+            let mut logits = vec![0.0; tokenizer.size()];
+            rule.mask(&mut logits).unwrap();
+            if logits[*token as usize] != 0.0 {
+                return false;
+            }
+            if rule.accept(*token).unwrap() {
+                return true;
+            }
+        }
+        false
+    }
+    fn form() -> Form {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
+        Form::Call(vec![("add".into(), schema), ("now".into(), Value::Null)])
+    }
+
+    #[test]
+    fn calls_have_the_form_that_the_template_writes() {
+        use Syntax::*;
+        let forms = [
+            (Hermes, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"),
+            (Llama3, "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"),
+            (Mistral, "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"a\": 1}}]"),
+            (MistralNamed, "[TOOL_CALLS]add[ARGS]{\"a\": 1}"),
+            (MistralNamed, "[TOOL_CALLS]now[CALL_ID]abcDEF234[ARGS]{\"any\": [\"thing\"]}"),
+        ];
+        for marks in [&MARKS[..], &[]] {
+            let tokenizer = tokenizer(marks);
+            for (of, text) in forms {
+                for syntax in [Hermes, Llama3, Mistral, MistralNamed] {
+                    let tokens = tokenizer.encode_plain(text);
+                    assert_eq!(
+                        takes(&form(), Some(syntax), &tokenizer, &tokens),
+                        of == syntax,
+                        "{syntax:?} {text}"
+                    );
+                }
+                for (right, wrong) in [("add", "sub"), ("now", "then"), ("1", "\"x\""), ("1", "1, \"b\": 2")]
+                {
+                    let tokens = tokenizer.encode_plain(&text.replace(right, wrong));
+                    let is_same = !text.contains(right);
+                    assert_eq!(takes(&form(), Some(of), &tokenizer, &tokens), is_same, "{text} {wrong}");
+                }
+            }
+        }
+        assert!(Grammars::new().rule(&form(), &tokenizer(&[]), 0, None).is_err());
+    }
+
+    #[test]
+    fn marks_that_are_tokens_are_not_spelled() {
+        let tokenizer = tokenizer(&MARKS);
+        let text = "[TOOL_CALLS]add[ARGS]{\"a\": 1}";
+        let (marked, spelled) = (tokenizer.encode_plain(text), tokenizer.encode_ordinary(text));
+        assert!(marked.len() < spelled.len() && marked[0] == 702);
+        assert!(takes(&form(), Some(Syntax::MistralNamed), &tokenizer, &marked));
+        assert!(!takes(&form(), Some(Syntax::MistralNamed), &tokenizer, &spelled));
+    }
+
+    #[test]
+    fn json_is_an_object_with_few_blanks() {
+        let tokenizer = tokenizer(&[]);
+        let is_taken = |text: &str| takes(&Form::Json, None, &tokenizer, &tokenizer.encode_plain(text));
+        for good in ["{}", "{\"a\": [1, {\"b\":null}]}", "{\n    \"größe\": -1.5e3,\n    \"b\": true\n}"] {
+            assert!(is_taken(good), "{good}");
+        }
+        let blanks = format!("{{\"a\":{}1}}", " ".repeat(40));
+        for bad in ["[1]", "1", "{\"a\": 01}", "{a: 1}", "{\"a\": 1", &blanks] {
+            assert!(!is_taken(bad), "{bad}");
+        }
     }
 }

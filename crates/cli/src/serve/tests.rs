@@ -68,7 +68,7 @@ impl Runner for Parrot {
             request.max_tokens -= 1;
             let mut token = tokens.pop();
             if let Some(rule) = &mut request.constraint {
-                // the first that may come and is not blank, or any
+                // blanks if they are asked for, else the end of an object, else the first that is not blank, or any
                 let mut logits = vec![0.0; self.text.size() + 7];
                 if let Err(e) = rule.mask(&mut logits) {
                     done(Reason::Failed(e.message().into()));
@@ -76,11 +76,23 @@ impl Runner for Parrot {
                 }
                 let is_text = |id: &u32| !self.text.bytes(*id).unwrap_or_default().trim_ascii().is_empty();
                 let mut may = (1..logits.len() as u32).filter(|id| logits[*id as usize] == 0.0);
-                token = may.clone().find(is_text).or_else(|| may.next());
+                let is_blank =
+                    |id: &u32| matches!(self.text.bytes(*id).as_deref(), Some(b" " | b"\n" | b"\t"));
+                let is_end = |id: &u32| self.text.bytes(*id).as_deref() == Some(b"}");
+                let blank = self
+                    .text
+                    .decode_all(&request.tokens)
+                    .contains("blanks")
+                    .then(|| may.clone().find(is_blank));
+                token = blank
+                    .flatten()
+                    .or_else(|| may.clone().find(is_end))
+                    .or_else(|| may.clone().find(is_text));
+                token = token.or_else(|| may.next());
                 match token.map(|t| rule.accept(t)) {
                     Some(Ok(true)) => {
                         tokens.clear();
-                        request.max_tokens = 0;
+                        request.constraint = None;
                     }
                     Some(Err(e)) => {
                         done(Reason::Failed(e.message().into()));

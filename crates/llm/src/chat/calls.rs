@@ -3,7 +3,7 @@
 //! ```text
 //! Hermes, Qwen   <tool_call>{"name": "f", "arguments": {…}}</tool_call>
 //! Llama 3        {"name": "f", "parameters": {…}}                    the whole answer, after <|python_tag|> or not
-//! Mistral        [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]    or [TOOL_CALLS]f[ARGS]{…}
+//! Mistral        [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]    or, of later models, [TOOL_CALLS]f[ARGS]{…}
 //! ```
 //!
 //! Text goes out as it comes, but for what may be the beginning of a mark. Arguments go out as they come, once the name is
@@ -16,14 +16,17 @@ pub enum Syntax {
     Hermes,
     /// The answer is an object, or several with `;` between.
     Llama3,
-    /// A list after `[TOOL_CALLS]`, or names before objects.
+    /// A list after `[TOOL_CALLS]`.
     Mistral,
+    /// A name between `[TOOL_CALLS]` and `[ARGS]`, with an id after `[CALL_ID]` or none, and an object.
+    MistralNamed,
 }
 
 impl Syntax {
     /// That of a chat template, by the marks that it writes.
     pub fn of_template(source: &str) -> Option<Syntax> {
         let marks = [
+            ("[ARGS]", Syntax::MistralNamed),
             ("[TOOL_CALLS]", Syntax::Mistral),
             ("<tool_call>", Syntax::Hermes),
             ("<|python_tag|>", Syntax::Llama3),
@@ -31,11 +34,15 @@ impl Syntax {
         ];
         marks.iter().find(|(mark, _)| source.contains(mark)).map(|(_, syntax)| *syntax)
     }
+    /// Whether calls follow `[TOOL_CALLS]`; a model may write them in either way, whichever its template does.
+    fn is_mistral(self) -> bool {
+        matches!(self, Syntax::Mistral | Syntax::MistralNamed)
+    }
     fn mark(self) -> &'static str {
         match self {
             Syntax::Hermes => "<tool_call>",
             Syntax::Llama3 => "<|python_tag|>",
-            Syntax::Mistral => "[TOOL_CALLS]",
+            Syntax::Mistral | Syntax::MistralNamed => "[TOOL_CALLS]",
         }
     }
 }
@@ -160,7 +167,7 @@ impl Calls {
                 let name =
                     before.strip_suffix("[ARGS]").map(|n| n.split("[CALL_ID]").next().unwrap_or(n).trim());
                 match name {
-                    Some(name) if self.syntax == Syntax::Mistral && !name.is_empty() => {
+                    Some(name) if self.syntax.is_mistral() && !name.is_empty() => {
                         let name = name.strip_prefix("TOOL_CALLS]").unwrap_or(name).to_string();
                         self.call(name);
                         self.state = State::Object(Object::arguments());
@@ -173,7 +180,9 @@ impl Calls {
                 self.held.clear();
                 self.state = State::Text;
             }
-            Syntax::Mistral if self.held.ends_with(self.syntax.mark()) => self.held.clear(),
+            Syntax::Mistral | Syntax::MistralNamed if self.held.ends_with(self.syntax.mark()) => {
+                self.held.clear();
+            }
             // no call comes here any more
             Syntax::Llama3 if !c.is_whitespace() && c != ';' => self.state = State::Text,
             _ => {}
@@ -359,7 +368,7 @@ mod tests {
     }
     #[test]
     fn text_that_is_no_call_stays_text() {
-        for syntax in [Syntax::Hermes, Syntax::Llama3, Syntax::Mistral] {
+        for syntax in [Syntax::Hermes, Syntax::Llama3, Syntax::Mistral, Syntax::MistralNamed] {
             for text in
                 ["", "plain", " a < b <tool_ [TOOL <|py ", "x {\"name\": 1}\n", "line\n\nline ", "\n{}", "  "]
             {
@@ -377,13 +386,13 @@ mod tests {
     #[test]
     fn mistral_calls_are_read() {
         let list = r#"[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}, "id": "123456789"}, {"name": "g", "arguments": {}}]"#;
-        assert_eq!(
-            read(Syntax::Mistral, list),
-            (String::new(), vec![call("f", r#"{"a": 1}"#), call("g", "{}")])
-        );
         let named = r#"I call.[TOOL_CALLS]f[ARGS]{"a": {"b": 2}}[TOOL_CALLS]g[CALL_ID]12[ARGS]{}"#;
-        let wanted = vec![call("f", r#"{"a": {"b": 2}}"#), call("g", "{}")];
-        assert_eq!(read(Syntax::Mistral, named), ("I call.".into(), wanted));
+        for syntax in [Syntax::Mistral, Syntax::MistralNamed] {
+            let wanted = vec![call("f", r#"{"a": 1}"#), call("g", "{}")];
+            assert_eq!(read(syntax, list), (String::new(), wanted));
+            let wanted = vec![call("f", r#"{"a": {"b": 2}}"#), call("g", "{}")];
+            assert_eq!(read(syntax, named), ("I call.".into(), wanted));
+        }
     }
     #[test]
     fn arguments_stream() {
@@ -401,6 +410,8 @@ mod tests {
     fn templates_tell_their_syntax() {
         assert_eq!(Syntax::of_template("… <tool_call> …"), Some(Syntax::Hermes));
         assert_eq!(Syntax::of_template("{{ '[TOOL_CALLS]' }}"), Some(Syntax::Mistral));
+        let named = Syntax::of_template("{{ '[TOOL_CALLS]' + call.name + '[ARGS]' }}");
+        assert_eq!(named, Some(Syntax::MistralNamed));
         assert_eq!(Syntax::of_template("{{ '<|python_tag|>' }}"), Some(Syntax::Llama3));
         assert_eq!(Syntax::of_template("{{ x }}"), None);
     }

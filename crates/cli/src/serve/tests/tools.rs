@@ -54,3 +54,54 @@ fn ids_of_calls_come_back_through_any_template() {
         assert_eq!(ids.len(), 7, "{template}: {ids:?}");
     }
 }
+
+#[test]
+fn tools_that_may_not_be_called_are_not_shown() {
+    for template in ["listed", "named", "header", "marked"] {
+        let s = Setup { template, marks: MARKS, ..Setup::default() }.start();
+        let body = |choice: &str| {
+            with(chat("say it back"), json!({"tools": [tool("subtract")], "tool_choice": choice}))
+        };
+        for (choice, is_shown) in [("auto", true), ("none", false)] {
+            let (status, v) = s.post("/v1/chat/completions", &body(choice));
+            assert_eq!(status, 200, "{v}");
+            let said = v["choices"][0]["message"]["content"].as_str().unwrap();
+            assert_eq!(said.contains("subtract"), is_shown, "{template} {choice}: {said}");
+        }
+        // with no tools there is nothing to choose
+        let (status, v) = s.post("/v1/chat/completions", &with(chat("hi"), json!({"tool_choice": "none"})));
+        assert_eq!((status, v["choices"][0]["finish_reason"].as_str()), (200, Some("stop")), "{v}");
+    }
+}
+
+#[test]
+fn forced_calls_name_a_tool_in_every_syntax() {
+    for template in ["listed", "named", "header", "marked"] {
+        let s = Setup { template, marks: MARKS, ..Setup::default() }.start();
+        for (choice, wanted) in
+            [(json!("required"), "add"), (json!({"type": "function", "function": {"name": "sub"}}), "sub")]
+        {
+            let call = forced(&s, json!({"tool_choice": choice}))["tool_calls"][0]["function"].clone();
+            let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+            assert_eq!(call["name"], arguments["a"], "{template} {call}");
+            assert!(choice == "required" || call["name"] == wanted, "{template} {call}");
+        }
+    }
+}
+
+#[test]
+fn json_is_an_object_and_ends_whatever_is_said() {
+    let s = Setup::default().start();
+    let more = json!({"response_format": {"type": "json_object"}, "max_tokens": 200});
+    for words in ["hi", "say it back", "many blanks"] {
+        let (_, v) = s.post("/v1/chat/completions", &with(chat(words), more.clone()));
+        let text = v["choices"][0]["message"]["content"].as_str().unwrap();
+        assert!(serde_json::from_str::<Value>(text).is_ok_and(|v| v.is_object()), "{words}: {text}");
+        assert_eq!(v["choices"][0]["finish_reason"], "stop", "{v}");
+        assert_eq!(text.len() > 2, words == "many blanks", "{text:?}");
+        let body = with(chat(words), with(more.clone(), json!({"stream": true})));
+        let pieces = s.stream("/v1/chat/completions", &body);
+        let parts = pieces.iter().filter_map(|p| p["choices"][0]["delta"]["content"].as_str());
+        assert_eq!(parts.collect::<String>(), text);
+    }
+}
