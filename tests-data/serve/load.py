@@ -3,12 +3,13 @@
 Every client asks for a chat of its own again and again. Fails where an answer is an error or not whole, where blocks of keys and
 values are not given back, where the time to the first token is spread too far (p95 over 3 times the median in three of four
 stretches of time: in one, other guests of the machine may have had its cores), or, given the process, where its memory has grown
-by more than a tenth since the first quarter. Needs nothing but Python.
+by more than a tenth since the first quarter. The server's key is that of the environment, FRIT_API_KEY. Needs nothing but Python.
 """
 
 import asyncio
 import collections
 import json
+import os
 import pathlib
 import re
 import statistics
@@ -16,12 +17,14 @@ import sys
 import time
 import urllib.parse
 
+KEY = os.environ.get("FRIT_API_KEY", "none")
+
 
 async def ask(host, port, method, path, body=None):
     """The status of a call, and its lines as they come."""
     reader, writer = await asyncio.open_connection(host, port)
     data = json.dumps(body).encode() if body else b""
-    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: Bearer {KEY}\r\n"
     writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     await writer.drain()
     yield (await reader.readline()).decode().split()[1]

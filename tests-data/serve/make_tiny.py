@@ -16,6 +16,13 @@ TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+# tools before the messages, and calls in the form of Hermes; the rest as above
+WITH_TOOLS = (
+    "{% if tools %}{{ '<|system|>Tools: ' + tools | tojson + '<|end|>' }}{% endif %}"
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}"
+    "{% for call in m.tool_calls or [] %}{{ '<tool_call>\\n' + call.function | tojson + '\\n</tool_call>' }}{% endfor %}"
+    "{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
 
 
 def llama():
@@ -62,7 +69,7 @@ def config(kind):
     }[kind]
 
 
-def make(folder, kind="llama"):
+def make(folder, kind="llama", template=WITH_TOOLS):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     draw, entries, data = random.Random(1), {}, b""
@@ -78,7 +85,7 @@ def make(folder, kind="llama"):
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
     (folder / "config.json").write_text(json.dumps(config(kind)))
     shutil.copy(pathlib.Path(__file__).parent.parent / "tokenize" / "bytes.json", folder / "tokenizer.json")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE, "eos_token": "<|end|>"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, "eos_token": "<|end|>"}))
     return folder
 
 
@@ -86,6 +93,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "--guide":
         WIDTH, HIDDEN, LAYERS, CONTEXT = 16, 16, 1, 256
         for kind in ["llama", "bert"]:
-            make(pathlib.Path(sys.argv[2]) / kind, kind)
+            make(pathlib.Path(sys.argv[2]) / kind, kind, TEMPLATE)
         sys.exit()
     make(sys.argv[1], "bert" if "encoder" in sys.argv[2:] else "llama")
