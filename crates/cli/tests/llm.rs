@@ -4,6 +4,8 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
+#[cfg(feature = "serve")]
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -217,28 +219,32 @@ fn interrupt(child: &Child) {
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
 }
 
+/// A server of the tiny model, its address, and what it prints.
+#[cfg(feature = "serve")]
+fn serve(at: &Folder, words: &[&str]) -> (Child, String, impl Read + use<>) {
+    use std::io::{BufRead, BufReader};
+    let words = [&["serve", MODEL, "--port=0", "--name", "tiny"], words].concat();
+    let mut child = at.frit(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_string();
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    (child, address, out)
+}
+#[cfg(feature = "serve")]
+fn post(address: &str, path: &str, body: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    socket.write_all((head + body).as_bytes()).unwrap();
+    socket
+}
+
 #[cfg(feature = "serve")]
 #[test]
 fn servers_end_when_they_are_told_to() {
-    use std::io::{BufRead, BufReader};
-    use std::net::TcpStream;
     let at = Folder::new("serve");
-    let start = || {
-        let words =
-            ["serve", MODEL, "--port=0", "--shift", "--max-tokens=100000000", "--parallel=2", "--name=tiny"];
-        let mut child = at.frit(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let address = line.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_string();
-        (child, address, out)
-    };
-    let post = |address: &str, path: &str, body: &str| {
-        let mut socket = TcpStream::connect(address).unwrap();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
-        socket.write_all((head + body).as_bytes()).unwrap();
-        socket
-    };
+    let start = || serve(&at, &["--shift", "--max-tokens=100000000", "--parallel", "2"]);
     // half a header holds nothing up
     let (mut child, address, _out) = start();
     let mut half = TcpStream::connect(&address).unwrap();
@@ -264,6 +270,56 @@ fn servers_end_when_they_are_told_to() {
     assert!(child.try_wait().unwrap().is_none());
     interrupt(&child);
     assert_eq!(end(&mut child, Duration::from_secs(10)), Some(130));
+}
+
+#[cfg(feature = "serve")]
+#[test]
+fn adapters_are_served_and_training_goes_on_as_if_nothing_had_happened() {
+    let at = Folder::new("adapter");
+    let talk = |i: usize| format!("{{\"prompt\": \"question {i}\", \"completion\": \"answer {}\"}}\n", i * 7);
+    let data = at.write("talk.jsonl", &(0..12).map(talk).collect::<String>());
+    let tune = |out: &str, more: &[&str]| {
+        let words =
+            ["finetune", MODEL, "--data", &data, "--out", out, "--steps=6", "--batch=2", "--length=32"];
+        at.done(&[&words[..], &["--rank=2", "--lr=0.3", "--dropout=0.1", "--save-every=3"], more].concat())
+    };
+    let (once, again) = (at.path("once"), at.path("again"));
+    tune(&once, &[]);
+    let said = tune(&again, &["--resume", &at.path("once/checkpoint-3")]);
+    assert!(said.contains("step 6 loss") && !said.contains("step 3 loss"), "{said}");
+    let [a, b] = [&once, &again].map(|f| std::fs::read(format!("{f}/adapter_model.safetensors")).unwrap());
+    assert!(a == b && a != std::fs::read(at.path("once/checkpoint-3/adapter_model.safetensors")).unwrap());
+    assert!(
+        at.fails(&["finetune", MODEL, "--data", &data, "--out", &again, "--resume", "/nowhere"])
+            .contains("/nowhere")
+    );
+
+    // the server says what the chat does, with it, without it, and merged
+    let chat = |more: &[&str]| {
+        let words = ["chat", MODEL, "--prompt", "question 3", "--max-tokens", "8", "--temperature", "0"];
+        at.done(&[&words[..], more].concat()).trim_end_matches('\n').to_string()
+    };
+    let served = |more: &[&str]| {
+        let (mut child, address, _out) = serve(&at, more);
+        let body = r#"{"model": "tiny", "temperature": 0, "max_tokens": 8, "messages": [{"role": "user", "content": "question 3"}]}"#;
+        let mut asks = post(&address, "/v1/chat/completions", body);
+        let (mut said, mut some) = (String::new(), [0; 4096]);
+        while !said.contains("\"usage\"") {
+            let n = asks.read(&mut some).unwrap();
+            assert!(n > 0, "{said}");
+            said += &String::from_utf8_lossy(&some[..n]);
+        }
+        interrupt(&child);
+        assert_eq!(end(&mut child, Duration::from_secs(10)), Some(0));
+        let (_, body) = said.split_once("\r\n\r\n").unwrap();
+        let v: serde_json::Value = serde_json::from_str(body).unwrap();
+        v["choices"][0]["message"]["content"].as_str().unwrap().trim_end_matches('\n').to_string()
+    };
+    let (plain, taught) = (chat(&[]), chat(&["--adapter", &once]));
+    assert_ne!(plain, taught);
+    assert_eq!(served(&[]), plain);
+    assert_eq!(served(&["--adapter", &once]), taught);
+    assert_eq!(served(&[&format!("--adapter={once}"), "--merge"]), taught);
 }
 
 /// A process at a terminal of its own, and what it wrote.
@@ -330,6 +386,38 @@ fn an_interrupt_ends_the_answer_and_not_the_chat() {
     t.until("prompt", |s| s.contains("> "));
     t.type_in(b"/stats\r");
     t.until("figures", |s| s.contains("the last answer:"));
+    t.type_in(b"/quit\r");
+    assert_eq!(end(&mut t.child, Duration::from_secs(20)), Some(0));
+}
+
+#[test]
+fn a_conversation_begins_again_when_it_is_asked_to() {
+    let at = Folder::new("again");
+    let words = ["chat", MODEL, "--temperature", "0", "--max-tokens", "3", "--system", "Be brief."];
+    let mut t = Terminal::start(at.frit(&words));
+    t.until("prompt", |s| s.contains("> "));
+    let mut saved = |typed: &str| {
+        let file = at.path("talk.json");
+        for line in typed.lines().map(str::to_string).chain([format!("/save {file}")]) {
+            t.type_in(format!("{line}\r").as_bytes());
+            // the line as it is typed, then its answer if it has one, then the next prompt
+            t.until("prompt", |s| {
+                s.rfind("> ").is_some_and(|at| s.contains(&line) && at > s.find(&line).unwrap_or(0))
+            });
+        }
+        std::fs::read_to_string(&file).unwrap()
+    };
+    let said = saved("hello\nand more");
+    assert!(said.contains("Be brief.") && said.contains("hello") && said.contains("and more"), "{said}");
+    // the system message stays, what was said goes
+    let said = saved("/reset\nanew");
+    assert!(said.contains("Be brief.") && said.contains("anew") && !said.contains("hello"), "{said}");
+    let said = saved("/system Speak at length.\nonce more");
+    assert!(said.contains("Speak at length.") && !said.contains("Be brief."), "{said}");
+    assert!(said.contains("once more") && !said.contains("anew"), "{said}");
+    // without a text there is none
+    let said = saved("/system");
+    assert!(!said.contains("system") && !said.contains("once more"), "{said}");
     t.type_in(b"/quit\r");
     assert_eq!(end(&mut t.child, Duration::from_secs(20)), Some(0));
 }

@@ -1,14 +1,13 @@
 //! Tokens of one answer, as the pieces that a client gets: text up to what stops it, tool calls, probabilities.
 
 use frit_llm::chat::{Calls, Delta, Syntax};
+use frit_llm::stops::Stops;
 use frit_tokenize::{Stream, Tokenizer};
 
 /// One answer on its way.
 pub struct Answer<'a> {
     stream: Option<Stream<'a>>,
-    stops: &'a [String],
-    /// Text that may be the beginning of what stops.
-    held: String,
+    stops: Stops,
     calls: Option<Calls>,
     /// How many calls there were.
     pub called: usize,
@@ -25,14 +24,13 @@ pub struct Answer<'a> {
 
 impl<'a> Answer<'a> {
     /// `syntax` is that of tool calls, if the model may call tools.
-    pub fn new(tokenizer: &'a Tokenizer, stops: &'a [String], syntax: Option<Syntax>) -> Answer<'a> {
+    pub fn new(tokenizer: &'a Tokenizer, stops: &[String], syntax: Option<Syntax>) -> Answer<'a> {
         // marks of calls may be special tokens
         let stream = if syntax.is_some() { tokenizer.stream_all() } else { tokenizer.stream() };
         let calls = syntax.map(Calls::new);
         Answer {
             stream: Some(stream),
-            stops,
-            held: String::new(),
+            stops: Stops::new(stops.to_vec()),
             calls,
             called: 0,
             arguments: String::new(),
@@ -54,28 +52,9 @@ impl<'a> Answer<'a> {
         if self.is_stopped || text.is_empty() {
             return vec![];
         }
-        self.held.push_str(text);
-        let found = self.stops.iter().filter_map(|s| self.held.find(s.as_str())).min();
-        let known = match found {
-            Some(at) => {
-                self.is_stopped = true;
-                at
-            }
-            None => self.held.len() - self.beginning(),
-        };
-        let known: String = self.held.drain(..known).collect();
-        if self.is_stopped {
-            self.held.clear();
-        }
+        let (known, is_stopped) = self.stops.push(text);
+        self.is_stopped = is_stopped;
         self.give(&known)
-    }
-    /// Bytes at the end of what is held that may begin what stops.
-    fn beginning(&self) -> usize {
-        let of = |stop: &String| {
-            let ends = stop.char_indices().map(|(i, _)| i).rev();
-            ends.into_iter().find(|n| self.held.ends_with(&stop[..*n])).unwrap_or(0)
-        };
-        self.stops.iter().map(of).max().unwrap_or(0)
     }
     fn give(&mut self, text: &str) -> Vec<Delta> {
         match &mut self.calls {
@@ -106,7 +85,7 @@ impl<'a> Answer<'a> {
     pub fn finish(&mut self) -> Vec<Delta> {
         let rest = self.stream.take().map(Stream::finish).unwrap_or_default();
         let mut deltas = self.text(&rest);
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.stops).finish();
         deltas.extend(self.give(&held));
         if let Some(calls) = self.calls.take() {
             let rest = calls.finish();

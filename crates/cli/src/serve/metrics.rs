@@ -50,6 +50,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
             g.counts.shared as f64,
         ),
         ("generated_tokens_total", "counter", "tokens that were generated", g.counts.generated as f64),
+        ("drafted_tokens_total", "counter", "tokens that the draft proposed", g.counts.drafted as f64),
+        ("accepted_tokens_total", "counter", "those of them that were taken", g.counts.accepted as f64),
         ("preempted_total", "counter", "sequences that gave up their blocks", g.counts.preempted as f64),
         ("sequences_running", "gauge", "sequences that run", g.running as f64),
         ("sequences_waiting", "gauge", "sequences that wait", g.waiting as f64),

@@ -49,7 +49,7 @@ frit serve MODEL: a model for OpenAI's clients; an encoder answers /v1/embedding
 
 usage:
   frit serve MODEL [OPTION=VALUE...]
-                               MODEL is a GGUF file, or a folder with config.json, safetensors and tokenizer.json
+                               or OPTION VALUE; MODEL is a GGUF file, or a folder with config.json, safetensors and tokenizer.json
 
 options:
   --host=127.0.0.1             the address that it listens at
@@ -140,8 +140,12 @@ impl Options {
             },
             connections: None,
         };
-        for word in words {
-            let (name, value) = word.split_once('=').map_or((*word, None), |(n, v)| (n, Some(v)));
+        let mut rest = words.iter().peekable();
+        while let Some(word) = rest.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (*word, rest.next_if(|next| !next.starts_with("--")).copied()),
+            };
             let flag = || match value {
                 None | Some("yes") => Ok(true),
                 Some("no") => Ok(false),

@@ -12,7 +12,7 @@ use super::ids::Ids;
 use super::metrics::Totals;
 use super::worker::{Gauges, Runner, Worker};
 use frit_llm::chat::{Template, Text};
-use frit_llm::engine::{Event, Id, Logprobs, Reason, Request};
+use frit_llm::engine::{Counts, Event, Id, Logprobs, Reason, Request};
 use frit_tokenize::Tokenizer;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -117,7 +117,8 @@ impl Runner for Parrot {
         self.running.is_empty()
     }
     fn gauges(&self) -> Gauges {
-        Gauges { running: self.running.len(), ..Gauges::default() }
+        let counts = Counts { drafted: 70, accepted: 50, ..Counts::default() };
+        Gauges { counts, running: self.running.len(), ..Gauges::default() }
     }
     fn embed(&mut self, tokens: &[u32]) -> Result<Vec<f32>, String> {
         match self.text.decode_all(tokens).contains("refused") {
@@ -483,6 +484,8 @@ fn keys_are_asked_for_and_limits_hold() {
         metrics.contains("frit_requests_total 5\n") && metrics.contains("frit_errors_total 3\n"),
         "{metrics}"
     );
+    let drafts = ["frit_drafted_tokens_total 70\n", "frit_accepted_tokens_total 50\n"];
+    assert!(drafts.iter().all(|line| metrics.contains(line)), "{metrics}");
 }
 
 /// Waits until something is so.
@@ -728,6 +731,18 @@ fn keys_may_be_any_bytes_and_options_say_what_they_mean() {
     assert!(read("--deterministic=no").is_ok_and(|o| !o.deterministic));
     assert!(read("--merge=no").is_ok_and(|o| !o.is_merged));
     assert!(read("--shift").is_ok_and(|o| o.limits.shifts));
+    // values come after a blank too, and flags need none
+    let both =
+        ["--port", "9", "--shift", "--merge", "no", "--context=3", "--deterministic", "--parallel", "5"];
+    let o = Options::read("m.gguf", &both).unwrap();
+    assert_eq!((o.port, o.context, o.parallel), (9, Some(3), 5));
+    assert!(o.limits.shifts && !o.is_merged && o.deterministic);
+    for bad in [&["--port", "--shift"][..], &["--port"], &["8080"], &["--shift", "9"], &["--port=1", "2"]] {
+        assert!(Options::read("m.gguf", bad).is_err(), "{bad:?}");
+    }
+    // no one else on the network is let in unless it is asked for
+    let o = Options::read("m.gguf", &[]).unwrap();
+    assert_eq!((o.host.as_str(), o.port), ("127.0.0.1", 8080));
 }
 
 #[test]
