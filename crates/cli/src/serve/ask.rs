@@ -235,7 +235,9 @@ fn message(i: usize, m: &Value) -> Checked<Value> {
         return Err(ApiError::field(&place("role"), format!("{role} is none of {ROLES:?}")));
     };
     let role = if role == "developer" { "system" } else { role };
-    let calls = field(m, "tool_calls").map(|c| tool_calls(&c, &place("tool_calls"))).transpose()?;
+    // an empty list is a call without an end to some templates
+    let calls = field(m, "tool_calls").filter(|c| c.len() != Some(0));
+    let calls = calls.map(|c| tool_calls(&c, &place("tool_calls"))).transpose()?;
     let content = match field(m, "content") {
         Some(c) => content(&c, &place("content"))?,
         None if role == "assistant" && calls.is_some() => String::new(),

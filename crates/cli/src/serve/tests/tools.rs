@@ -1,5 +1,6 @@
 //! Calls of tools: their ids, and the forms that templates write them in.
 
+use super::super::ask;
 use super::{Server, Setup, chat, with};
 use serde_json::{Value, json};
 
@@ -104,4 +105,16 @@ fn json_is_an_object_and_ends_whatever_is_said() {
         let parts = pieces.iter().filter_map(|p| p["choices"][0]["delta"]["content"].as_str());
         assert_eq!(parts.collect::<String>(), text);
     }
+}
+
+#[test]
+fn no_calls_are_none_to_a_template() {
+    let body = json!({"messages": [
+        {"role": "assistant", "content": "hi", "tool_calls": []},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "add", "arguments": "{}"}}]},
+    ]});
+    let prompt = ask::read_chat(&ask::parse(body.to_string().as_bytes()).unwrap()).unwrap();
+    let messages: Vec<_> = prompt.messages.try_iter().unwrap().collect();
+    let has_calls = messages.iter().map(|m| ask::field(m, "tool_calls").is_some());
+    assert_eq!(has_calls.collect::<Vec<_>>(), [false, true]);
 }
