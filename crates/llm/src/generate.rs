@@ -1,7 +1,7 @@
 //! A model with its tokeniser, for one answer at a time: what a chat, a script and Python need.
 
 use crate::chat::{self, Prompt, Text, Value};
-use crate::engine::{Engine, Event, Id, Reason, Request, Settings};
+use crate::engine::{Engine, Event, Id, Logprobs, Reason, Request, Settings};
 use crate::model::{Options, Products, open};
 use crate::sample::Sampling;
 use crate::stops::Stops;
@@ -42,11 +42,14 @@ pub struct Ask {
     pub stops: Vec<String>,
     /// At the end of the context the older half behind the first so many tokens is left out, instead of ending there.
     pub shift: Option<usize>,
+    /// Probabilities are told of each token, and of so many likely ones beside it.
+    pub logprobs: Option<usize>,
 }
 
 impl Default for Ask {
     fn default() -> Ask {
-        Ask { max_tokens: usize::MAX, sampling: Sampling::default(), stops: vec![], shift: None }
+        let sampling = Sampling::default();
+        Ask { max_tokens: usize::MAX, sampling, stops: vec![], shift: None, logprobs: None }
     }
 }
 
@@ -66,6 +69,8 @@ pub struct Answer {
     pub text: String,
     /// Its tokens.
     pub tokens: Vec<u32>,
+    /// Probabilities of each, if they were asked for.
+    pub logprobs: Vec<Logprobs>,
     /// Why it ended.
     pub reason: Reason,
     /// Tokens of the prompt.
@@ -179,12 +184,14 @@ impl Llm {
         let mut request = Request::new(tokens, ask.max_tokens);
         request.sampling = Sampling { prompt, ..ask.sampling.clone() };
         request.shift = ask.shift;
+        request.logprobs = ask.logprobs;
         request.ends = self.text.ends.iter().copied().collect();
         let id = self.engine.submit(request)?;
         self.events.insert(id, VecDeque::new());
         let answer = Answer {
             text: String::new(),
             tokens: vec![],
+            logprobs: vec![],
             reason: Reason::Length,
             prompt,
             first: Duration::ZERO,
@@ -210,12 +217,13 @@ impl Llm {
             }
             match self.events.get_mut(&running.id).and_then(VecDeque::pop_front) {
                 None => return Ok(Some(String::new())),
-                Some(Event::Token { token, .. }) => {
+                Some(Event::Token { token, logprobs, .. }) => {
                     let answer = &mut running.answer;
                     if answer.tokens.is_empty() {
                         answer.first = running.begun.elapsed();
                     }
                     answer.tokens.push(token);
+                    answer.logprobs.extend(logprobs);
                     let piece = running.stream.push(&self.text.tokenizer, token);
                     let (piece, stopped) = running.stops.push(&piece);
                     answer.text.push_str(&piece);

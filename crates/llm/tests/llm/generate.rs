@@ -78,3 +78,19 @@ fn frequency_counts_all_of_an_answer_and_nothing_of_its_prompt() {
     let first = answer.tokens.iter().position(|t| *t == 41);
     assert!(first.is_some_and(|at| (80..120).contains(&at)), "{first:?} {:?}", answer.tokens);
 }
+
+#[test]
+fn probabilities_of_tokens_are_told_where_they_are_asked_for() {
+    let mut llm = tiny(Settings { sequences: 1, positions: 128, ..Settings::default() });
+    let prompt = llm.encode("ab");
+    let ask = Ask { max_tokens: 5, logprobs: Some(3), ..Ask::default() };
+    let answer = llm.generate(prompt.clone(), &ask, &mut |_| true).unwrap();
+    assert_eq!(answer.logprobs.len(), 5);
+    for (token, told) in answer.tokens.iter().zip(&answer.logprobs) {
+        // the likeliest was taken
+        assert_eq!((told.top.len(), told.top[0]), (3, (*token, told.token)));
+        assert!(told.top[0].1 >= told.top[1].1 && told.top[1].1 >= told.top[2].1 && told.token < 0.0);
+    }
+    let answer = llm.generate(prompt, &Ask { max_tokens: 5, ..Ask::default() }, &mut |_| true).unwrap();
+    assert!(answer.logprobs.is_empty());
+}
