@@ -72,6 +72,9 @@ fn chats_answer_scripts_and_lines() {
     let answer = at.done(&words);
     assert!(!answer.trim().is_empty());
     assert_eq!(at.done(&words), answer);
+    let seeded =
+        |seed| at.done(&["chat", MODEL, "--prompt=hi", "--max-tokens=9", "--temperature=2", "--seed", seed]);
+    assert!(seeded("1") == seeded("1") && seeded("1") != seeded("2"));
     assert!(at.fails(&["chat", MODEL, "--temprature", "0"]).contains("--temprature"));
     assert!(at.fails(&["chat", "nowhere.gguf"]).contains("nowhere.gguf"));
     // a bad line or a bad command is told of, and the conversation goes on

@@ -22,7 +22,7 @@ FILE is a text, or a .jsonl file with an object a line: {\"messages\": [{\"role\
 
 options:
   --loss answers|all               what is learnt of conversations and completions (answers)
-  --length N                       tokens of an example; what is longer is cut (512)
+  --length N                       tokens of an example; what is longer is cut into several (512)
   --batch N                        examples of a step (4)
   --steps N, --epochs E            how long (1 epoch)
   --rank R, --alpha A, --dropout P the adapter (16, 2 R, 0)

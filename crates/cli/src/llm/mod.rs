@@ -31,7 +31,7 @@ options:
   --top-k K, --top-p P, --min-p P, --typical-p P
                                    which tokens may be drawn (40, 0.95, 0.05, 1)
   --repetition-penalty R           what was said becomes less likely (1)
-  --seed N                         the beginning of the random stream
+  --seed N                         the beginning of the random stream: the same one gives the same conversation
   --stop TEXT                      ends an answer; may be given several times
   --context N                      positions at most (4096, or what the model has)
   --shift yes|no                   where the context is full, the oldest is left out, or the answer ends (yes)

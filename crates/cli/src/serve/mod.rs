@@ -74,7 +74,9 @@ options:
   --cache=f32|f16|bf16|int8    how keys and values are kept (f16)
   --draft=MODEL                a smaller model of the same tokens, which proposes several tokens at once to one that is alone
   --budget=N                   tokens of a step: more read long prompts faster, fewer let answers beside them wait less (512)
-  --deterministic              answers do not depend on what runs beside them
+  --deterministic              an answer depends on its request alone: each is computed in steps of its own, more slowly, in float32
+                               and without the draft. Otherwise a seed fixes what is drawn, but the last bits of logits may
+                               depend on what runs beside it, and so which of two tokens comes that are nearly as likely
 
 routes:
   /v1/models  /v1/chat/completions  /v1/completions  /v1/embeddings  /health  /metrics  / (a chat page)

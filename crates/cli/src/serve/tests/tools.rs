@@ -1,7 +1,7 @@
 //! Calls of tools: their ids, and the forms that templates write them in.
 
-use super::super::ask;
 use super::{Server, Setup, chat, with};
+use crate::serve::ask;
 use serde_json::{Value, json};
 
 /// The marks of Mistral's templates, as tokens of their own.
@@ -117,4 +117,12 @@ fn no_calls_are_none_to_a_template() {
     let messages: Vec<_> = prompt.messages.try_iter().unwrap().collect();
     let has_calls = messages.iter().map(|m| ask::field(m, "tool_calls").is_some());
     assert_eq!(has_calls.collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_template_is_given_what_a_request_has_for_it() {
+    let s = Setup { template: "header", ..Setup::default() }.start();
+    let more = json!({"chat_template_kwargs": {"greeting": "good morning"}});
+    let (_, v) = s.post("/v1/chat/completions", &with(chat("say it back"), more));
+    assert!(v["choices"][0]["message"]["content"].as_str().unwrap().contains("good morning"), "{v}");
 }
