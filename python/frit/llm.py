@@ -7,8 +7,14 @@
 ...     print(piece, end="")
 
 ``Model`` generates, ``Embedder`` makes vectors of texts. How tokens are chosen is said by ``temperature`` (0, the default,
-takes the likeliest), ``top_k``, ``top_p``, ``min_p``, ``typical_p``, ``repetition_penalty``, ``presence_penalty``,
-``frequency_penalty`` and ``seed``; ``stop`` has texts that end an answer, ``max_tokens`` is the most it has.
+takes the likeliest), ``top_k``, ``top_p``, ``min_p``, ``typical_p``, ``repetition_penalty`` (of the last 64 tokens),
+``presence_penalty`` and ``frequency_penalty`` (of the answer so far), ``logit_bias`` (a dict of tokens and what is added to
+their logits) and ``seed``; ``stop`` has texts that end an answer, ``max_tokens`` is the most it has, and with ``logprobs=N``
+``Answer.logprobs`` tells of each token and the N likeliest.
+
+The same seed gives the same answer to the same calls. Beside other answers the last bits of logits may differ, since sums are
+ordered by the sizes of a step, and a token that was nearly as likely be drawn: ``Model(..., deterministic=True)`` computes
+each answer in steps of its own, more slowly and with ``products="float"``.
 """
 
 import json
@@ -47,6 +53,11 @@ class Answer:
         return self._inner.state()[1]
 
     @property
+    def logprobs(self) -> list[tuple[float, dict[int, float]]]:
+        """Natural logarithms of the probabilities of its tokens so far: of each, and of the likeliest by token."""
+        return [(token, dict(top)) for token, top in self._inner.logprobs()]
+
+    @property
     def reason(self) -> str:
         """Why it ended: ``stop``, ``length``, ``context`` or ``cancelled``."""
         return self._inner.state()[2]
@@ -66,7 +77,9 @@ class Model:
     """A model that generates text. Answers of several iterators, or threads, share the steps of the model.
 
     ``adapter`` is a folder that ``frit finetune`` or PEFT wrote; ``merge`` takes it into the weights. ``draft`` is a smaller
-    model of the same tokens. ``parallel`` answers run at once, with ``positions`` tokens in memory, kept as ``cache`` says.
+    model of the same tokens. ``parallel`` answers run at once, with ``positions`` tokens in memory, kept as ``cache`` says:
+    ``f32``, ``f16``, ``bf16`` or ``int8``. ``products`` are ``rounded``, ``bytes`` or ``float``, as for ``frit chat``; with a
+    draft or ``deterministic`` they are ``float``.
     """
 
     def __init__(
@@ -80,8 +93,10 @@ class Model:
         parallel: int = 8,
         positions: int = 16384,
         cache: str = "f16",
+        products: str = "rounded",
+        deterministic: bool = False,
     ) -> None:
-        self._inner = LlmModel(path, context, adapter, merge, draft, parallel, positions, cache)
+        self._inner = LlmModel(path, context, adapter, merge, draft, parallel, positions, cache, products, deterministic)
 
     @property
     def context(self) -> int:

@@ -60,6 +60,48 @@ def test_seeds_stops_and_limits(model):
         model.generate("a", warmth=1)
 
 
+def test_probabilities_and_biases_of_tokens(model):
+    tokens = model.encode("Once upon a time")
+    answer = model.stream(tokens, max_tokens=4, logprobs=2)
+    assert answer.logprobs == []
+    list(answer)
+    assert len(answer.logprobs) == 4
+    logits = model.logits(tokens + answer.tokens).log_softmax(-1).tolist()[len(tokens) - 1 : -1]
+    for token, (told, top), row in zip(answer.tokens, answer.logprobs, logits, strict=True):
+        assert list(top)[0] == token and top[token] == told and len(top) == 2
+        assert all(abs(row[t] - p) < 1e-3 for t, p in top.items())
+    plain = model.stream(tokens, max_tokens=1)
+    assert list(plain) is not None and plain.logprobs == []
+    forced = model.stream(tokens, max_tokens=3, logit_bias={40: 1e4})
+    list(forced)
+    assert forced.tokens == [40, 40, 40]
+    # a penalty counts all of the answer, and nothing of the prompt
+    forced = model.stream([40] * 64, max_tokens=110, logit_bias={40: 1e4 + 100, 41: 1e4}, frequency_penalty=1.0)
+    list(forced)
+    assert 80 < forced.tokens.index(41) < 110
+    with pytest.raises(RuntimeError, match="999"):
+        model.generate("a", logit_bias={999: 1.0})
+    with pytest.raises(TypeError):
+        model.generate("a", logit_bias=[1])
+
+
+def test_a_deterministic_answer_depends_on_none_beside_it(tmp_path):
+    options = dict(context=256, positions=1024, parallel=4)
+    model = Model(make(tmp_path / "llama"), deterministic=True, **options)
+    asked = [dict(prompt=p * 9, seed=i, temperature=2.0, max_tokens=12, logprobs=1) for i, p in enumerate(["abc", "d", "ef g"])]
+    streams = [model.stream(a.pop("prompt"), **a) for a in map(dict, asked)]
+    [list(s) for s in streams]
+    fresh = Model(make(tmp_path / "llama"), deterministic=True, **options)
+    for a, beside in zip(asked, streams):
+        alone = fresh.stream(a.pop("prompt"), **a)
+        list(alone)
+        assert (alone.tokens, alone.logprobs) == (beside.tokens, beside.logprobs)
+    for products in ["rounded", "bytes", "float"]:
+        assert Model(tmp_path / "llama", products=products, **options).generate("a", max_tokens=4)
+    with pytest.raises(ValueError, match="rounded, bytes or float"):
+        Model(tmp_path / "llama", products="doubled")
+
+
 def test_conversations_go_through_the_template(model):
     assert model.render(HELLO) == "<|user|>Say hello.<|end|><|assistant|>"
     answer = model.stream(HELLO, max_tokens=5)

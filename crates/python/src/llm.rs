@@ -8,9 +8,10 @@ use frit_llm::cache::CacheType;
 use frit_llm::chat::{Prompt, parse, text_of};
 use frit_llm::engine::{Reason, Settings};
 use frit_llm::sample::Sampling;
-use frit_llm::{Ask, Embedder, Llm, Options, Running, open_encoder};
+use frit_llm::{Ask, Embedder, Llm, Options, Products, Running, open_encoder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -31,7 +32,8 @@ fn wrong(e: impl std::fmt::Display) -> Error {
 impl PyLlm {
     /// A GGUF file or a folder of Hugging Face.
     #[new]
-    #[pyo3(signature = (path, context=None, adapter=None, merge=false, draft=None, parallel=8, positions=16384, cache="f16"))]
+    #[pyo3(signature = (path, context=None, adapter=None, merge=false, draft=None, parallel=8, positions=16384, cache="f16",
+        products="rounded", deterministic=false))]
     #[allow(clippy::too_many_arguments)] // they are the API's
     fn new(
         py: Python<'_>,
@@ -43,6 +45,8 @@ impl PyLlm {
         parallel: usize,
         positions: usize,
         cache: &str,
+        products: &str,
+        deterministic: bool,
     ) -> PyResult<PyLlm> {
         let cache = match cache {
             "f32" => CacheType::F32,
@@ -51,8 +55,17 @@ impl PyLlm {
             "int8" => CacheType::Int8,
             other => return Err(PyValueError::new_err(format!("cache {other:?}: f32, f16, bf16 or int8"))),
         };
-        let options = Options { context, adapter, is_merged: merge, ..Options::default() };
-        let settings = Settings { sequences: parallel, positions, cache, ..Settings::default() };
+        let products = match products {
+            "rounded" => Products::Rounded,
+            "bytes" => Products::Bytes,
+            "float" => Products::Float,
+            other => {
+                return Err(PyValueError::new_err(format!("products {other:?}: rounded, bytes or float")));
+            }
+        };
+        let options = Options { context, adapter, is_merged: merge, products, ..Options::default() };
+        let settings =
+            Settings { sequences: parallel, positions, cache, deterministic, ..Settings::default() };
         let opened =
             py.detach(|| within(None, || Llm::with_draft(&path, draft.as_deref(), &options, settings)))?;
         Ok(PyLlm(Arc::new(Mutex::new(opened.map_err(raised)?))))
@@ -94,7 +107,8 @@ impl PyLlm {
     }
     /// Begins an answer: its pieces, one after the other.
     #[pyo3(signature = (tokens, max_tokens=None, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0,
-        repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=None, stop=vec![]))]
+        repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=None, stop=vec![],
+        logprobs=None, logit_bias=BTreeMap::new()))]
     #[allow(clippy::too_many_arguments)] // they are the API's
     fn begin(
         &self,
@@ -111,6 +125,8 @@ impl PyLlm {
         frequency_penalty: f32,
         seed: Option<u64>,
         stop: Vec<String>,
+        logprobs: Option<usize>,
+        logit_bias: BTreeMap<u32, f32>,
     ) -> PyResult<PyAnswer> {
         let sampling = Sampling {
             temperature,
@@ -122,10 +138,11 @@ impl PyLlm {
             presence_penalty,
             frequency_penalty,
             seed,
+            bias: logit_bias.into_iter().collect(),
             ..Sampling::default()
         };
-        let ask =
-            Ask { max_tokens: max_tokens.unwrap_or(usize::MAX), sampling, stops: stop, ..Ask::default() };
+        let max_tokens = max_tokens.unwrap_or(usize::MAX);
+        let ask = Ask { max_tokens, sampling, stops: stop, logprobs, ..Ask::default() };
         let running = compute(py, || locked(&self.0).begin(tokens, &ask))?;
         Ok(PyAnswer { llm: self.0.clone(), running: Mutex::new(running) })
     }
@@ -178,6 +195,11 @@ impl PyAnswer {
     /// Ends it.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| locked(&self.llm).cancel(&mut locked(&self.running)));
+    }
+    /// Natural logarithms of the probabilities of its tokens so far, each with those of the likeliest.
+    fn logprobs(&self, py: Python<'_>) -> Vec<(f32, Vec<(u32, f32)>)> {
+        let told = py.detach(|| locked(&self.running).answer.logprobs.clone());
+        told.into_iter().map(|l| (l.token, l.top)).collect()
     }
     /// Its text so far, its tokens, why it ended, tokens of the prompt, seconds to the first token and from there.
     fn state(&self, py: Python<'_>) -> (String, Vec<u32>, &'static str, usize, f64, f64) {
