@@ -202,3 +202,23 @@ fn tensors_that_are_missing_too_many_or_of_another_shape_are_named() {
     refused(&|s| drop(s.insert(name.into(), Tensor::ones([2, 24]))), "[2, 24], not [24, 24]");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn the_guide_names_every_architecture() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/models.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let folder = std::env::temp_dir().join(format!("frit-llm-families-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), r#"{"architectures": ["Nothing"]}"#).unwrap();
+    let errors = [open(&folder, &Options::default()).err(), open_encoder(&folder).err()];
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut count = 0;
+    for error in errors.into_iter().flatten() {
+        let (_, known) = error.message().split_once("only ").unwrap();
+        for name in known.split(", ") {
+            assert!(guide.contains(&format!("`{name}`")), "{name}");
+            count += 1;
+        }
+    }
+    assert!(count > 15, "{count}");
+}
