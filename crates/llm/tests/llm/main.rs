@@ -42,3 +42,13 @@ fn rewrite(name: &str, to: &Path, change: impl Fn(&mut StateDict, &mut BTreeMap<
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     gguf::save(to, &state, &metadata).unwrap();
 }
+
+/// The folder that `FRIT_FILES` names, where `tests-data/fetch.py` puts real files and `.ci/run` what other packages make of
+/// them; all of them are there, or none is read.
+fn files() -> Option<PathBuf> {
+    let folder = std::env::var_os("FRIT_FILES").map(PathBuf::from);
+    if folder.is_none() {
+        println!("FRIT_FILES names no folder: what real files say is not tested");
+    }
+    folder
+}

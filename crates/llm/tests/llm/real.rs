@@ -1,7 +1,8 @@
-//! Real files, where there are any: `FRIT_FILES=folder` with files of these names, anywhere below it.
+//! Real files, where there are any: `FRIT_FILES=folder` with those that `tests-data/fetch.py` fetches, anywhere below it.
 
 use crate::data;
 use crate::families::largest_difference;
+use crate::files;
 use frit_llm::blocks::BLOCK;
 use frit_llm::cache::CacheType;
 use frit_llm::engine::{Engine, Event, Request, Settings};
@@ -19,13 +20,13 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     here.or_else(|| folders.iter().find_map(|f| find(f, name)))
 }
 
-/// A file, or why there is none.
+/// A file of those that `tests-data/fetch.py` fetches; none where nothing is fetched.
 fn real(name: &str) -> Option<PathBuf> {
-    let found = std::env::var("FRIT_FILES").ok().and_then(|f| find(Path::new(&f), name));
-    if found.is_none() {
-        println!("FRIT_FILES names no folder with {name}: not tested");
-    }
-    found
+    let folder = files()?;
+    Some(
+        find(&folder, name)
+            .unwrap_or_else(|| panic!("{} has no {name}: tests-data/fetch.py", folder.display())),
+    )
 }
 
 /// Texts that llama.cpp wrote, read by frit: where float64 of the same weights has a clear winner, frit has the same, and
@@ -151,7 +152,7 @@ fn folder_of_stories(path: &Path) -> PathBuf {
 /// The story that float64 tells (`make_real.py`), token by token, and its logits.
 #[test]
 fn stories15m_tells_the_story_that_float64_tells() {
-    let Some(path) = real("llama2.data").or_else(|| real("stories15M.bin")) else { return };
+    let Some(path) = real("stories15M.bin") else { return };
     let truth = safetensors::load(data("real.safetensors")).unwrap();
     let ints = |name: &str| truth[name].to_vec::<i32>().unwrap();
     let (ids, logits) = (ints("stories.ids"), truth["stories.logits"].to_vec::<f32>().unwrap());
@@ -163,7 +164,7 @@ fn stories15m_tells_the_story_that_float64_tells() {
     let top = ids.len() / count;
     let ours: Vec<f32> = ids.iter().enumerate().map(|(i, id)| ours[i / top * width + *id as usize]).collect();
     let off = largest_difference(&ours, &logits);
-    println!("{count} positions, logits off by {off}");
+    assert_eq!((count, ours.len()), (64, 64 * 8));
     assert!(off < 2e-4, "logits are off by {off}");
     let settings = Settings { cache: CacheType::F32, positions: 256, ..Settings::default() };
     let mut engine = Engine::new(model, settings).unwrap();
@@ -190,7 +191,7 @@ fn minilm_embeds_as_its_onnx_export_does() {
         (real("all-MiniLM-L6-v2-Q8_0.gguf"), 1e-2),
     ];
     for (path, within) in files {
-        let Some(path) = path else { continue };
+        let Some(path) = path else { return };
         let model = open_encoder(&path).unwrap_or_else(|e| panic!("{e}"));
         let (mut ours, mut want) = (vec![], vec![]);
         for i in 0.. {
@@ -201,7 +202,6 @@ fn minilm_embeds_as_its_onnx_export_does() {
         }
         assert_eq!(want.len(), 4 * 384);
         let worst = largest_difference(&ours, &want);
-        println!("{}: vectors of length 1 are off by {worst}", path.display());
         assert!(worst < within, "{}: off by {worst}", path.display());
     }
 }
