@@ -3,11 +3,14 @@
 use crate::data;
 use crate::families::largest_difference;
 use crate::files;
+use crate::Folder;
+use frit_llm::adapter::Lora;
 use frit_llm::blocks::BLOCK;
 use frit_llm::cache::CacheType;
 use frit_llm::engine::{Engine, Event, Request, Settings};
 use frit_llm::step::{Chunk, Sizes, Stepper};
-use frit_llm::{Options, Products, open, open_encoder};
+use frit_llm::tune::{Example, Rate, Trainer, Tuning};
+use frit_llm::{Options, Products, open, open_encoder, open_to_tune};
 use frit_nn::{StateDict, safetensors};
 use frit_tensor::{Blob, DType, Tensor};
 use std::path::{Path, PathBuf};
@@ -131,6 +134,58 @@ fn read_what_llama_cpp_wrote(path: &Path, products: Products, texts: usize, step
     }
     assert_eq!(read.equal + read.close + read.theirs.len() + read.lost.len(), texts * answer);
     read
+}
+
+/// A number of an adapter's A by its place, as `losses_beside_torch.py` has it.
+fn by_formula(place: u32) -> f32 {
+    let x = place.wrapping_mul(2_654_435_761);
+    let x = (x ^ (x >> 16)).wrapping_mul(2_246_822_519);
+    (x >> 8) as f32 / 2f32.powi(28) - 2f32.powi(-5)
+}
+
+/// The losses of torch's AdamW and PEFT's adapter on the same tokens (`losses_beside_torch.py`).
+#[test]
+fn smollm2_learns_as_torch_does() {
+    let Some(path) = real(SMOLLM2) else { return };
+    let truth = safetensors::load(data("losses.safetensors")).unwrap();
+    let floats = |name: &str| truth[name].to_vec::<f32>().unwrap();
+    let (losses, before) = (floats("losses"), floats("before"));
+    let tokens: Vec<u32> = truth["tokens"].to_vec::<i32>().unwrap().into_iter().map(|t| t as u32).collect();
+    let (length, rank) = (32, 8);
+    let examples = tokens.windows(length + 1).step_by(length);
+    let examples: Vec<Example> =
+        examples.map(|t| Example { tokens: t.to_vec(), is_learnt: vec![true; t.len()] }).collect();
+    assert_eq!((examples.len(), losses.len()), (40, 20));
+    let lora = Lora { rank, alpha: 2.0 * rank as f64, ..Lora::default() };
+    let (model, adapter) = open_to_tune(&path, &Options::default(), &lora).unwrap();
+    let folder = Folder::new("losses");
+    adapter.save(&folder.0, "SmolLM2").unwrap();
+    let file = folder.0.join("adapter_model.safetensors");
+    let mut place = 0;
+    let begin: StateDict = adapter
+        .to_state()
+        .into_iter()
+        .map(|(name, t)| {
+            let dims = t.dims().unwrap();
+            let count = if name.contains("lora_A") { dims.iter().product::<usize>() as u32 } else { 0 };
+            let values: Vec<f32> = (place..place + count).map(by_formula).collect();
+            place += count;
+            let t = if count > 0 { Tensor::from_slice(&values).reshape(dims) } else { t };
+            (name, t)
+        })
+        .collect();
+    safetensors::save(file, &begin).unwrap();
+    adapter.load(&folder.0).unwrap();
+    let (rate, batch) = (Rate::Constant, 2);
+    let tuning =
+        Tuning { steps: 20, batch, lr: 5e-4, warmup: 0, rate, is_shuffled: false, ..Tuning::default() };
+    let mut run = Trainer::new(model, adapter, examples, tuning).unwrap();
+    for (i, want) in losses.iter().enumerate() {
+        let ours = run.step().unwrap();
+        assert!((ours - want).abs() < 1e-3 * want, "step {}: {ours}, torch {want}", i + 1);
+    }
+    // what it learns is more than that: without an adapter the last losses are these
+    assert!(losses[10..].iter().zip(&before[10..]).all(|(learnt, plain)| *learnt < 0.97 * plain));
 }
 
 /// A folder of Hugging Face with what a file of llama2.c says.
