@@ -1,8 +1,9 @@
-"""What the `tokenizers` and `sentencepiece` packages make of texts with the vocabularies of real models: python vocabs.py FOLDER [COUNT [NAMES]]
+"""What the `tokenizers` and `sentencepiece` packages make of random texts with tokenisers of real models: python vocabs.py FOLDER [COUNT]
 
-FOLDER holds `ggml-vocab-*.gguf` with their `.inp` (models/ in the source of llama.cpp, which the sdist of llama-cpp-python
-has). Beside each comes a `.cases.json` with its texts and COUNT random ones (default 2000); the tests of frit-tokenize read
-all of it when FRIT_FILES names the folder. NAMES is a pattern of files. Needs gguf, tokenizers, sentencepiece, protobuf.
+FOLDER holds what tests-data/fetch.py fetches. `vocabs.json` beside this file gets COUNT texts (600) and of each a hash of its
+tokens with every `ggml-vocab-*.gguf`; with every `tokenizer.json` of TOKENIZERS one of the tokens that special ones are
+among, and one of what these are as text again. The tests of frit-tokenize read all of it when FRIT_FILES names the folder.
+Needs gguf, tokenizers, sentencepiece, protobuf; made by tokenizers 0.23.3, sentencepiece 0.2.3.
 """
 
 import json
@@ -18,8 +19,9 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 FOLDER = pathlib.Path(sys.argv[1])
-COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
-NAMES = sys.argv[3] if len(sys.argv) > 3 else "ggml-vocab-*.gguf"
+COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 600
+OUT = pathlib.Path(__file__).with_name("vocabs.json")
+TOKENIZERS = ["minilm/tokenizer.json", "whisper.json"]
 RUST = pathlib.Path(__file__).parents[2] / "crates/tokenize/src/patterns.rs"
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -119,13 +121,37 @@ def read(path):
     return {k[len(start) :]: v.contents() for k, v in fields.items() if k.startswith(start)}
 
 
-for path in sorted(FOLDER.glob(NAMES)):
+def fnv(data):
+    """32 bits of FNV-1a."""
+    h = 0x811C9DC5
+    for b in data:
+        h = (h ^ b) * 0x01000193 % 2**32
+    return h
+
+
+def hashes(texts, made):
+    return "".join(f"{fnv(made(t)):08x}" for t in texts)
+
+
+def of_ids(ids):
+    return b"".join(i.to_bytes(4, "little") for i in ids)
+
+
+rng = random.Random("frit")
+texts = [random_text(rng) for _ in range(COUNT)]
+out = {"texts": texts, "vocabs": {}, "tokenizers": {}}
+for path in sorted(FOLDER.glob("ggml-vocab-*.gguf")):
     f = read(path)
     encode = KINDS[f["model"]](f)
-    given = pathlib.Path(str(path) + ".inp")
-    texts = given.read_text().split("\n__ggml_vocab_test__\n") if given.exists() else []
-    rng = random.Random(path.name)
-    texts += [random_text(rng) for _ in range(COUNT)]
-    cases = [{"text": t, "ids": encode(t)} for t in texts]
-    pathlib.Path(str(path) + ".cases.json").write_text(json.dumps(cases))
-    print(path.name, len(cases), flush=True)
+    out["vocabs"][path.name] = hashes(texts, lambda text: of_ids(encode(text)))
+    print(path.name, flush=True)
+for name in TOKENIZERS:
+    t = Tokenizer.from_file(str(FOLDER / name))
+    t.no_padding()
+    t.no_truncation()
+    ids = lambda text: t.encode(text).ids
+    encoded = hashes(texts, lambda text: of_ids(ids(text)))
+    decoded = hashes(texts, lambda text: t.decode(ids(text), skip_special_tokens=True).encode())
+    out["tokenizers"][name] = {"encoded": encoded, "decoded": decoded}
+    print(name, flush=True)
+OUT.write_text(json.dumps(out, ensure_ascii=False, indent=1) + "\n")
