@@ -158,13 +158,18 @@ impl Adapter {
             true => ends.into_iter().collect(),
             false => self.lora.targets.iter().map(String::as_str).collect(),
         };
+        // a whole number to PEFT, unless it is not whole
+        let alpha = match self.lora.alpha {
+            whole if whole.fract() == 0.0 && whole.abs() < 1e15 => json!(whole as i64),
+            alpha => json!(alpha),
+        };
         let config = json!({
             "base_model_name_or_path": base,
             "bias": "none",
             "fan_in_fan_out": self.parts.values().any(|p| p.place.is_transposed),
             "inference_mode": true,
             "init_lora_weights": true,
-            "lora_alpha": self.lora.alpha,
+            "lora_alpha": alpha,
             "lora_dropout": self.lora.dropout,
             "modules_to_save": null,
             "peft_type": "LORA",

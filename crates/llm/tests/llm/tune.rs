@@ -7,8 +7,10 @@ use frit_llm::chat::{Template, Text};
 use frit_llm::tune::{self, Example, Loss, Trainer, Tuning};
 use frit_llm::{Options, open, open_to_tune};
 use frit_nn::safetensors;
-use frit_tensor::manual_seed;
+use frit_tensor::{Tensor, manual_seed};
 use frit_tokenize::Tokenizer;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Texts with something to learn: each token follows from the one before.
@@ -122,21 +124,52 @@ fn adapters_are_written_as_peft_writes_them() {
         adapter.save(&folder.0, name).unwrap();
         let tensors = |folder: &Path| {
             let all = safetensors::load(folder.join("adapter_model.safetensors")).unwrap();
-            all.iter()
-                .map(|(n, t)| (n.clone(), t.dims().unwrap(), t.to_vec::<f32>().unwrap()))
-                .collect::<Vec<_>>()
+            let one = |(n, t): (&String, &Tensor)| {
+                (n.clone(), t.dtype(), t.dims().unwrap(), t.to_vec::<f32>().unwrap())
+            };
+            all.iter().map(one).collect::<Vec<_>>()
         };
         assert_eq!(tensors(&folder.0), tensors(&theirs), "{name}");
-        let config = |folder: &Path| -> serde_json::Value {
-            serde_json::from_str(&std::fs::read_to_string(folder.join("adapter_config.json")).unwrap())
-                .unwrap()
-        };
+        assert_eq!(about(&folder.0), about(&theirs), "{name}");
+        // what a loader looks for, beside which there is nothing
+        let mut files: Vec<_> = std::fs::read_dir(&folder.0)
+            .unwrap()
+            .map(|f| f.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        assert_eq!(files, ["adapter_config.json", "adapter_model.safetensors"]);
         let (ours, theirs) = (config(&folder.0), config(&theirs));
-        for key in ["peft_type", "task_type", "r", "bias", "fan_in_fan_out", "base_model_name_or_path"] {
-            assert_eq!(ours[key], theirs[key], "{name}: {key}");
+        // each key is one of PEFT's, with its value and type
+        for (key, value) in &ours {
+            assert_eq!(Some(value), theirs.get(key), "{name}: {key}");
         }
-        assert_eq!(ours["lora_alpha"].as_f64(), theirs["lora_alpha"].as_f64());
+        let named = ["peft_type", "task_type", "r", "lora_alpha", "target_modules", "fan_in_fan_out", "bias"];
+        assert!(named.iter().all(|key| ours.contains_key(*key)), "{ours:?}");
+        // and those that are left out are what PEFT takes for them
+        let is_nothing = |v: &Value| {
+            v.is_null() || v == &Value::Bool(false) || v.as_object().is_some_and(|o| o.is_empty())
+        };
+        let left: Vec<_> = theirs.iter().filter(|(k, v)| !ours.contains_key(*k) && !is_nothing(v)).collect();
+        let left: Vec<_> = left.into_iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(left, ["megatron_core", "peft_version", "qalora_group_size"], "{name}");
     }
+}
+
+/// The settings in a folder of an adapter; the order of modules says nothing.
+fn config(folder: &Path) -> BTreeMap<String, Value> {
+    let text = std::fs::read_to_string(folder.join("adapter_config.json")).unwrap();
+    let mut config: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
+    if let Some(Value::Array(modules)) = config.get_mut("target_modules") {
+        modules.sort_by_key(Value::to_string);
+    }
+    config
+}
+/// What the file of tensors says of itself.
+fn about(folder: &Path) -> Value {
+    let bytes = std::fs::read(folder.join("adapter_model.safetensors")).unwrap();
+    let (length, rest) = bytes.split_first_chunk::<8>().unwrap();
+    let header: Value = serde_json::from_slice(&rest[..u64::from_le_bytes(*length) as usize]).unwrap();
+    header["__metadata__"].clone()
 }
 
 #[test]
