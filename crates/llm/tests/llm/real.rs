@@ -1,9 +1,9 @@
 //! Real files, where there are any: `FRIT_FILES=folder` with those that `tests-data/fetch.py` fetches, anywhere below it.
 
+use crate::Folder;
 use crate::data;
 use crate::families::largest_difference;
 use crate::files;
-use crate::Folder;
 use frit_llm::adapter::Lora;
 use frit_llm::blocks::BLOCK;
 use frit_llm::cache::CacheType;
