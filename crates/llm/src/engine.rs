@@ -564,6 +564,8 @@ impl Engine {
             // keys hold their positions, so what is left is computed anew
             let gone = (s.tokens.len() - keep) / 2;
             s.tokens.drain(keep..keep + gone);
+            let prompt = &mut s.request.sampling.prompt;
+            *prompt = (*prompt).min(keep) + prompt.saturating_sub(keep + gone);
             s.prompt = s.tokens.len();
             s.blocks.drain(..).rev().for_each(|b| self.blocks.release(b));
             (s.content, s.named, s.computed) = (0, 0, 0);
