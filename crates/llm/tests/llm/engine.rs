@@ -317,10 +317,10 @@ fn nothing_compiles_after_warming_up() {
         let ask = |i: usize| {
             let drawn =
                 Sampling { temperature: 1.0, top_p: 0.9, seed: Some(i as u64), ..Sampling::default() };
-            let sampling = if i % 2 == 0 { Sampling::default() } else { drawn };
+            let sampling = if i.is_multiple_of(2) { Sampling::default() } else { drawn };
             Request {
                 sampling,
-                logprobs: (i % 3 == 0).then_some(2),
+                logprobs: i.is_multiple_of(3).then_some(2),
                 ..Request::new(prompt(i, 5 + 17 * i), 6 + i)
             }
         };
