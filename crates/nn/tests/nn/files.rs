@@ -454,7 +454,7 @@ fn matrices_of_a_file_are_rows_of_one_tensor() {
     let path = dir.file("w.safetensors");
     let of = |from: usize, dims: [usize; 2]| {
         let n = dims[0] * dims[1];
-        Tensor::from_vec(counted(from + n)[from..].to_vec(), dims)
+        Tensor::from_vec(&counted(from + n)[from..], dims)
     };
     let state = [
         ("a", of(0, [2, 4])),
