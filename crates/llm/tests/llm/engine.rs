@@ -413,8 +413,28 @@ fn a_context_that_moved_on_is_that_of_the_shorter_text() {
     }
 }
 
+/// Runs a test in a process of its own. What a thread has computed of constants others of the process find in memory, as equal
+/// graphs are one, so a kernel may be another beside them, whose sums have another order.
+fn in_a_process_of_its_own(name: &str, test: fn()) {
+    if std::env::var_os("FRIT_TEST_CHILD").is_some() {
+        return test();
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let out = child.args(["--exact", name]).env("FRIT_TEST_CHILD", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        out.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
 #[test]
 fn a_deterministic_answer_depends_on_no_other_request() {
+    in_a_process_of_its_own("engine::a_deterministic_answer_depends_on_no_other_request", no_other_request);
+}
+
+fn no_other_request() {
     let m = model("llama");
     let alone = Settings { deterministic: true, ..settings() };
     let ask = |seed| Request {
@@ -446,6 +466,13 @@ fn a_deterministic_answer_depends_on_no_other_request() {
 
 #[test]
 fn a_deterministic_answer_is_the_same_after_one_that_its_prompt_holds() {
+    in_a_process_of_its_own(
+        "engine::a_deterministic_answer_is_the_same_after_one_that_its_prompt_holds",
+        after_one_that_its_prompt_holds,
+    );
+}
+
+fn after_one_that_its_prompt_holds() {
     let m = model("llama");
     let alone = Settings { deterministic: true, ..settings() };
     let asked = |tokens: Vec<u32>, most| Request { logprobs: Some(1), ..Request::new(tokens, most) };
