@@ -7,8 +7,8 @@
 //! t = x@w;  relu(t);  t*2       the readers of t[i] take the value, and t is stored only if others read it
 //! ```
 //! Kernels join when no path leads from one to the other through a third, when they do not disturb each other's
-//! memory, and when they have a load or a value in common. Chains of products join with each other alone: they are walked in blocks. Reduces of one extent at one depth share their ranges, so
-//! that common loads are common nodes.
+//! memory, and when they have a load or a value in common. Chains of products join with each other alone: they are walked
+//! in blocks. Reduces of one extent at one depth share their ranges, so that common loads are common nodes.
 
 use crate::cost::MOST_OPS;
 use crate::error::Error;

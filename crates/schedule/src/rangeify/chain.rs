@@ -317,8 +317,11 @@ fn is_scores(n: &UOp, target: &Target) -> bool {
     let (Some(width), Some(dims)) = (width, last_long(n)) else { return false };
     let [rows, keys] = dims.map(|d| n.shape()[d].as_int().unwrap_or(0));
     let least = if target.grid.is_some() { GROWS_ON_GRID } else { GROWS_ON_CPU } * width;
-    if rows.min(keys) < least || target.grid.is_none() {
-        return rows.min(keys) >= least && n.dtype.is_float();
+    if rows.min(keys) < least {
+        return false;
+    }
+    if target.grid.is_none() {
+        return n.dtype.is_float();
     }
     let types = factor_types(n.input());
     let takes = |u: &MatrixUnit| {
