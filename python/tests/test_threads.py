@@ -11,10 +11,16 @@ import numpy as np
 from frit import Tensor
 x = Tensor(np.random.default_rng(0).standard_normal(3_000_017, dtype=np.float32))
 a = x[:600_000].reshape(3000, 200).contiguous()
-attended = Tensor.scaled_dot_product_attention(*(x[i * 65536 : (i + 1) * 65536].reshape(1, 4, 256, 64) for i in range(3)))
+qkv = [x[i * 65536 : (i + 1) * 65536].reshape(1, 4, 256, 64).contiguous().requires_grad_() for i in range(3)]
+attended = Tensor.scaled_dot_product_attention(*qkv)
+# sums over all pixels for each weight, and over all rows
+images, weights = x[: 8 * 16 * 28 * 28].reshape(8, 16, 28, 28), x[: 32 * 16 * 9].reshape(32, 16, 3, 3)
+given = [t.contiguous().requires_grad_() for t in (images, weights, a, x[: 200 * 7].reshape(200, 7))]
+loss = given[0].conv2d(given[1], padding=1).square().mean() + (given[2] @ given[3]).gelu().square().mean()
+gradients = (attended.square().sum() + loss).gradient(*qkv, *given)
 # few results, whose sums are cut where there are threads for the parts
 few = x[: 12 * 200_000].reshape(12, 200_000).sum(1)
-for out in (few, x.sum(), a.T @ a, a.sum(0), a.softmax(0), attended, (x * x).mean()):
+for out in (few, x.sum(), a.T @ a, a.sum(0), a.softmax(0), attended, (x * x).mean(), *gradients):
     print(out.numpy().tobytes().hex()[:4096])
 """
 
@@ -50,7 +56,7 @@ print(max(count() for _ in range(20)))
 @pytest.mark.skipif(os.environ.get("FRIT_DEVICE", "CPU") != "CPU", reason="threads are the CPU's")
 def test_results_do_not_depend_on_the_threads_that_run_a_plan():
     first = run(SUMS, FRIT_THREADS=1, FRIT_PLAN_THREADS=3)
-    assert len(first.split()) == 7
+    assert len(first.split()) == 14
     for threads in (2, 3, 7):
         assert run(SUMS, FRIT_THREADS=threads, FRIT_PLAN_THREADS=3) == first
 
