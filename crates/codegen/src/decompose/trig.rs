@@ -32,9 +32,11 @@ const SIN_F64: [f64; 6] = [
     -2.5050742029101803e-08,
     1.5895927666229879e-10,
 ];
-/// `cos(r) = 1 - z/2 + z^2 (…)`.
-const COS_F32: [f64; 3] = [0.04166664555668831, -0.0013887310633435845, 2.4432563805021346e-05];
-const COS_F64: [f64; 6] = [
+/// `cos(r)`, in z = r^2.
+const COS_F32: [f64; 5] = [1.0, -0.5, 0.04166664555668831, -0.0013887310633435845, 2.4432563805021346e-05];
+const COS_F64: [f64; 8] = [
+    1.0,
+    -0.5,
     0.041666666666666595,
     -0.0013888888888873344,
     2.480158728900364e-05,
@@ -111,7 +113,8 @@ fn by_quadrant(f: Real, x: &UOp, of: impl Fn(&UOp, &Pair) -> UOp) -> UOp {
     let small = of(&q, &r);
     let (q, r) = reduce(f, &abs);
     let large = abs.lt(&f.c(f64::INFINITY)).select(&of(&q, &r), &f.c(f64::NAN));
-    abs.lt(&limit).select(&small, &large)
+    // what is not finite is NaN either way
+    limit.lt(&abs).select(&large, &small)
 }
 
 /// `tan(r + low) = high + low`; in the odd quadrants `-1 / tan`, with what the division left brought in.
@@ -136,41 +139,32 @@ fn tan(x: &UOp) -> Option<UOp> {
 fn sin_cos(x: &UOp, is_cos: bool) -> Option<UOp> {
     let f = Real::of(x)?;
     Some(by_quadrant(f, x, |q, Pair(r, low)| {
-        let z = r * r;
-        // 1 - z/2, what the subtraction lost, and what rounding z and r lost
-        let (one, half) = (f.c(1.0), &z * f.c(0.5));
-        let w = &one - &half;
-        let z_low = fma(r, r, &z.un(Alu::Neg));
-        let lost = (&one - &w) - &half - fma(r, low, &(z_low * f.c(0.5)));
-        let sin = r + fma(&(r * &z), &f.poly(&z, f.pick(&SIN_F32[..], &SIN_F64[..])), &(low * &w));
-        let c = f.poly(&z, f.pick(&COS_F32[..], &COS_F64[..]));
-        let cos = &w + fma(&(&z * &z), &c, &lost);
+        let z = fma(r, r, &((r + r) * low));
+        let sin = r + fma(&(r * &z), &f.poly(&z, f.pick(&SIN_F32[..], &SIN_F64[..])), low);
+        let cos = f.poly(&z, f.pick(&COS_F32[..], &COS_F64[..]));
         let turn = if is_cos { q + 1 } else { q.clone() };
-        let odd = turn.and_(&f.i(1)).ne_(&f.i(0));
-        let value = f.bits(&odd.select(&cos, &sin));
-        let mut sign = turn.and_(&f.i(2)).bin(Alu::Shl, &f.i(f.int.bits() as i64 - 2));
-        if !is_cos {
-            sign = sign.bin(Alu::Xor, &f.bits(x).and_(&f.i(-1 - f.int_max())));
-        }
-        f.float(&value.bin(Alu::Xor, &sign))
+        let even = turn.and_(&f.i(1)).eq_(&f.i(0));
+        let value = f.bits(&even.select(&sin, &cos));
+        let turned = turn.bin(Alu::Shl, &f.i(f.int.bits() as i64 - 2));
+        let turned = if is_cos { turned } else { turned.bin(Alu::Xor, &f.bits(x)) };
+        f.float(&value.bin(Alu::Xor, &turned.and_(&f.i(-1 - f.int_max()))))
     }))
 }
 
 /// For small x: the nearest multiple of pi/2, in its lowest bits, and how far x is from it.
 fn reduce_small(f: Real, x: &UOp) -> (UOp, Pair) {
-    let magic = f.pick(12582912.0, 6755399441055744.0);
-    let sum = fma(x, &f.c(std::f64::consts::FRAC_2_PI), &f.c(magic));
-    let n = &sum - f.c(magic);
+    let magic = f.c(f.pick(12582912.0, 6755399441055744.0));
+    let sum = fma(x, &f.c(std::f64::consts::FRAC_2_PI), &magic);
+    let n = magic - &sum; // minus n
     let Pair(high, middle) = half_pi(f);
     // exact: x and n * high are multiples of the last place of high, and near each other
-    let near = fma(&n.un(Alu::Neg), &high, x);
-    let Pair(p, p_low) = Pair::product(&n, &middle);
+    let near = fma(&n, &high, x);
+    // near is a multiple of the last place of p, so that what the difference loses is exact whichever is greater
+    let p = &n * f.c(f.pick(4.371138828673793e-08, -6.123233995736766e-17)); // minus middle
     let r = &near - &p;
-    // what that lost, whichever is greater
-    let taken = &near - &r;
-    let lost = (&near - (&r + &taken)) + (&taken - &p);
+    let lost = (&near - &r) - &p;
     let third = f.c(f.pick(-1.7151245100058819e-15, -1.4973849048591698e-33));
-    let low = lost - fma(&n, &third, &p_low);
+    let low = lost + fma(&n, &third, &fma(&n, &middle, &p));
     (f.bits(&sum), Pair(r, low))
 }
 
@@ -208,8 +202,8 @@ fn reduce(f: Real, x: &UOp) -> (UOp, Pair) {
         b.or_(&lower.bin(Alu::Shr, &c(width - keep)).bitcast(f.int)).cast(f.dtype) * f.exp2(-width - keep);
     let last = lower.and_(&c((1i64 << (width - keep)) - 1)).bitcast(f.int);
     let last = last.cast(f.dtype) * f.exp2(-width) * f.exp2(-width);
-    let fraction = Pair::sum(&a, &(b + last));
-    (quadrant, fraction.times(&half_pi(f)))
+    let Pair(high, low) = Pair::sum(&a, &b);
+    (quadrant, Pair(high, low + last).times(&half_pi(f)))
 }
 
 /// Words `at .. at + 4` of 2/pi, chosen by the bits of `at`, which is at most `most`.
