@@ -17,8 +17,8 @@ use frit_uop::{Alu, Arg, AxisKind, DType, Op, RangeArg, Space, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// Steps that are worth a branch, guessed wrong as often as right.
-const LEAST_STEPS: usize = 64;
+/// Steps that are worth a branch, guessed wrong as often as right, where the vectors of a few iterations share it.
+const LEAST_STEPS: usize = 32;
 /// Steps of the other side: where there are none the `Where` is a guard around what almost every lane needs.
 const LEAST_OTHER: usize = 8;
 
