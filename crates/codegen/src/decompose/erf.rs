@@ -132,14 +132,15 @@ fn erf(x: &UOp) -> Option<UOp> {
 fn erfc(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let (abs, one) = (f.abs(x), f.c(1.0));
-    // 0 beyond
-    let is_zero = f.c(f.pick(10.1, 27.3)).lt(&abs);
-    let inside = is_zero.select(&f.c(f.pick(11.506, 28.2456)), &abs);
+    // the power is 0 there
+    let inside = abs.bin(Alu::Min, &f.c(f.pick(11.506, 28.2456)));
     let (power, e, more) = expm1_minus_square(f, &inside);
     let u = f.reciprocal(&fma(&inside, &f.c(f.pick(1.0 / 2.0, 1.0 / 3.0)), &one));
     let v = f.pick(&inside * &u, fma(&u, &f.c(-2.0), &one));
-    let p = &u * f.poly(&v, f.pick(&ERFC_F32[..], &ERFC_F64[..]));
-    let far = fma(&p, &e, &p) * power * f.exp2(-more);
+    let down = f64::powi(2.0, -more as i32);
+    let c = f.pick(&ERFC_F32[..], &ERFC_F64[..]).iter().map(|c| c * down);
+    let p = &u * f.poly(&v, &c.collect::<Vec<_>>());
+    let far = fma(&p, &e, &p) * power;
     // the many terms of float64 lose digits near zero
     let near = || abs.lt(&f.c(0.8125)).select(&(&one - near_zero(f, &abs)), &far);
     let value = if f.dtype == DType::F64 { near() } else { far };
