@@ -211,7 +211,7 @@ rows! {
     PMOVWB = evex(EVEX_Vpmovwb_xmmm64_k1z_xmm);  PMOVDB = evex(EVEX_Vpmovdb_xmmm32_k1z_xmm);
     PMOVQB = evex(EVEX_Vpmovqb_xmmm16_k1z_xmm);  PMOVDW = evex(EVEX_Vpmovdw_xmmm64_k1z_xmm);
     PMOVQW = evex(EVEX_Vpmovqw_xmmm32_k1z_xmm);  PMOVQD = evex(EVEX_Vpmovqd_xmmm64_k1z_xmm);
-    PACKSSDW = six(Packssdw_xmm_xmmm128);  PACKUSWB = six(Packuswb_xmm_xmmm128);
+    PACKSSDW = six(Packssdw_xmm_xmmm128);  PACKUSWB = six(Packuswb_xmm_xmmm128);  PACKUSDW = five(VEX_Vpackusdw_xmm_xmm_xmmm128);
     // floats from and to integers and each other
     CVTDQ2PS  = six(Cvtdq2ps_xmm_xmmm128);    CVTTPS2DQ = six(Cvttps2dq_xmm_xmmm128);
     CVTDQ2PD  = six(Cvtdq2pd_xmm_xmmm64);     CVTTPD2DQ = six(Cvttpd2dq_xmm_xmmm128);

@@ -70,7 +70,11 @@ impl Select<'_> {
             return self.compare_vals(n, Alu::Ne, from, &v, &zero);
         }
         match (is_real(from), is_real(to)) {
-            (false, false) => Ok(self.cast_ints_from(&v, from, to)),
+            (false, false) => {
+                let (least, most) = n.src[0].bounds;
+                let fits = 0 <= least && most >> (8 * to.size()) == 0;
+                Ok(self.cast_ints_known(&v, from, to, fits))
+            }
             (true, true) => Ok(self.cast_floats(&v, from, to)),
             (false, true) => self.int_to_float(n, &v, from, to),
             (true, false) => self.float_to_int(n, &v, from, to),
@@ -103,6 +107,10 @@ impl Select<'_> {
     }
     /// Integers of a type as another.
     pub fn cast_ints_from(&mut self, v: &Val, from: DType, to: DType) -> Val {
+        self.cast_ints_known(v, from, to, false)
+    }
+    /// The same; `fits` says that all bits beyond those of a narrower type are zero.
+    fn cast_ints_known(&mut self, v: &Val, from: DType, to: DType, fits: bool) -> Val {
         let lanes = v.lanes;
         if from.size() == to.size() {
             return Val { elem: to, ..v.clone() };
@@ -114,7 +122,8 @@ impl Select<'_> {
             return Val { parts, elem: to, lanes };
         }
         let per = v.per_part();
-        let parts: SmallVec<[Reg; 2]> = v.parts.iter().map(|&p| self.narrow(p, from, to, per)).collect();
+        let parts: SmallVec<[Reg; 2]> =
+            v.parts.iter().map(|&p| self.narrow(p, from, to, per, fits)).collect();
         let out = Val { parts, elem: to, lanes };
         let per = self.part_lanes(to, lanes);
         self.repart(&out, per)
@@ -143,28 +152,31 @@ impl Select<'_> {
         }
         x
     }
-    fn narrow(&mut self, x: Reg, from: DType, to: DType, per: usize) -> Reg {
+    fn narrow(&mut self, x: Reg, from: DType, to: DType, per: usize, fits: bool) -> Reg {
         if self.isa == Isa::Avx512 {
             let (whole, part) = (Size::of_bytes(per * from.size()), Size::of_bytes(per * to.size()));
             return self.v1_sized(narrow_row(from.size(), to.size()), whole, part, r(x, whole));
         }
         let (mut x, mut bytes) = (x, from.size());
         while bytes > to.size() {
-            x = self.halve(x, bytes, Size::of_bytes(per * bytes));
+            x = self.halve(x, bytes, Size::of_bytes(per * bytes), fits);
             bytes /= 2;
         }
         x
     }
-    /// Elements of `bytes` bytes cut to half.
-    fn halve(&mut self, x: Reg, bytes: usize, size: Size) -> Reg {
+    /// Elements of `bytes` bytes cut to half. What packs them saturates, so the upper half is made zero where it is not, or,
+    /// without an instruction that takes them as unsigned, copies of the sign.
+    fn halve(&mut self, x: Reg, bytes: usize, size: Size, fits: bool) -> Reg {
+        let is_unsigned = bytes == 2 || t::PACKUSDW.is_in(self.isa);
         let x = match bytes {
+            2 | 4 if is_unsigned && fits => x,
+            2 | 4 if is_unsigned => {
+                let low = self.bits((1 << (4 * bytes)) - 1, bytes, size);
+                self.v2(t::PAND, size, x, low)
+            }
             4 => {
                 let up = self.v1i(t::PSLLD, size, x, 16);
                 self.v1i(t::PSRAD, size, up, 16)
-            }
-            2 => {
-                let low = self.bits(0xff, 2, size);
-                self.v2(t::PAND, size, x, low)
             }
             _ => x,
         };
@@ -172,6 +184,7 @@ impl Select<'_> {
         match (bytes, size) {
             (8, Size::Y) => self.v2i(t::SHUFPS, Size::X, x, high, 0x88),
             (8, _) => self.v1i(t::PSHUFD, Size::X, x, 0x08),
+            (4, _) if is_unsigned => self.v2(t::PACKUSDW, Size::X, x, high),
             (4, _) => self.v2(t::PACKSSDW, Size::X, x, high),
             _ => self.v2(t::PACKUSWB, Size::X, x, high),
         }
