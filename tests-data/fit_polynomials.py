@@ -147,6 +147,8 @@ FITS = {
     # exp(r) = 1 + r + r^2 p(r), errors relative to exp(r) - 1
     "EXPM1_F32": lambda n: fit(n, expm1_tail, expm1_weight, -HALF_LN2, HALF_LN2, 6, 24, {0: mp.mpf("0.5")}),
     "EXPM1_F64": lambda n: fit(n, expm1_tail, expm1_weight, -HALF_LN2, HALF_LN2, 12, 53, {0: mp.mpf("0.5")}),
+    # 2^r, in few bits
+    "EXP2_NEAR": lambda n: fit(n, lambda r: mp.mpf(2) ** r, lambda r: mp.mpf(2) ** -r, -0.5, 0.5, 6, 24),
     # f(x) = x + x z p(z), z = x^2
     "TANH_F32": lambda n: fit(n, *odd(mp.tanh), 0, 1, 7, 24),
     "TANH_F64": lambda n: fit(n, *odd(mp.tanh), 0, 1, 15, 53),

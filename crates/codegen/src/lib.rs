@@ -70,7 +70,7 @@ pub const PASSES: &[Pass] = {
         row("materialise", Graph(prepare::materialise::materialise),     KERNEL,           VECTOR_CPUS),
         row("distribute",  Graph(prepare::distribute::distribute),       KERNEL,           VECTOR_CPUS),
         row("widen",       Graph(prepare::widen::widen),                 KERNEL,           VECTOR_CPUS),
-        row("approximate", Graph(decompose::approximate::approximate),   KERNEL,           GRIDS),
+        row("approximate", Graph(decompose::approximate::approximate),   KERNEL,           ALL),
         row("collapse",    Graph(choose::collapse::collapse),            KERNEL,           GRIDS),
         row("choose",      Graph(choose::choose),                        KERNEL,           ALL),
         row("pad",         Graph(apply::pad::pad),                       KERNEL,           ALL),

@@ -1,7 +1,9 @@
-//! Functions whose values are rounded to eight bits before anyone sees them are computed by the target's approximations.
+//! Functions whose values are rounded to eight bits before anyone sees them are computed by approximations, the target's where it
+//! has them.
 //!
 //! ```text
 //! Cast<bfloat16>(Exp(x) * y)   ->   Cast<bfloat16>(Exp2Near(x * log2 e) * y)
+//! Sigmoid(x: bfloat16)         ->   Cast<bfloat16>(near(Cast<float32>(x)))
 //! ```
 //! Their errors are below 2^-17 of the value, so that a rounding to eight bits is what it would have been but for one in
 //! hundreds. A value that is stored in more bits, compared, or rounded to an integer on some way is computed as ever.
@@ -15,10 +17,9 @@ use frit_uop::{Alu, Arg, DType, Merge, Op, UOp};
 use std::f64::consts::LOG2_E;
 
 /// The pass.
-pub fn approximate(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
-    let has_near = [Alu::Exp2Near, Alu::RecipNear].iter().all(|a| ctx.target.supports(*a, DType::F32));
+pub fn approximate(sink: &UOp, _: &mut Ctx) -> Result<UOp, Error> {
     let is_function = |n: &UOp| matches!(n.op, Op::Exp | Op::Exp2 | Op::Sigmoid | Op::Erfc);
-    if !has_near || !sink.any(is_function) {
+    if !sink.any(is_function) {
         return Ok(sink.clone());
     }
     let list = Numbered::of(sink);
@@ -27,7 +28,13 @@ pub fn approximate(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let done = list.map(|n, src| {
         i += 1;
         let new = n.with_src(src);
-        let near = if is_exact[i - 1] || n.dtype != DType::F32 { None } else { near(&new) };
+        let near = if is_small(n.dtype) {
+            small(&new)
+        } else if is_exact[i - 1] {
+            None
+        } else {
+            near(&new)
+        };
         if let Some(near) = &near {
             replaced("rounded to eight bits before anyone sees it", n, near);
         }
@@ -43,7 +50,7 @@ fn exact(list: &Numbered) -> Vec<bool> {
         let own = exact[i];
         let of = |k: usize| match n.op {
             Op::Store if k == 1 => !n.src[1].dtype.is_small_float(),
-            Op::Cast if n.dtype.is_small_float() => own || n.dtype == DType::F16,
+            Op::Cast if n.dtype.is_small_float() => own || !is_small(n.dtype),
             Op::Cast => own || !n.dtype.is_float(),
             Op::Where => own || k == 0,
             Op::Index | Op::Load => own || k > 0,
@@ -75,9 +82,20 @@ const ERFC: [f64; 7] = [
     0.0013512356672436,
 ];
 
-/// The function that a node is, approximately.
+/// Whether a type has no more than eight bits of mantissa.
+fn is_small(d: DType) -> bool {
+    d.is_small_float() && d != DType::F16
+}
+
+/// A function of a small float, which rounds its value by itself.
+fn small(n: &UOp) -> Option<UOp> {
+    let wide = n.src.first()?.cast(DType::F32).un(n.op.alu().filter(|a| a.arity() == 1)?);
+    Some(near(&wide)?.cast(n.dtype))
+}
+
+/// The function of float32 that a node is, approximately.
 fn near(n: &UOp) -> Option<UOp> {
-    let (x, f) = (n.src.first()?, Real::of(n)?);
+    let (x, f) = (n.src.first()?, Real::of(n).filter(|f| f.dtype == DType::F32)?);
     let exp = |x: &UOp, by: f64| (x * &f.c(by)).un(Alu::Exp2Near);
     match n.op {
         Op::Exp => Some(exp(x, LOG2_E)),

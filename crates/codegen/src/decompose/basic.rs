@@ -11,7 +11,7 @@ rules! { pub BASIC(target: Target);
     Sqrt(x) as n          if lacks(target, n)  => sqrt(x);
     Rsqrt(x) as n         if lacks(target, n)  => rsqrt(x);
     RecipNear(x) as n     if lacks(target, n) || n.dtype != DType::F32  => x.const_like(1).bin(Alu::Fdiv, x);
-    Exp2Near(x) as n      if lacks(target, n) || n.dtype != DType::F32  => x.un(Alu::Exp2);
+    Exp2Near(x) as n      if n.dtype != DType::F32  => x.un(Alu::Exp2);
     Trunc(x) as n         if lacks(target, n)  => trunc(x);
     Floor(x) as n         if lacks(target, n)  => floor(x);
     Round(x) as n         if lacks(target, n)  => round(x);

@@ -12,12 +12,13 @@
 use super::lacks;
 use super::real::{Pair, Real, fma};
 use frit_abi::Target;
-use frit_uop::{Alu, UOp, rules};
+use frit_uop::{Alu, DType, UOp, rules};
 
 rules! { pub EXP(target: Target) for float;
     Exp(x) as n   if lacks(target, n)  => exp(x);
     Exp2(x) as n  if lacks(target, n)  => exp2(x);
     Expm1(x) as n if lacks(target, n)  => expm1(x);
+    Exp2Near(x) as n if n.dtype == DType::F32 && lacks(target, n)  => exp2_near(x);
 }
 
 /// `exp(r) = 1 + r + r^2 (…)` for `|r| <= ln2 / 2`.
@@ -67,6 +68,16 @@ const EXP2_F64: [f64; 12] = [
     1.0178156679246411e-07,
     7.073308596041252e-09,
     4.439417399008837e-10,
+];
+
+/// The same to 22 bits.
+const EXP2_NEAR: [f64; 6] = [
+    1.0000001192092896,
+    0.6931469440460205,
+    0.24022120237350464,
+    0.05550713092088699,
+    0.009675541892647743,
+    0.0013276488753035665,
 ];
 
 /// `exp(r) = 1 + r + r^2 (…)`, with errors that are small beside `exp(r) - 1`.
@@ -153,6 +164,17 @@ fn exp2(x: &UOp) -> Option<UOp> {
     let r = &x - (&t - magic);
     let p = f.poly(&r, f.pick(&EXP2_F32[..], &EXP2_F64[..]));
     Some(scale(f, &p, &t))
+}
+
+/// Between the bounds where both factors are 0, and infinite: what is far below is fast.
+fn exp2_near(x: &UOp) -> Option<UOp> {
+    let f = Real::of(x)?;
+    let bound = 2.0 * f.bias as f64;
+    let x = x.bin(Alu::Max, &f.c(-bound)).bin(Alu::Min, &f.c(bound + 2.0));
+    let magic = two_factors(f);
+    let t = &x + &magic;
+    let r = &x - (&t - magic);
+    Some(scale(f, &f.poly(&r, &EXP2_NEAR), &t))
 }
 
 /// `exp(x)` for x so small, of either sign, that the result is a normal number; the last addition is its only rounding

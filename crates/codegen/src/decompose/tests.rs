@@ -641,6 +641,7 @@ fn is_right(n: &UOp, got: Scalar, want: Scalar) -> bool {
         // nothing is promised at the ends of its range
         Some(Alu::RecipNear) if is_far(want.as_f64()) => return true,
         Some(Alu::RecipNear) => 1.0,
+        Some(Alu::Exp2Near) => 4.0,
         Some(Alu::Idiv) if n.dtype.is_float() && want.as_f64().abs() >= LARGE_QUOTIENT => 2.0,
         Some(Alu::Pow | Alu::Atan2 | Alu::Sqrt | Alu::MulAcc) if n.dtype.is_float() => 2.0,
         alu => match FUNCTIONS.iter().find(|f| Some(f.0) == alu) {
