@@ -104,8 +104,9 @@ fn tanh(x: &UOp) -> Option<UOp> {
     Some(f.with_sign_of(&abs.lt(&one).select(&near, &far), x))
 }
 
-/// `e / (1 + e)` with `e = exp(-|x|)`, by one division and a correction of what it left; for positive x what is left to
-/// 1. Signs are such that every step is a multiplication with an addition.
+/// `e / (1 + e)` with `e = exp(-|x|)`, by one division and a correction of what it left; for positive x one minus that. Signs
+/// are such that every step is a multiplication with an addition. Below the normal range, where a step takes some hundred
+/// cycles, is none but the last.
 fn sigmoid(x: &UOp) -> Option<UOp> {
     let f = Real::of(x)?;
     let one = f.c(1.0);
@@ -114,13 +115,14 @@ fn sigmoid(x: &UOp) -> Option<UOp> {
     let minus_abs = is_zero.select(&f.c(f.pick(-132.4, -797.8)), &minus_abs);
     let (Pair(large, low), more) = minus_exp_down(f, &minus_abs);
     let back = f.exp2(-more);
-    let e = &large * &back;
-    let inverse = f.c(-1.0).bin(Alu::Fdiv, &(&e - &one));
+    let inverse = f.c(-1.0).bin(Alu::Fdiv, &fma(&large, &back, &f.c(-1.0)));
     let q = &large * &inverse;
-    // large - q is exact, as q is between a half of it and all of it
+    // large - q is exact, as q is between a half of it and all of it; where e is so small that it says nothing, it is not
+    let e = large.bin(Alu::Min, &f.c(-f.pick(2f64.powi(26), 2f64.powi(68)))) * &back;
     let rest = fma(&q, &e, &(&large - &q));
     let q = fma(&fma(&low, &inverse, &rest), &inverse, &q);
-    // it is negative, but for zeros of either sign
-    let (below, above) = (f.abs(&q) * &back, fma(&q, &back, &one));
-    Some(x.lt(&f.c(0.0)).select(&below, &above))
+    // q is negative, but for zeros of either sign: of negative x it is the result with its sign turned
+    let sign = f.bits(x).and_(&f.i(-1 - f.int_max()));
+    let from = f.bits(x).lt(&f.i(0)).select(&f.c(0.0), &one);
+    Some(fma(&f.float(&f.bits(&q).bin(Alu::Xor, &sign)), &back, &from))
 }
