@@ -4,7 +4,7 @@ use super::Select;
 use super::address::is_signed;
 use super::build::{byte, r};
 use super::lanes::all_lanes;
-use super::scalar::{predicate, sign_bit};
+use super::scalar::{float_row, predicate, sign_bit};
 use super::types::{Val, is_real};
 use crate::Error;
 use crate::walk::Walk;
@@ -12,7 +12,7 @@ use crate::x86::program::{Def, Kind, Reg, Size};
 use crate::x86::table::{self as t, Row};
 use frit_abi::target::Isa;
 use frit_abi::{Alu, DType};
-use frit_uop::UOp;
+use frit_uop::{Op, UOp};
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
 
@@ -39,6 +39,20 @@ fn compare_row(d: DType) -> Row {
         (_, 4, false) => t::PCMPUD_K,
         (_, _, true) => t::PCMPQ_K,
         (_, _, false) => t::PCMPUQ_K,
+    }
+}
+
+/// `Min` or `Max` where a choice is what the instruction of that name does, `Where(a < b, a, b)` or `Where(b < a, a, b)`: of
+/// two zeros, and where one is NaN, it gives the second.
+pub fn chosen_extreme(n: &UOp) -> Option<Alu> {
+    let (c, a, b) = (&n.src[0], &n.src[1], &n.src[2]);
+    if c.op != Op::Lt || !is_real(n.dtype) {
+        return None;
+    }
+    match (&c.src[0], &c.src[1]) {
+        (x, y) if (x, y) == (a, b) => Some(Alu::Min),
+        (x, y) if (y, x) == (a, b) => Some(Alu::Max),
+        _ => None,
     }
 }
 
@@ -265,6 +279,12 @@ impl Select<'_> {
         let per = self.part_lanes(d, lanes);
         let size = Size::of_bytes(per * d.size());
         let (a, b) = (self.vector_operand(&n.src[1], d, lanes)?, self.vector_operand(&n.src[2], d, lanes)?);
+        if let Some(alu) = chosen_extreme(n) {
+            let Some(rows) = float_row(alu) else { return Err(self.unsupported(n)) };
+            let row = rows[2 + (d == DType::F64) as usize];
+            let parts = (0..lanes / per).map(|k| self.v2(row, size, a.parts[k], b.parts[k])).collect();
+            return Ok(Val { parts, elem: d, lanes });
+        }
         let c = self.vector_operand(&n.src[0], mask_elem(d), lanes)?;
         let is_zero = |s: &UOp| s.as_scalar().is_some_and(|c| c.to_bits(s.dtype) == 0);
         let (zero_a, zero_b) = (is_zero(&n.src[1]), is_zero(&n.src[2]));

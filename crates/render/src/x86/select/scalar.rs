@@ -3,6 +3,7 @@
 use super::Select;
 use super::address::is_signed;
 use super::build::{Arith, r};
+use super::mask::chosen_extreme;
 use super::types::{Val, int_size, is_real};
 use crate::Error;
 use crate::walk::Walk;
@@ -349,8 +350,11 @@ impl Select<'_> {
         }
     }
     fn select_scalar(&mut self, n: &UOp) -> Result<Reg, Error> {
-        let c = self.scalar_operand(&n.src[0])?;
         let (a, b) = (self.scalar_operand(&n.src[1])?, self.scalar_operand(&n.src[2])?);
+        if let Some(rows) = chosen_extreme(n).and_then(float_row) {
+            return Ok(self.v2(rows[(n.dtype == DType::F64) as usize], Size::X, a, b));
+        }
+        let c = self.scalar_operand(&n.src[0])?;
         if !is_real(n.dtype) {
             let x = self.copy_int(b);
             self.test(c);
