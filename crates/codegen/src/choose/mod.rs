@@ -64,6 +64,9 @@ fn cpu(mut c: Chooser) -> Vec<Opt> {
     c.unroll();
     c.order_loops();
     if vectors.is_empty() {
+        if !tiled && c.reduces.is_empty() {
+            c.share_tables();
+        }
         c.vectorise_copies();
     }
     c.applied

@@ -38,13 +38,36 @@ impl Chooser<'_, '_> {
                     _ => {}
                 }
             }
+            // what chooses by the number of an iteration goes where each is written out
+            let is_choice = |w: &UOp| w.op == Op::Where && w.condition().ranges[..] == [origin];
+            let choices = self.work.iter().filter(|(w, _)| is_choice(w)).count();
             if n <= MOST_SHARED
-                && shared > 2
-                && shared > own
+                && (shared > 2 && shared > own || choices >= 2 && choices + 1 >= n)
                 && !lanes.contains(&origin)
                 && self.plan.copies(origin) <= MOST_SHARED
             {
                 self.split(axis, n, AxisKind::Upcast);
+            }
+        }
+    }
+
+    /// Without vectors, walk a few rows side by side whose elements are picked by one table: what it says is loaded and checked
+    /// once for all of them.
+    pub(super) fn share_tables(&mut self) {
+        let axes = self.origins(&[AxisKind::Global, AxisKind::Loop]);
+        let is_row = |o: u32| {
+            let by_table = |a: &Access| {
+                a.idx.ranges.contains(&o) && a.idx.any(|n| n.op == Op::Load && !n.ranges.contains(&o))
+            };
+            self.accesses.iter().any(by_table)
+                && self.accesses.iter().all(|a| a.node.op == Op::Load || a.moves_with(o))
+        };
+        let rows: Vec<(u32, AxisKind)> = axes.into_iter().rev().filter(|(o, _)| is_row(*o)).collect();
+        for (n, (origin, kind)) in [8, 4, 2].into_iter().flat_map(|n| rows.iter().map(move |r| (n, *r))) {
+            if let Some(axis) = self.find(origin, kind)
+                && self.split(axis, n, AxisKind::Upcast)
+            {
+                break;
             }
         }
     }
