@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! x  ->  key: an integer in the order of the elements, 32 bits          (descending: its complement)
-//!    ->  key << 32 | place, one int64: sorting is stable and finds the indices
+//!    ->  key * 2^21 + place, one float64 (of longer axes key << 32 | place, one int64): stable, and finds the indices
 //!    ->  blocks of 2, 4, 8, … elements merged, several stages of the network in one kernel
-//!    ->  the low halves are the indices; the values are gathered by them, so gradients scatter back
+//!    ->  the low bits are the indices; the values are gathered by them, so gradients scatter back
 //! ```
 //!
 //! Keys of 64 bits are sorted by their low half, then by their high half. The axis is first in memory while it is
@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 /// Stages of one kernel: what is compared is held in this many (a power of two) registers.
 const HELD: u32 = 4;
 
-/// The integers of `x` in its order, int64: NaN after all others and -0 equal to 0, as torch sorts. `descending` turns
-/// the order round.
+/// The integers of `x` in its order, int32 (int64 of types of 8 bytes): NaN after all others and -0 equal to 0, as torch
+/// sorts. `descending` turns the order round.
 fn ordered(x: &UOp, descending: bool) -> UOp {
     let bits = |x: &UOp, int: DType, shift: i64, low: i64| {
         let b = x.bitcast(int);
@@ -30,37 +30,71 @@ fn ordered(x: &UOp, descending: bool) -> UOp {
         let key = x.eq_(&x.const_like(0)).select(&key.const_like(0), &key);
         x.ne_(x).select(&key.const_like(low), &key)
     };
+    let flipped = |v: UOp, least: i64| v.bin(Alu::Xor, &v.const_like(least));
     let key = match x.dtype {
         DType::F64 => bits(x, DType::I64, 63, i64::MAX),
         d if d.is_float() => bits(&x.cast(DType::F32), DType::I32, 31, i32::MAX as i64),
-        DType::U64 => {
-            let v = x.cast(DType::I64);
-            v.bin(Alu::Xor, &v.const_like(i64::MIN))
-        }
-        DType::U32 => {
-            let v = x.cast(DType::I64);
-            v.bin(Alu::Sub, &v.const_like(1 << 31))
-        }
-        _ => x.clone(),
+        DType::U64 => flipped(x.cast(DType::I64), i64::MIN),
+        DType::U32 => flipped(x.cast(DType::I32), i32::MIN as i64),
+        DType::I64 => x.clone(),
+        _ => x.cast(DType::I32),
     };
-    let key = key.cast(DType::I64);
     if descending { key.const_like(-1).bin(Alu::Sub, &key) } else { key }
 }
 
-/// Keys of 32 bits (int64), each with a place behind it that tells equal ones apart.
-fn packed(key: &UOp, place: &UOp) -> UOp {
-    key.bin(Alu::Shl, &key.const_like(32)).or_(place)
+/// Bits of a place behind a key of 32 bits in a float64, whose 53 hold both.
+const PLACE_BITS: u32 = 21;
+
+/// Keys of 32 bits, each with a place behind it that tells equal ones apart: as float64, of which a machine finds the lesser
+/// in one instruction, where that holds both.
+struct Packed {
+    v: UOp,
+    /// How many elements there are.
+    n: UOp,
 }
 
-/// The places of the first `keep` in order, int32.
-fn first_places(packed: &UOp, keep: &UOp) -> UOp {
-    cut(&network(packed, keep), 0, &UOp::index(0), keep).cast(DType::I32)
+impl Packed {
+    /// Keys, the places of their elements along axis 0.
+    fn of(key: &UOp, place: &UOp, n: &UOp) -> Packed {
+        if n.bounds.1 <= 1 << PLACE_BITS {
+            let key = key.cast(DType::F64);
+            let high = key.bin(Alu::Mul, &key.const_like(1i64 << PLACE_BITS));
+            let v = high.bin(Alu::Add, &place.cast(DType::F64));
+            return Packed { v, n: n.clone() };
+        }
+        let key = key.cast(DType::I64);
+        Packed { v: key.bin(Alu::Shl, &key.const_like(32)).or_(&place.cast(DType::I64)), n: n.clone() }
+    }
+    /// What stands after all others.
+    fn greatest(&self) -> UOp {
+        let is_float = self.v.dtype == DType::F64;
+        self.v.const_like(if is_float { 1i64 << (PLACE_BITS + 32) } else { i64::MAX })
+    }
+    /// The places of the first `keep` in order, int32.
+    fn first(&self, keep: &UOp) -> UOp {
+        let sorted = cut(&network(&self.v, &self.greatest(), keep), 0, &UOp::index(0), keep);
+        let places = match sorted.dtype {
+            DType::F64 => {
+                let unit = sorted.const_like(1i64 << PLACE_BITS);
+                let key = sorted.bin(Alu::Fdiv, &unit).un(Alu::Floor);
+                sorted.bin(Alu::Sub, &key.bin(Alu::Mul, &unit)).cast(DType::I32)
+            }
+            _ => sorted.cast(DType::I32),
+        };
+        // which is what they are: who reads by them need not look
+        let Some(n) = self.n.as_int() else { return places };
+        places.bin(Alu::Max, &places.const_like(0)).bin(Alu::Min, &places.const_like((n - 1).max(0)))
+    }
 }
 
-/// Places along axis 0 in the order of 32-bit keys (int64), of equal ones the first first: the first `keep` of
-/// them, int32.
+/// Numbers of elements along axis 0, int32.
+fn numbered(dims: &[UOp]) -> UOp {
+    along_axis(&UOp::iota(&dims[0], DType::I32), dims, 0)
+}
+
+/// Places along axis 0 in the order of 32-bit keys, of equal ones the first first: the first `keep` of them, int32.
 fn places_by(key: &UOp, keep: &UOp) -> UOp {
-    first_places(&packed(key, &along_axis(&UOp::iota(&key.shape()[0], DType::I64), key.shape(), 0)), keep)
+    Packed::of(key, &numbered(key.shape()), &key.shape()[0]).first(keep)
 }
 
 /// Elements in a group below which looking at groups first does not pay.
@@ -80,11 +114,12 @@ fn few(op: &'static str, x: &UOp, descending: bool, keep: &UOp, group: i64) -> R
     let with = |lead: &[i64]| -> SmallVec<[UOp; 4]> {
         lead.iter().map(|&d| i(d)).chain(dims[1..].iter().cloned()).collect()
     };
-    let keyed = packed(&ordered(&x.detach(), descending), &along_axis(&UOp::iota(n, DType::I64), dims, 0));
-    let whole = padded(&keyed, &i(groups * group).size_sub(n), &keyed.const_like(i64::MAX));
+    let key = ordered(&x.detach(), descending);
+    let whole = padded(&key, &i(groups * group).size_sub(n), &key.const_like(i32::MAX as i64));
     let least = whole.reshape(&with(&[groups, group])).reduce_axes(Alu::Min, &[1]).reshape(&with(&[groups]));
-    let found = first_places(&least, keep);
-    let of_group = found.bin(Alu::Idiv, &found.const_like(group)).bin(Alu::Mul, &found.const_like(group));
+    // of groups with equal keys the first holds the first of their elements
+    let found = places_by(&least, keep);
+    let of_group = found.bin(Alu::Mul, &found.const_like(group));
     // all elements of those groups
     let kept = keep.as_int().unwrap_or(0);
     let all = with(&[kept, group]);
@@ -96,9 +131,9 @@ fn few(op: &'static str, x: &UOp, descending: bool, keep: &UOp, group: i64) -> R
         .reshape(&with(&[kept * group]));
     let last = at.const_like(n.as_int().unwrap_or(1) - 1);
     let key = ordered(&pick(op, &x.detach(), &at.bin(Alu::Min, &last))?, descending);
-    let beyond = last.lt(&at);
-    let again = beyond.select(&key.const_like(i64::MAX), &packed(&key, &at.cast(DType::I64)));
-    Ok(first_places(&again, keep))
+    let again = Packed::of(&key, &at, n);
+    let v = last.lt(&at).select(&again.greatest(), &again.v);
+    Ok(Packed { v, ..again }.first(keep))
 }
 
 /// Places along axis 0 in the order of the elements: the first `keep` of them, int32.
@@ -107,18 +142,18 @@ pub(crate) fn order(op: &'static str, x: &UOp, descending: bool, keep: &UOp) -> 
     if n.bounds.1 > i32::MAX as i128 {
         return fail!(op, "{} elements along the axis do not fit int32", show(n));
     }
-    let key = ordered(&x.detach(), descending);
     if x.dtype.size() < 8 {
         let group = group_size(n, keep);
-        return if group < SHORTEST {
-            Ok(places_by(&key, keep))
-        } else {
-            few(op, x, descending, keep, group)
+        return match group < SHORTEST {
+            true => Ok(places_by(&ordered(&x.detach(), descending), keep)),
+            false => few(op, x, descending, keep, group),
         };
     }
     // by the low half, then by the high half of what that brings
-    let low = key.and_(&key.const_like(u32::MAX as i64)).bin(Alu::Sub, &key.const_like(1 << 31));
-    let high = key.bin(Alu::Shr, &key.const_like(32));
+    let key = ordered(&x.detach(), descending);
+    let low = key.cast(DType::I32);
+    let low = low.bin(Alu::Xor, &low.const_like(i32::MIN as i64));
+    let high = key.bin(Alu::Shr, &key.const_like(32)).cast(DType::I32);
     let first = places_by(&low, n);
     let then = places_by(&pick(op, &high, &first)?, keep);
     pick(op, &first, &then)
@@ -131,12 +166,11 @@ fn pick(op: &'static str, x: &UOp, places: &UOp) -> Result<UOp> {
 
 /// `(n, rest…)` sorted along the first axis, at least its first `keep`. Where n varies, as many as it can be are sorted,
 /// those that are not there being last.
-fn network(x: &UOp, keep: &UOp) -> UOp {
+fn network(x: &UOp, greatest: &UOp, keep: &UOp) -> UOp {
     let (n, rest) = (&x.shape()[0], x.shape()[1..].iter().cloned().collect::<SmallVec<[UOp; 4]>>());
     let levels = ceil_log2(n.bounds.1);
     let whole = 1i64 << levels;
-    let greatest = x.const_like(i64::MAX);
-    let lines = padded(x, &UOp::index(whole).size_sub(n), &greatest);
+    let lines = padded(x, &UOp::index(whole).size_sub(n), greatest);
     let mut net = Net { v: lines.reshape(&[UOp::index(whole), product(&rest)]).contiguous(), n: whole };
     let first = levels.min(HELD);
     net.sort_blocks(first);
@@ -209,21 +243,22 @@ impl Net {
         let groups = bits.div_ceil(HELD).max(1);
         let mut left = bits;
         for g in 0..groups {
-            let k = left.div_ceil(groups - g);
+            // few stages at first: what they compare are long runs
+            let k = left - (groups - g - 1) * HELD;
             left -= k;
             let (held, below) = (1i64 << k, 1i64 << left);
             let mut slices: Vec<UOp> = match (g, halve) {
                 (0, true) => {
                     let seen = self.seen(&[self.n >> level, 2 * held, below]);
                     let (lower, upper) = facing(&seen, held);
-                    lower.iter().zip(&upper).map(|(a, b)| a.bin(Alu::Min, b)).collect()
+                    lower.iter().zip(&upper).map(|(a, b)| lesser(a, b)).collect()
                 }
                 (0, false) => {
                     let seen = self.seen(&[self.n >> level, held, below]);
                     let (lower, upper) = facing(&seen, held / 2);
                     let both = || lower.iter().zip(&upper);
-                    let low = both().map(|(a, b)| a.bin(Alu::Min, b));
-                    low.chain(both().map(|(a, b)| a.bin(Alu::Max, b))).collect()
+                    let low = both().map(|(a, b)| lesser(a, b));
+                    low.chain(both().map(|(a, b)| greater(a, b))).collect()
                 }
                 _ => {
                     let seen = self.seen(&[self.n >> (left + k), held, below]);
@@ -246,7 +281,15 @@ fn facing(seen: &UOp, half: i64) -> (Vec<UOp>, Vec<UOp>) {
 }
 
 fn exchange(v: &mut [UOp], i: usize, j: usize) {
-    (v[i], v[j]) = (v[i].bin(Alu::Min, &v[j]), v[i].bin(Alu::Max, &v[j]));
+    (v[i], v[j]) = (lesser(&v[i], &v[j]), greater(&v[i], &v[j]));
+}
+
+/// The lesser of two keys. None is NaN, which `Min` of floats would look for.
+fn lesser(a: &UOp, b: &UOp) -> UOp {
+    if a.dtype.is_float() { a.lt(b).select(a, b) } else { a.bin(Alu::Min, b) }
+}
+fn greater(a: &UOp, b: &UOp) -> UOp {
+    if a.dtype.is_float() { a.lt(b).select(b, a) } else { a.bin(Alu::Max, b) }
 }
 
 /// Bitonic runs sorted: elements `apart`, then half of that, and so on.

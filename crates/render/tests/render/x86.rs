@@ -152,12 +152,13 @@ fn arithmetic_is_the_scalar_definition() {
                 outs.extend([Add, Or].into_iter().map(|op| by(op, -2)));
             }
             let c = x.lt(&y);
-            let less =
-                a.iter().zip(&b).map(|(&a, &b)| if Scalar::alu(Lt, d, &[a, b]).as_bool() { b } else { a });
+            let is_less = |a: Scalar, b: Scalar| Scalar::alu(Lt, d, &[a, b]).as_bool();
+            let less = a.iter().zip(&b).map(|(&a, &b)| if is_less(a, b) { b } else { a });
             outs.push((c.select(&y, &x), less.collect()));
+            let least = a.iter().zip(&b).map(|(&a, &b)| if is_less(a, b) { a } else { b });
+            outs.push((c.select(&x, &y), least.collect()));
             let zero = Scalar::zero(d);
-            let masked =
-                a.iter().zip(&b).map(|(&a, &b)| if Scalar::alu(Lt, d, &[a, b]).as_bool() { b } else { zero });
+            let masked = a.iter().zip(&b).map(|(&a, &b)| if is_less(a, b) { b } else { zero });
             outs.push((c.select(&y, &UOp::constant(zero, d)), masked.collect()));
             for lanes in [1, 2, 4, 8, 16, 32, 64] {
                 check(&target, lanes, &inputs, &outs);
