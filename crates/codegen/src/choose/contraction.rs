@@ -63,6 +63,8 @@ struct Operand {
     bytes: usize,
     /// Those of what is multiplied: small floats become wider ones.
     held: usize,
+    /// How many sums it is in.
+    sums: usize,
 }
 
 impl Operand {
@@ -92,6 +94,8 @@ struct Contraction<'p, 'a> {
     /// Output and reduce axes, outermost first, with their sizes, or the most they can be.
     outputs: Vec<(u32, usize)>,
     reduced: Vec<(u32, usize)>,
+    /// Sums in that loop: each has a tile of its own, and all are updated in one step.
+    sums: usize,
     operands: Vec<Operand>,
     making: Vec<Making>,
     /// What is loaded and stored once a result.
@@ -117,8 +121,8 @@ struct Choice {
 }
 
 impl Choice {
-    /// Vectors of results that are held at once.
-    fn results(&self) -> usize {
+    /// Vectors of results of one sum.
+    fn of_a_sum(&self) -> usize {
         self.vectors * self.tile.iter().map(|t| t.1).product::<usize>()
     }
 }
@@ -161,9 +165,13 @@ fn pieces(n: usize, lanes: usize) -> f64 {
 impl<'p, 'a> Contraction<'p, 'a> {
     fn new(plan: &'p mut Plan<'a>) -> Option<Self> {
         let order = plan.ast.toposort();
-        let mut reduces = order.iter().filter(|n| n.op == Op::Reduce);
-        let (reduce, None) = (reduces.next()?, reduces.next()) else { return None };
-        if order.iter().any(|n| n.op == Op::Scan) || plan.target.vector_bytes == 0 {
+        let reduces: Vec<&UOp> = order.iter().filter(|n| n.op == Op::Reduce).collect();
+        let reduce = *reduces.first()?;
+        let is_beside = |r: &&UOp| closed(r) == closed(reduce) && r.ranges == reduce.ranges;
+        if !reduces.iter().all(is_beside)
+            || order.iter().any(|n| n.op == Op::Scan)
+            || plan.target.vector_bytes == 0
+        {
             return None;
         }
         let most = |a: &Axis| a.extent.bounds.1.clamp(1, 1 << 40) as usize;
@@ -185,7 +193,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let has_windows = is_gated && plan.has_windows(at);
             let bytes = load.dtype.size();
             let held = order.iter().find(|n| is_widened(n, load)).map_or(bytes, |n| n.dtype.size());
-            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes, held });
+            let sums = reduces.iter().filter(|r| r.any(|n| n == load)).count();
+            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes, held, sums });
         }
         // the product itself is part of the sum
         let is_made = |n: &UOp| {
@@ -194,7 +203,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         };
         let making = order
             .iter()
-            .filter(|n| is_reduced(n) && is_made(n) && *n != reduce.body())
+            .filter(|n| is_reduced(n) && is_made(n) && !reduces.iter().any(|r| r.bodies().contains(n)))
             .map(|n| {
                 let (ranges, is_sum) = (n.ranges.iter().copied().collect(), n.op == Op::Dot4);
                 let is_one = is_sum && plan.target.has_dot4_instruction();
@@ -207,13 +216,15 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .filter(|n| !is_reduced(n))
             .filter_map(|n| Some(Steps::of(n.buffer_and_index()?.1)))
             .collect();
-        let widest = operands.iter().map(|o| o.bytes).chain([reduce.dtype.size()]).max()?.max(4);
+        let sizes = reduces.iter().map(|r| r.dtype.size());
+        let widest = operands.iter().map(|o| o.bytes).chain(sizes).max()?.max(4);
         let lanes = plan.target.vector_bytes / widest;
         (operands.len() > 1 && lanes > 1).then_some(Contraction {
             plan,
             applied: vec![],
             outputs,
             reduced,
+            sums: reduces.len(),
             operands,
             making,
             once,
@@ -241,7 +252,9 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let mut best: Option<(f64, Choice)> = None;
         // tiles that do not divide have edges to take care of: only where the others leave registers unused
         for uneven in [false, true] {
-            if uneven && best.as_ref().is_some_and(|b| b.1.results() * 4 > self.plan.target.registers * 3) {
+            if uneven
+                && best.as_ref().is_some_and(|b| self.results(&b.1) * 4 > self.plan.target.registers * 3)
+            {
                 break;
             }
             self.each(uneven, |cost, choice| {
@@ -253,7 +266,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let (cost, choice) = best?;
         // that of packing bytes is as rough: they are moved one by one
         let rough = if self.operands.iter().any(|o| o.bytes == 1) { 1.0 } else { ROUGH };
-        (choice.results() >= 6 && cost <= rough * self.along_the_sum()).then_some(choice)
+        (self.results(&choice) >= 6 && cost <= rough * self.along_the_sum()).then_some(choice)
     }
 
     /// Every choice with its estimate; those too whose tiles do not divide, if asked for.
@@ -270,7 +283,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let tiles = self.tiles(lane, uneven);
             for v in (1..=vectors.min(8)).filter(|v| vectors.div_ceil(*v) * v * 9 <= vectors * 10) {
                 let fits = |t: &&Vec<(u32, usize)>| {
-                    v * t.iter().map(|t| t.1).product::<usize>() + 2 <= self.plan.target.registers
+                    self.sums * v * t.iter().map(|t| t.1).product::<usize>() + 2 <= self.plan.target.registers
                 };
                 for tile in tiles.iter().filter(fits) {
                     let choice = Choice { lane, vectors: v, tile: tile.clone() };
@@ -322,6 +335,11 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn is_shared(&self, origin: u32) -> bool {
         self.operands.iter().any(|o| !o.moves_with(origin))
             && self.operands.iter().any(|o| o.moves_with(origin))
+    }
+
+    /// Vectors of results that are held at once.
+    fn results(&self, c: &Choice) -> usize {
+        self.sums * c.of_a_sum()
     }
 
     /// How many different values of a load one tile needs at a time.
@@ -388,7 +406,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// Cycles of one thread, roughly; `None` where the tile does not fit in registers.
     fn estimate(&self, c: &Choice) -> Option<f64> {
         let (lanes, costs) = (self.lanes, self.plan.target.costs);
-        let results = c.results();
+        let results = self.results(c);
         let (wide, narrow): (Vec<&Operand>, Vec<&Operand>) =
             self.operands.iter().partition(|o| o.moves_with(c.lane));
         let count = |of: &[&Operand]| of.iter().map(|o| self.copies(o, c)).sum::<usize>();
@@ -423,7 +441,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let more =
             |t: &(u32, usize)| self.size(t.0).div_ceil(t.1) as f64 * t.1 as f64 / self.size(t.0) as f64;
         let all = all * c.tile.iter().map(more).product::<f64>();
-        let rounds = all / (results * lanes) as f64;
+        let rounds = all / (c.of_a_sum() * lanes) as f64;
         let panel = depth * (vectors * lanes * 4) as f64;
         let far =
             if panel > self.plan.target.caches[0] as f64 / 2.0 { (vectors * lanes * 4) as f64 } else { 0.0 };
@@ -535,7 +553,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let steps = self.depth() / n as f64 * n.div_ceil(lanes) as f64 * masked;
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
         let step = |tile: &Vec<(u32, usize)>| {
-            let results = tile.iter().map(|t| t.1).product::<usize>();
+            let of_a_sum = tile.iter().map(|t| t.1).product::<usize>();
+            let results = self.sums * of_a_sum;
             let copies =
                 |o: &Operand| tile.iter().filter(|t| o.moves_with(t.0)).map(|t| t.1).product::<usize>();
             let kept = self.operands.iter().map(copies).min().unwrap_or(0);
@@ -557,10 +576,10 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 costs.fma_latency.get(),
             ];
             let cycles = cycles.into_iter().fold(0.0, f64::max) + costs.loop_overhead.get();
-            cycles / results as f64
+            cycles / of_a_sum as f64
         };
         let least = self.tiles(u32::MAX, false).iter().map(step).fold(f64::INFINITY, f64::min);
-        all * (steps * least + costs.gather_lane.get() * lanes as f64)
+        all * (steps * least + costs.gather_lane.get() * (self.sums * lanes) as f64)
     }
 
     /// Operations of one step that make factors for a tile, each as often as `times` says; what stays along an axis of the sum
@@ -578,7 +597,8 @@ impl<'p, 'a> Contraction<'p, 'a> {
     /// Loads of one step that are instructions of their own: what one multiplication uses is its operand in memory.
     fn loaded(&self, c: &Choice) -> f64 {
         let has_broadcasts = self.plan.target.costs.has_broadcast_operands;
-        let is_operand = |o: &&Operand| has_broadcasts && !o.is_widened() && self.copies(o, c) == c.results();
+        let is_operand =
+            |o: &&Operand| has_broadcasts && !o.is_widened() && self.copies(o, c) == c.of_a_sum() * o.sums;
         let loaded = self.operands.iter().filter(|o| !is_operand(o));
         loaded.map(|o| self.fresh(o, c) * self.covering(o, c)).sum()
     }

@@ -13,11 +13,24 @@ pub struct Product {
 impl Product {
     /// The sum of products that a kernel is around, if it is that and has no other reduce.
     pub fn of(ast: &UOp) -> Result<Product, String> {
+        let mut all = Product::all(ast)?.into_iter();
+        match (all.next(), all.next()) {
+            (Some(product), None) => Ok(product),
+            _ => Err("the kernel does not have one reduce".into()),
+        }
+    }
+    /// The sums of products that a kernel is around, if it has no other reduces and all are over the same ranges.
+    pub fn all(ast: &UOp) -> Result<Vec<Product>, String> {
         let order = ast.toposort();
-        let mut reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
-        let (Some(reduce), None) = (reduces.next(), reduces.next()) else {
-            return Err("the kernel does not have one reduce".into());
-        };
+        let reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
+        let all: Vec<Product> = reduces.map(Product::in_loop).collect::<Result<_, _>>()?;
+        let loops = all.first().ok_or("the kernel has no reduce")?.reduce.closed_ranges();
+        match all.iter().all(|p| p.reduce.closed_ranges() == loops) {
+            true => Ok(all),
+            false => Err("its sums have loops of their own".into()),
+        }
+    }
+    fn in_loop(reduce: &UOp) -> Result<Product, String> {
         if reduce.op != Op::Reduce || reduce.arg != Arg::Alu(Alu::Add) || reduce.src[0].op != Op::Mul {
             return Err("it is not a sum of products".into());
         }

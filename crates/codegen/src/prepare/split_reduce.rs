@@ -63,7 +63,7 @@ pub fn split_reduce(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
     let all = Slice::all(extent(&sum.axis), n, ctx.target);
     let count: u64 = all.iter().map(|s| s.count).sum();
     let len = count.saturating_mul(sum.count(&sum.results)) as usize;
-    let work = ctx.workspace(len, sum.reduce.dtype);
+    let work: Vec<UOp> = sum.reduces.iter().map(|r| ctx.workspace(len, r.dtype)).collect();
     ctx.applied.push(Opt::SplitReduce { n: n as usize });
     let mut programs: Vec<UOp> = all.iter().map(|s| sum.partial(sink, s, &work)).collect();
     programs.push(sum.merged(sink, count as i64, &work));
@@ -108,9 +108,9 @@ fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> u64 {
     ranges.into_iter().fold(1, |n: u64, r| n.saturating_mul(extent(r)))
 }
 
-/// The only sum of a kernel, of products, with nothing but constant extents around.
+/// The only sum of a kernel, of products, with nothing but constant extents around; on a CPU also several in one loop.
 struct LongSum {
-    reduce: UOp,
+    reduces: Vec<UOp>,
     /// The ranges that results are over, and those that are summed over, outermost first.
     results: Vec<UOp>,
     summed: Vec<UOp>,
@@ -181,12 +181,22 @@ impl OnUnit {
 impl LongSum {
     fn of(sink: &UOp, target: &Target) -> Option<LongSum> {
         let order = sink.toposort();
-        let mut reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
-        let (Some(reduce), None) = (reduces.next(), reduces.next()) else { return None };
+        let reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
+        let reduces: Vec<UOp> = reduces.cloned().collect();
+        let reduce = reduces.first()?;
         let is_product =
-            reduce.op == Op::Reduce && reduce.arg == Arg::Alu(Alu::Add) && reduce.body().op == Op::Mul;
+            |r: &UOp| r.op == Op::Reduce && r.arg == Arg::Alu(Alu::Add) && r.body().op == Op::Mul;
+        let is_beside = |r: &UOp| {
+            r.closed_ranges() == reduce.closed_ranges()
+                && r.ranges == reduce.ranges
+                && r.dtype == reduce.dtype
+        };
+        let fits = |r: &UOp| is_product(r) && is_beside(r);
         let all = ranges::all(&order);
-        if !is_product || all.iter().any(|r| r.extent().as_int().is_none()) {
+        if !reduces.iter().all(fits)
+            || reduces.len() > 1 && target.grid.is_some()
+            || all.iter().any(|r| r.extent().as_int().is_none())
+        {
             return None;
         }
         let of = |ids: &[u32]| -> Vec<UOp> {
@@ -199,7 +209,7 @@ impl LongSum {
             // the outermost of equals
             None => summed.iter().rev().max_by_key(|r| extent(r))?,
         };
-        Some(LongSum { reduce: reduce.clone(), axis: axis.clone(), results, summed, unit })
+        Some(LongSum { axis: axis.clone(), reduces, results, summed, unit })
     }
 
     fn count(&self, ranges: &[UOp]) -> u64 {
@@ -216,8 +226,7 @@ impl LongSum {
         }
         if let Some(grid) = &target.grid {
             let lanes = grid.processors.count as u64 * grid.processors.lanes as u64;
-            let [x, y] = self.reduce.body().operands();
-            let is_tiled = self.bytes_read(x).is_some() && self.bytes_read(y).is_some();
+            let is_tiled = self.factors().iter().all(|f| self.bytes_read(f).is_some());
             // few results have a block each, and those that share nothing
             let block = (grid.max_block as u64).min(MOST_LANES);
             let (busy, least) = match results {
@@ -231,12 +240,14 @@ impl LongSum {
         if results < RESULTS_A_THREAD * target.threads as u64 {
             return None;
         }
-        let [x, y] = self.reduce.body().operands();
-        let bytes = self.bytes_read(x)?.saturating_add(self.bytes_read(y)?);
+        let factors = self.factors();
+        let read = factors.iter().map(|f| self.bytes_read(f)).collect::<Option<Vec<u64>>>()?;
+        let bytes = read.into_iter().fold(0, u64::saturating_add);
         // what many tiles use leaves room for the lines of the other factor
-        let near = target.l2() as u64 / if [x, y].iter().all(|f| self.is_used(f, OFTEN)) { 8 } else { 4 };
+        let near = target.l2() as u64 / if factors.iter().all(|f| self.is_used(f, OFTEN)) { 8 } else { 4 };
         let slices = length.saturating_mul(2 * target.vector_bytes as u64).div_ceil(near).min(MOST_SLICES);
-        let sums = results.saturating_mul(slices).saturating_mul(self.reduce.dtype.size() as u64);
+        let size = self.reduces.iter().map(|r| r.dtype.size() as u64).sum();
+        let sums = results.saturating_mul(slices).saturating_mul(size);
         if slices < 2 || sums > bytes / 2 {
             return None;
         }
@@ -245,6 +256,16 @@ impl LongSum {
         (slices..=slices * 3 / 2).find(divides).or(Some(slices).filter(|n| extent(&self.axis) > *n))
     }
 
+    /// What the sums multiply, each once.
+    fn factors(&self) -> Vec<UOp> {
+        let mut all: Vec<UOp> = vec![];
+        for f in self.reduces.iter().flat_map(|r| r.body().operands()) {
+            if !all.contains(f) {
+                all.push(f.clone());
+            }
+        }
+        all
+    }
     /// What a factor reads, if each element of that is used many times.
     fn bytes_read(&self, factor: &UOp) -> Option<u64> {
         self.is_used(factor, REUSE).then(|| self.elements(factor).saturating_mul(factor.dtype.size() as u64))
@@ -275,8 +296,8 @@ impl LongSum {
         work.at(&order.iter().fold(slice.clone(), of))
     }
 
-    /// The program that writes a partial sum for each of some slices and each result.
-    fn partial(&self, sink: &UOp, slices: &Slice, work: &UOp) -> UOp {
+    /// The program that writes partial sums for each of some slices and each result.
+    fn partial(&self, sink: &UOp, slices: &Slice, work: &[UOp]) -> UOp {
         let mut next = 0;
         let mut range = |extent: u64, kind: AxisKind| {
             next += 1;
@@ -300,20 +321,22 @@ impl LongSum {
             put(r, if is_cut { begin.fold_add(&own) } else { own.clone() });
             summed.push(own);
         }
-        let sum = substitute_open(self.reduce.body(), &values).reduce(Alu::Add, summed);
         let number = slice.fold_add(&UOp::index(slices.first as i64));
-        let store = self.place(work, &number, &results).store(&sum);
-        ends.extend(results);
-        named(&[store.end(ends)], sink, if slices.first == 0 { "" } else { "_rest" })
+        ends.extend(results.iter().cloned());
+        let stores = self.reduces.iter().zip(work).map(|(reduce, work)| {
+            let sum = substitute_open(reduce.body(), &values).reduce(Alu::Add, summed.iter().cloned());
+            self.place(work, &number, &results).store(&sum).end(ends.iter().cloned())
+        });
+        named(&stores.collect::<Vec<_>>(), sink, if slices.first == 0 { "" } else { "_rest" })
     }
 
     /// The kernel with the sum of the partial ones. A loop that used the sum, as that of a row which is scaled by it, has
     /// iterations of its own now: each adds up the few partial ones again.
-    fn merged(&self, sink: &UOp, n: i64, work: &UOp) -> UOp {
+    fn merged(&self, sink: &UOp, n: i64, work: &[UOp]) -> UOp {
         let order = sink.toposort();
         let slice = UOp::range(&UOp::index(n), ranges::next_id(&order), AxisKind::Reduce);
-        let sum = self.place(work, &slice, &self.results).load().reduce(Alu::Add, [slice]);
-        let mut new: FxHashMap<UOp, UOp> = [(self.reduce.clone(), sum)].into_iter().collect();
+        let sum = |work| self.place(work, &slice, &self.results).load().reduce(Alu::Add, [slice.clone()]);
+        let mut new: FxHashMap<UOp, UOp> = self.reduces.iter().cloned().zip(work.iter().map(sum)).collect();
         let all = ranges::all(&order);
         let of_loop = |r: &UOp| r.range_arg().filter(|a| a.kind == AxisKind::Loop).map(|a| a.id);
         let mut loops = all.iter().filter_map(|r| Some((r, of_loop(r)?)));

@@ -60,10 +60,14 @@ struct Factor {
 
 impl Factor {
     fn of(sink: &UOp, target: &Target) -> Option<Factor> {
-        let product = Product::of(sink).ok()?;
-        let types = product.loads.each_ref().map(|l| l.dtype);
-        let has_unit = target.matrix.iter().any(|u| u.size[0] > 1 && u.operands == types);
-        if has_unit || types.iter().any(|t| *t != product.reduce.dtype) {
+        let products = Product::all(sink).ok()?;
+        let product = products.first()?;
+        let is_for_vectors = |p: &Product| {
+            let types = p.loads.each_ref().map(|l| l.dtype);
+            let has_unit = target.matrix.iter().any(|u| u.size[0] > 1 && u.operands == types);
+            !has_unit && types.iter().all(|t| *t == p.reduce.dtype)
+        };
+        if !products.iter().all(is_for_vectors) {
             return None;
         }
         let all = ranges::all(&sink.toposort());
@@ -93,8 +97,10 @@ impl Factor {
             let uses = work as f64 / elements as f64;
             (is_across && is_once && is_plain).then(|| Factor { load: load.clone(), ranges, elements, uses })
         };
-        let [x, y] = [factor(&product.loads[0])?, factor(&product.loads[1])?];
-        Some(if y.elements < x.elements { y } else { x })
+        // of several sums the factor that they share
+        let is_shared = |f: &Factor| products.iter().all(|p| p.loads.contains(&f.load));
+        let all = products.iter().flat_map(|p| &p.loads).map(factor).collect::<Option<Vec<Factor>>>()?;
+        all.into_iter().filter(is_shared).min_by_key(|f| f.elements)
     }
 
     /// Whether that is less than what walking across its rows takes: they are many for a cache, and used often.

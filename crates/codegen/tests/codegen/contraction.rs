@@ -76,6 +76,51 @@ fn slices_of_a_sum_leave_blocks_of_rows_to_threads() {
     assert!(parts(&lowered.programs[1]) >= 16);
 }
 
+/// `out[i, j] = max(sum over r of x[i, r] g[r, j], 0) times the sum over r of x[i, r] u[r, j]`; `across`: of `x[r, i]`.
+fn gated_products(m: i64, n: i64, k: i64, across: bool) -> Case {
+    let (i, j, r) =
+        (range(m, 0, AxisKind::Global), range(n, 1, AxisKind::Global), range(k, 2, AxisKind::Reduce));
+    let buf = |slot, len: i64| UOp::param(slot, len as usize, DType::F32);
+    let at = if across { &r * m + &i } else { &i * k + &r };
+    let x = buf(1, m * k).at(&at).load();
+    let sum = |slot| (&x * buf(slot, k * n).at(&(&r * n + &j)).load()).reduce(Alu::Add, [r.clone()]);
+    let value = sum(2).bin(Alu::Max, &UOp::float(0.0, DType::F32)) * sum(3);
+    let sink = UOp::sink([buf(0, m * n).at(&(&i * n + &j)).store(&value).end([i, j])]);
+    Case { name: "gated", sink, vars: vec![], exact: true }
+}
+
+#[test]
+fn sums_that_share_a_factor_share_a_tile() {
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let target = Target::native(isa, 2, [32 << 10, 1 << 20, 32 << 20]);
+        let lowered = lower(&gated_products(64, 256, 256, false).sink, &target, Opts::Heuristic).unwrap();
+        let [product] = &lowered.programs[..] else { panic!("{} programs", lowered.programs.len()) };
+        // both sums have accumulators in one loop, as many as there are registers for
+        let copies = |o: &Opt| if let Opt::Split { n, kind: AxisKind::Upcast, .. } = o { *n } else { 1 };
+        let tile: usize = lowered.opts.iter().map(copies).product();
+        assert!(8 * tile >= 3 * target.registers && 2 * tile + 3 <= target.registers, "{:?}", lowered.opts);
+        let stages = lowered.opts.iter().filter(|o| matches!(o, Opt::Stage { .. })).count();
+        assert_eq!(stages, 2, "{:?}", lowered.opts);
+        let of = |s: &Step| if let Step::Do(n) = s { (n.op == Op::MulAcc).then(|| n.clone()) } else { None };
+        let updates: Vec<UOp> = product.steps.iter().filter_map(of).collect();
+        assert_eq!(updates.len() % (2 * tile), 0);
+        // what they share is used by one after the other
+        let shared = updates.windows(2).filter(|w| (0..2).any(|k| w[0].src[k] == w[1].src[k])).count();
+        assert!(shared * 2 + 2 >= updates.len(), "{shared} of {}", updates.len());
+    }
+    let [small, across] = [false, true].map(|across| gated_products(10, 34, 12, across));
+    for case in [&small, &across] {
+        assert_eq!(run(case, &Target::interp(), Opts::Heuristic), Ok(()));
+    }
+    // a program before transposes the factor that they share, and slices have sums of both
+    let opts = [Opt::TransposeFactor, Opt::SplitReduce { n: 3 }];
+    assert_eq!(run(&across, &Target::interp(), Opts::List(&opts)), Ok(()));
+    let lowered = lower(&across.sink, &Target::interp(), Opts::List(&opts)).unwrap();
+    assert_eq!(lowered.workspaces, [10 * 12 * 4, 3 * 10 * 34 * 4, 3 * 10 * 34 * 4]);
+    let plain = lower(&small.sink, &Target::interp(), Opts::List(&opts[..1])).unwrap_err();
+    assert!(plain.to_string().contains("no sum walks across"), "{plain}");
+}
+
 /// `out[i, j] = sum over p of scale[p, j] times the sum over q of x[i, p, q] . w[p, q, j]`: words of four bytes, in parts that
 /// have a scale; with upper bytes of x there are, 256 times theirs and what begins the sum of the part.
 fn scaled_parts(m: i64, n: i64, parts: i64, run: i64, has_upper: bool) -> Case {

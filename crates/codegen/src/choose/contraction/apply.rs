@@ -46,7 +46,7 @@ impl Contraction<'_, '_> {
     /// Operations of one step: an update of each result, and what makes the factors.
     fn updates(&self, c: &Choice) -> f64 {
         let made = self.made(&c.tile, |m| if m.ranges.contains(&c.lane) { c.vectors as f64 } else { 1.0 });
-        c.results() as f64 + made
+        self.results(c) as f64 + made
     }
 
     /// Whether there are so few steps that all are unrolled.
@@ -143,7 +143,7 @@ impl Contraction<'_, '_> {
         let others: Vec<(u32, usize)> =
             self.outputs.iter().filter(|o| o.0 != c.lane && !beside.contains(&o.0)).copied().collect();
         let tiles: usize = others.iter().map(|o| self.left(o.0)).product();
-        let tile = self.depth() * c.results() as f64 / costs.fma_ports.get();
+        let tile = self.depth() * self.results(c) as f64 / costs.fma_ports.get();
         // copied whole where that is little, else what a tile needs for each of them
         let (mut whole, mut each) = (0.0, 0.0);
         for o in self.operands.iter().filter(|o| !o.moves_with(c.lane) && o.has_windows) {
@@ -225,7 +225,7 @@ impl Contraction<'_, '_> {
         let pack = self.packing(packed, c);
         let positions = c.tile.iter().map(|t| t.1).product::<usize>() as f64;
         let tiles: usize = others.iter().map(|o| self.left(*o)).product();
-        let used = tiles as f64 * positions / (costs.fma_ports.get() * self.lanes as f64);
+        let used = (tiles * packed.sums) as f64 * positions / (costs.fma_ports.get() * self.lanes as f64);
         let time = |parts: usize| (pieces * parts).div_ceil(threads) as f64 * (pack + used / parts as f64);
         let mut ways = vec![];
         for origin in others {
