@@ -3,6 +3,7 @@
 //! ```text
 //! Load(p[f(i)])   ->   Load(Stage(Load(p[f(u)]), u)[i])
 //! ```
+//! What is made of them element by element is made while the copy is filled.
 
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open, with_index};
@@ -12,7 +13,7 @@ use crate::plan::axes::{Dim, Tile};
 use crate::plan::opt::Order;
 use frit_abi::matrix::Home;
 use frit_uop::symbolic::simplify;
-use frit_uop::{Arg, AxisKind, DType, Op, UOp};
+use frit_uop::{Arg, AxisKind, Op, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -26,9 +27,8 @@ pub fn stage(sink: &UOp, ctx: &mut Ctx) -> Result<UOp, Error> {
     let (mut staged, mut loads): (FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>) = Default::default();
     for (id, t) in plan.tiles.iter().enumerate().filter(|(_, t)| !is_tile_operand(plan, t.operand)) {
         let load = &plan.operands[t.operand];
-        let value = plan.staged(sink, load);
-        let dtype = value.dtype;
-        let fill = Fill::new(plan, load, dtype, t, &last, &mut next);
+        let (value, dtype) = (t.value.clone(), t.value.dtype);
+        let fill = Fill::new(plan, load, t, &last, &mut next);
         let (src, place) = fill.finish();
         let arg = Arg::Stage { space: t.space, id: id as u32, buffers: t.buffers };
         let stage = UOp::new(Op::Stage, dtype, src, arg);
@@ -58,8 +58,6 @@ fn id(range: &UOp) -> u32 {
 struct Fill<'a> {
     plan: &'a Plan<'a>,
     load: &'a UOp,
-    /// What its elements are in the tile.
-    dtype: DType,
     tile: &'a Tile,
     /// The range of each axis, by its placeholder's id.
     last: &'a FxHashMap<u32, UOp>,
@@ -76,13 +74,12 @@ impl<'a> Fill<'a> {
     fn new(
         plan: &'a Plan<'a>,
         load: &'a UOp,
-        dtype: DType,
         tile: &'a Tile,
         last: &'a FxHashMap<u32, UOp>,
         next: &'a mut u32,
     ) -> Self {
         let (ranges, values, inside) = (smallvec![], FxHashMap::default(), None);
-        Fill { plan, load, dtype, tile, last, next, ranges, values, inside }
+        Fill { plan, load, tile, last, next, ranges, values, inside }
     }
 
     fn range(&mut self, extent: i64, kind: AxisKind) -> UOp {
@@ -95,7 +92,7 @@ impl<'a> Fill<'a> {
         r
     }
     fn lanes(&self) -> i64 {
-        self.plan.target.lanes(self.dtype) as i64
+        self.plan.target.lanes(self.tile.value.dtype) as i64
     }
     /// Whether it is filled in vectors already.
     fn has_vector(&self) -> bool {
@@ -127,15 +124,21 @@ impl<'a> Fill<'a> {
                 _ => self.window(d),
             }
         }
-        let mut value = substitute_open(self.load, &self.values);
-        if let (Some(gate), Some((_, idx))) = (&self.inside, value.buffer_and_index()) {
-            value = with_index(&value, gate.select(idx, &UOp::invalid()));
+        let mut value = substitute_open(&self.tile.value, &self.values);
+        let mut load = substitute_open(self.load, &self.values);
+        if let Some(gate) = &self.inside {
+            let loads = value.toposort().into_iter().filter(|n| n.op == Op::Load && !n.ranges.is_empty());
+            let gated = loads.filter_map(|l| {
+                let (_, idx) = l.buffer_and_index()?;
+                Some((l.clone(), with_index(&l, gate.select(idx, &UOp::invalid()))))
+            });
+            let gated: FxHashMap<UOp, UOp> = gated.collect();
+            (value, load) = (value.substitute(&gated), load.substitute(&gated));
         }
         let packed = self.plan.ast.any(|n| n.op == Op::Reduce) && self.tile.order == Order::LoopOrder;
         if !packed && self.plan.target.grid.is_none() {
-            value = in_order_of_memory(value, &mut self.ranges);
+            value = in_order_of_memory(value, &load, &mut self.ranges);
         }
-        value = if value.dtype == self.dtype { value } else { value.cast(self.dtype) };
         let is_apart =
             self.plan.target.grid.is_some() && places.len() == self.ranges.len() && places.len() > 1;
         self.ranges.insert(0, value);
@@ -178,7 +181,7 @@ impl<'a> Fill<'a> {
             && (contiguous || across);
         let at_once =
             self.tile.order == Order::RowMajor && d.stride == Some(self.lanes()) && d.extent <= AT_ONCE;
-        let lanes = self.plan.target.vector_bytes / self.dtype.size().max(1);
+        let lanes = self.plan.target.vector_bytes / self.tile.value.dtype.size().max(1);
         let fits = (d.extent as u64).is_power_of_two() && d.extent <= lanes as i64;
         let kind = match copies {
             true if fits && !across && !self.has_vector() => AxisKind::Vector,
@@ -209,8 +212,8 @@ impl<'a> Fill<'a> {
 
 /// Number the ranges over which a tile is filled so that the one with the widest step is outside: long runs of memory
 /// are read one after the other. (What a reduce reads is packed in the order in which it will be wanted.)
-fn in_order_of_memory(value: UOp, fill: &mut [UOp]) -> UOp {
-    let Some((_, idx)) = value.buffer_and_index() else { return value };
+fn in_order_of_memory(value: UOp, load: &UOp, fill: &mut [UOp]) -> UOp {
+    let Some((_, idx)) = load.buffer_and_index() else { return value };
     let mut ids: Vec<u32> = fill.iter().map(id).collect();
     ids.sort_unstable();
     let step = |r: &UOp| coefficient(idx, id(r)).map_or(u64::MAX, i64::unsigned_abs);

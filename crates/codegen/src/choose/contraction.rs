@@ -65,6 +65,8 @@ struct Operand {
     held: usize,
     /// How many sums it is in.
     sums: usize,
+    /// Operations that a copy of it is made by.
+    made: f64,
 }
 
 impl Operand {
@@ -86,6 +88,8 @@ struct Making {
     ops: f64,
     /// A sum of its own: those of a tile take turns, each in a register.
     is_sum: bool,
+    /// The operand of which a copy holds it.
+    owner: Option<usize>,
 }
 
 struct Contraction<'p, 'a> {
@@ -183,7 +187,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             return None;
         }
         let is_reduced = |n: &UOp| reduced.iter().any(|(o, _)| n.ranges.contains(o));
-        let mut operands = vec![];
+        let (mut operands, mut values): (Vec<Operand>, Vec<UOp>) = (vec![], vec![]);
         for (at, load) in plan.operands.iter().enumerate().filter(|(_, l)| is_reduced(l)) {
             if matches!(load.arg, Arg::Site(_)) {
                 return None;
@@ -194,23 +198,29 @@ impl<'p, 'a> Contraction<'p, 'a> {
             let bytes = load.dtype.size();
             let held = order.iter().find(|n| is_widened(n, load)).map_or(bytes, |n| n.dtype.size());
             let sums = reduces.iter().filter(|r| r.any(|n| n == load)).count();
-            operands.push(Operand { at, steps: Steps::of(idx), is_gated, has_windows, bytes, held, sums });
+            let (steps, made) = (Steps::of(idx), 0.0);
+            operands.push(Operand { at, steps, is_gated, has_windows, bytes, held, sums, made });
+            values.push(plan.staged(load));
         }
         // the product itself is part of the sum
         let is_made = |n: &UOp| {
             let is_converted = n.op == Op::Cast && n.input().op != Op::Load;
             (n.op.weight() > 0 || is_converted) && !matches!(n.dtype, DType::Index | DType::Bool)
         };
-        let making = order
+        let making: Vec<Making> = order
             .iter()
             .filter(|n| is_reduced(n) && is_made(n) && !reduces.iter().any(|r| r.bodies().contains(n)))
             .map(|n| {
                 let (ranges, is_sum) = (n.ranges.iter().copied().collect(), n.op == Op::Dot4);
                 let is_one = is_sum && plan.target.has_dot4_instruction();
                 let ops = if is_one { 1.0 } else { n.op.weight().max(1) as f64 };
-                Making { ranges, ops, is_sum }
+                let owner = values.iter().position(|v| v.op != Op::Load && v.any(|m| m == n));
+                Making { ranges, ops, is_sum, owner }
             })
             .collect();
+        for m in &making {
+            m.owner.into_iter().for_each(|o| operands[o].made += m.ops);
+        }
         let once = order
             .iter()
             .filter(|n| !is_reduced(n))
@@ -372,7 +382,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
             .map(|(origin, n)| *n as f64 / c.tile.iter().find(|t| t.0 == *origin).map_or(1, |t| t.1) as f64)
             .product();
         let strided = self.reduced.iter().any(|(r, _)| o.steps.step(*r).is_none_or(|k| k > STRIDED));
-        let dear = o.is_gated || o.is_widened() || strided || o.steps.step(c.lane) != Some(1);
+        let dear = o.is_gated || o.is_widened() || o.made > 0.0 || strided || o.steps.step(c.lane) != Some(1);
         !o.is_near(c.lane) || dear && again >= 4.0 && self.can_be_packed(o)
     }
 
@@ -383,10 +393,21 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let is_run = |x: &&(u32, usize)| x.0 != lane && x.1 >= self.lanes && o.steps.step(x.0) == Some(1);
         // an end that is not whole vectors has a gate of its own: windows over it have no vectors in common
         let is_vector = !o.is_gated || self.is_multiple(lane, self.lanes * c.vectors);
-        match o.steps.step(lane) {
+        let moved = match o.steps.step(lane) {
             Some(1) if is_vector => costs.packed_vector.get() / self.lanes as f64,
             _ if !o.is_gated && self.reduced.iter().any(|r| is_run(&r)) => costs.transpose_lane.get(),
             _ => costs.gather_lane.get(),
+        };
+        moved + o.made / (costs.fma_ports.get() * self.lanes as f64)
+    }
+
+    /// How often a step makes a factor of what it loads: for each vector, unless a copy holds it.
+    fn times(&self, m: &Making, c: &Choice) -> f64 {
+        let is_copied = |o: &Operand| if o.moves_with(c.lane) { self.is_packed(o, c) } else { o.has_windows };
+        match m.ranges.contains(&c.lane) {
+            _ if m.owner.is_some_and(|o| is_copied(&self.operands[o])) => 0.0,
+            true => c.vectors as f64,
+            false => 1.0,
         }
     }
 
@@ -471,7 +492,7 @@ impl<'p, 'a> Contraction<'p, 'a> {
                 fills += mine + (self.copies(o, c) * o.bytes) as f64 / costs.line as f64;
             }
         }
-        let made = self.made(&c.tile, |m| if m.ranges.contains(&c.lane) { c.vectors as f64 } else { 1.0 });
+        let made = self.made(&c.tile, |m| self.times(m, c));
         let step = [
             (results as f64 + shuffles + made) / costs.fma_ports.get(),
             // a line of a narrow operand that comes in takes the turn of a load

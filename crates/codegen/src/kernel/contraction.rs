@@ -13,31 +13,28 @@ pub struct Product {
 impl Product {
     /// The sum of products that a kernel is around, if it is that and has no other reduce.
     pub fn of(ast: &UOp) -> Result<Product, String> {
-        let mut all = Product::all(ast)?.into_iter();
-        match (all.next(), all.next()) {
-            (Some(product), None) => Ok(product),
-            _ => Err("the kernel does not have one reduce".into()),
-        }
-    }
-    /// The sums of products that a kernel is around, if it has no other reduces and all are over the same ranges.
-    pub fn all(ast: &UOp) -> Result<Vec<Product>, String> {
-        let order = ast.toposort();
-        let reduces = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan));
-        let all: Vec<Product> = reduces.map(Product::in_loop).collect::<Result<_, _>>()?;
-        let loops = all.first().ok_or("the kernel has no reduce")?.reduce.closed_ranges();
-        match all.iter().all(|p| p.reduce.closed_ranges() == loops) {
-            true => Ok(all),
-            false => Err("its sums have loops of their own".into()),
-        }
-    }
-    fn in_loop(reduce: &UOp) -> Result<Product, String> {
-        if reduce.op != Op::Reduce || reduce.arg != Arg::Alu(Alu::Add) || reduce.src[0].op != Op::Mul {
-            return Err("it is not a sum of products".into());
-        }
-        let [x, y] = &reduce.src[0].src[..] else { return Err("it is not a sum of products".into()) };
-        let loads = [behind_casts(x), behind_casts(y)];
+        let [reduce] = &sums(ast)?[..] else {
+            return Err("the kernel does not have one reduce".into());
+        };
+        let loads = reduce.body().operands().map(behind_casts);
         let [Some(a), Some(b)] = loads else { return Err("a factor is not a load".into()) };
         Ok(Product { reduce: reduce.clone(), loads: [a.clone(), b.clone()] })
+    }
+}
+
+/// The sums of products that a kernel is around, whatever their factors are, if it has no other reduces and all are over the same
+/// ranges.
+pub fn sums(ast: &UOp) -> Result<Vec<UOp>, String> {
+    let order = ast.toposort();
+    let all: Vec<&UOp> = order.iter().filter(|n| matches!(n.op, Op::Reduce | Op::Scan)).collect();
+    let is_sum = |n: &&UOp| n.op == Op::Reduce && n.arg == Arg::Alu(Alu::Add) && n.body().op == Op::Mul;
+    let first = all.first().ok_or("the kernel has no reduce")?;
+    if !all.iter().all(is_sum) {
+        return Err("it is not a sum of products".into());
+    }
+    match all.iter().all(|n| n.closed_ranges() == first.closed_ranges()) {
+        true => Ok(all.into_iter().cloned().collect()),
+        false => Err("its sums have loops of their own".into()),
     }
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Padding {
 #[derive(Clone)]
 pub(crate) struct Tile {
     pub operand: usize,
+    /// What it holds: the operand, or what is made of it.
+    pub value: UOp,
     /// Outermost first.
     pub dims: Vec<Dim>,
     /// Dimensions that are one run of memory, filled in vectors that are transposed.
@@ -69,6 +71,9 @@ pub(crate) struct Tile {
 impl Tile {
     pub fn elements(&self) -> usize {
         self.dims.iter().map(|d| d.extent as usize).product()
+    }
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.value.dtype.size()
     }
 }
 
@@ -259,6 +264,7 @@ impl<'a> Plan<'a> {
     /// The same plan for the rewritten kernel: its loads and its sum are what they have become.
     pub(crate) fn follow(&mut self, new: impl Fn(&UOp) -> UOp) {
         self.operands.iter_mut().for_each(|o| *o = new(o));
+        self.tiles.iter_mut().for_each(|t| t.value = new(&t.value));
         if let Some(chosen) = &mut self.matrix {
             chosen.reduce = new(&chosen.reduce);
         }

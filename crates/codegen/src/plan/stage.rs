@@ -5,9 +5,9 @@
 
 use super::axes::{Axis, Dim, Plan, Tile};
 use super::opt::Order;
-use crate::kernel::access::{Walk, coefficient, is_widened, slot, walk};
+use crate::kernel::access::{Walk, coefficient, slot, walk};
 use frit_abi::matrix::Home;
-use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use frit_uop::{Arg, AxisKind, DType, Op, Space, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
@@ -15,6 +15,8 @@ use smallvec::{SmallVec, smallvec};
 pub const MOST_ADDED: usize = 4;
 /// Buffers that take turns, at most.
 const MOST_BUFFERS: u8 = 8;
+/// Operations that a tile's elements are made by while it is filled, at most.
+const MOST_MADE: u32 = 8;
 
 impl Plan<'_> {
     pub(super) fn stage(
@@ -34,7 +36,10 @@ impl Plan<'_> {
         if matches!(load.arg, Arg::Site(_)) {
             return Err("a checked load stays where it is".into());
         }
-        if load.buffer().op == Op::Stage || self.tiles.iter().any(|t| t.operand == operand) {
+        let value = self.staged(load);
+        if load.buffer().op == Op::Stage
+            || self.tiles.iter().any(|t| t.operand == operand || t.value == value)
+        {
             return Err("it is staged already".into());
         }
         let varies = |a: &&Axis| !a.extent.ranges.is_empty();
@@ -86,20 +91,21 @@ impl Plan<'_> {
             return Err("its index comes from a reduce".into());
         }
         let mut dims = match order {
-            Order::LoopOrder => self.dims(load, &tile, part.is_none()).ok_or("its size is not known")?,
+            Order::LoopOrder => {
+                self.dims(&value, load, &tile, part.is_none()).ok_or("its size is not known")?
+            }
             _ if grid || part.is_some() => return Err("what takes it wants it in another layout".into()),
-            Order::RowMajor => self.lines(load, tile)?,
+            Order::RowMajor => self.lines(&value, load, tile)?,
         };
         let can_grow = order == Order::LoopOrder && part.is_none();
-        let run = self.memory_run(load, &mut dims, can_grow);
-        let new = Tile { operand, dims, run, space, order, buffers };
+        let run = self.memory_run(&value, load, &mut dims, can_grow);
+        let new = Tile { operand, value, dims, run, space, order, buffers };
         // a block has its tiles in one memory, a core in its cache one after the other
         let (others, limit) = match &self.target.grid {
             Some(g) => (&self.tiles[..], g.local_bytes - g.local_bytes / (MOST_ADDED + 1)),
             None => (&[][..], self.target.l2()),
         };
-        let size = |t: &Tile| self.staged(&self.ast, &self.operands[t.operand]).dtype.size();
-        let bytes = |t: &Tile| t.elements() * size(t) * t.buffers as usize;
+        let bytes = |t: &Tile| t.bytes() * t.buffers as usize;
         let bytes: usize = others.iter().chain([&new]).map(bytes).sum();
         if bytes > limit {
             return Err(format!("{bytes} bytes of local memory, {limit} allowed"));
@@ -111,26 +117,41 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What a tile of a kernel's load holds: in a sum on a CPU the wider floats that it becomes, if it becomes nothing else. They are
-    /// read more often than they are stored.
-    pub(crate) fn staged(&self, ast: &UOp, load: &UOp) -> UOp {
+    /// What a tile of a load holds: of floats in a sum on a CPU, what is made of them element by element before anything else is
+    /// done with them, as wider ones, what a scale leaves of them, or sums with others. It is read more often than it is stored.
+    pub(crate) fn staged(&self, load: &UOp) -> UOp {
         let is_taken =
             self.matrix.as_ref().is_some_and(|m| m.operands.iter().any(|o| self.operands[*o] == *load));
-        if !load.dtype.is_small_float() || self.target.grid.is_some() || is_taken {
-            return load.clone();
+        let mut value = load.clone();
+        if self.target.grid.is_some() || is_taken || !load.dtype.is_float() {
+            return value;
         }
-        let order = ast.toposort();
-        let mut uses = order.iter().filter(|n| n.src.contains(load));
-        match (uses.next(), uses.next()) {
-            (Some(n), None) if is_widened(n, load) && order.iter().any(|n| n.op == Op::Reduce) => n.clone(),
-            _ => load.clone(),
+        let order = self.ast.toposort();
+        if !order.iter().any(|n| n.op == Op::Reduce) {
+            return value;
         }
+        let beside = Beside { load, order: &order };
+        let mut ops = 0;
+        while let Some(user) = beside.only_user(&value).filter(|n| beside.is_made(n, &value)) {
+            ops += user.op.weight();
+            if ops > MOST_MADE {
+                break;
+            }
+            value = user.clone();
+        }
+        value
     }
 
     /// Where a tile has vectors last along which the load is not contiguous: the dimensions before them that are one run
     /// of memory, which is filled in vectors, transposed. It is whole vectors long, or grows to be.
-    fn memory_run(&self, load: &UOp, dims: &mut [Dim], can_grow: bool) -> Option<std::ops::Range<usize>> {
-        let (idx, lanes) = (load.index(), self.target.lanes(self.staged(&self.ast, load).dtype) as i64);
+    fn memory_run(
+        &self,
+        value: &UOp,
+        load: &UOp,
+        dims: &mut [Dim],
+        can_grow: bool,
+    ) -> Option<std::ops::Range<usize>> {
+        let (idx, lanes) = (load.index(), self.target.lanes(value.dtype) as i64);
         let axis = |d: &Dim| self.axes.iter().find(|a| a.id() == d.axes[0].0);
         let is_copy = |d: &Dim| axis(d).is_some_and(|a| a.kind.is_side_by_side());
         let vector = dims.last().filter(|d| is_copy(d) && d.extent == lanes && lanes > 1)?;
@@ -173,7 +194,7 @@ impl Plan<'_> {
     pub fn staged_bytes(&self, operand: usize, at: usize) -> Option<usize> {
         let mut staged = self.clone();
         staged.stage(operand, at, Space::Local, Order::LoopOrder, 1).ok()?;
-        Some(staged.tiles.last()?.elements() * self.staged(&self.ast, &self.operands[operand]).dtype.size())
+        Some(staged.tiles.last()?.bytes())
     }
 
     /// Whether a gated load sees ranges only as sums that its gate sees too: a copy of what it reads has no gates.
@@ -201,10 +222,10 @@ impl Plan<'_> {
     }
 
     /// The dimensions of a tile of whole vectors, those that are walked as parts of one again one.
-    fn lines(&self, load: &UOp, mut tile: Vec<&Axis>) -> Result<Vec<Dim>, String> {
-        let line = self.line(load, &tile).ok_or("it is not read in vectors as they lie")?;
+    fn lines(&self, value: &UOp, load: &UOp, mut tile: Vec<&Axis>) -> Result<Vec<Dim>, String> {
+        let line = self.line(value, load, &tile).ok_or("it is not read in vectors as they lie")?;
         tile.retain(|a| !line.axes[1..].iter().any(|p| p.0 == a.id()));
-        let mut dims = self.dims(load, &tile, false).ok_or("its size is not known")?;
+        let mut dims = self.dims(value, load, &tile, false).ok_or("its size is not known")?;
         let copies = dims.iter_mut().find(|d| d.axes[..] == line.axes[..1]);
         *copies.ok_or("its vectors are not there")? = line;
         let origin = |d: &Dim| self.axes.iter().find(|a| a.id() == d.axes[0].0).map(|a| a.origin);
@@ -226,8 +247,8 @@ impl Plan<'_> {
 
     /// A vector of what a load reads: copies of which memory is contiguous, and where those are parts of it, loops whose
     /// steps are as long as what is there so far.
-    fn line(&self, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
-        let (idx, lanes) = (load.index(), self.target.lanes(self.staged(&self.ast, load).dtype) as i64);
+    fn line(&self, value: &UOp, load: &UOp, tile: &[&Axis]) -> Option<Dim> {
+        let (idx, lanes) = (load.index(), self.target.lanes(value.dtype) as i64);
         let next = |extent: i64, origin: Option<u32>| {
             let of_line = |a: &&&Axis| origin.is_none_or(|o| a.origin == o && !a.kind.is_side_by_side());
             let is_next = |a: &&&Axis| of_line(a) && self.stride(idx, a) == Some(extent);
@@ -245,7 +266,7 @@ impl Plan<'_> {
 
     /// The dimensions of a tile over some axes. Those whose steps are shorter than what others walk read windows that
     /// overlap, and walk one dimension together if the load's gate sees nothing else of them (and windows are allowed).
-    fn dims(&self, load: &UOp, tile: &[&Axis], windows: bool) -> Option<Vec<Dim>> {
+    fn dims(&self, value: &UOp, load: &UOp, tile: &[&Axis], windows: bool) -> Option<Vec<Dim>> {
         let idx = load.index();
         let size = |a: &Axis| a.size().and_then(|n| i64::try_from(n).ok());
         let single = |a: &&Axis| -> Option<Dim> {
@@ -316,12 +337,55 @@ impl Plan<'_> {
                 dims[row..].rotate_left(1);
             }
             // rows of whole vectors are filled in vectors
-            let w = self.target.lanes(self.staged(&self.ast, load).dtype) as i64;
+            let w = self.target.lanes(value.dtype) as i64;
             if let Some(last) = dims.last_mut().filter(|d| d.axes.len() > 1 && d.stride == Some(1) && w > 1) {
                 last.extent = (last.extent + w - 1) / w * w;
             }
         }
         Some(dims)
+    }
+}
+
+/// A load and what a kernel makes of it.
+struct Beside<'a> {
+    load: &'a UOp,
+    order: &'a [UOp],
+}
+
+impl<'a> Beside<'a> {
+    fn only_user(&self, value: &UOp) -> Option<&'a UOp> {
+        let mut users = self.order.iter().filter(|n| n.src.contains(value));
+        users.next().filter(|_| users.next().is_none())
+    }
+
+    /// Whether a node is arithmetic on a value, on nothing that moves with more, and no summand.
+    fn is_made(&self, n: &UOp, value: &UOp) -> bool {
+        let is_summand = || self.order.iter().any(|r| r.op == Op::Reduce && r.bodies().contains(n));
+        n.op.is_elementwise()
+            && n.ranges == value.ranges
+            && n.dtype.is_float()
+            && n.dtype.size() <= value.dtype.size().max(DType::F32.size())
+            && !is_summand()
+            && n.src.iter().all(|s| s == value || self.is_at_hand(s))
+    }
+
+    /// Whether a tile may be filled with what is made of a value, too: of constants, or of memory that is walked as the load is.
+    fn is_at_hand(&self, x: &UOp) -> bool {
+        let idx = self.load.index();
+        x.toposort().iter().all(|n| match n.op {
+            Op::Load => {
+                let is_near =
+                    |(buf, at): (&UOp, &UOp)| buf.op == Op::Param && (at == idx || at.ranges.is_empty());
+                let is_stored = || self.order.iter().any(|s| s.op == Op::Store && slot(s) == slot(n));
+                n.buffer_and_index().is_some_and(is_near) && n.arg == Arg::None && !is_stored()
+            }
+            _ if n.dtype == DType::Index => true,
+            Op::Const | Op::Param | Op::Index => true,
+            // windows share elements, and their places are those in memory alone
+            _ => {
+                n.op.is_elementwise() && n.src.iter().all(|s| s.dtype != DType::Index || s.ranges.is_empty())
+            }
+        })
     }
 }
 

@@ -11,9 +11,10 @@
 
 use crate::error::Error;
 use crate::kernel::access::{coefficient, substitute_open};
-use crate::kernel::contraction::Product;
+use crate::kernel::contraction::sums;
 use crate::kernel::ranges::{self, closed};
 use crate::pass::{Ctx, Opts, named};
+use crate::plan::Plan;
 use crate::plan::opt::Opt;
 use frit_abi::Target;
 use frit_uop::{Arg, AxisKind, Op, UOp};
@@ -42,15 +43,16 @@ pub fn transpose_factor(sink: &UOp, ctx: &mut Ctx) -> Result<Vec<UOp>, Error> {
         Opts::List(_) => None,
     };
     let Some(factor) = factor else { return Ok(vec![sink.clone()]) };
-    let work = ctx.workspace(factor.elements, factor.load.dtype);
+    let work = ctx.workspace(factor.elements, factor.value.dtype);
     ctx.applied.push(Opt::TransposeFactor);
     ctx.main = 1;
     Ok(vec![factor.transposed(sink, &work), factor.used(sink, &work)])
 }
 
-/// The smaller factor of a product whose sum walks across the rows of both.
+/// The smaller factor of a product whose sum walks across the rows of both; of several sums the factor that all share.
 struct Factor {
-    load: UOp,
+    /// A load, or what is made of one element by element.
+    value: UOp,
     /// What it moves with: ranges of results, then those of the sum.
     ranges: Vec<UOp>,
     elements: usize,
@@ -60,26 +62,30 @@ struct Factor {
 
 impl Factor {
     fn of(sink: &UOp, target: &Target) -> Option<Factor> {
-        let products = Product::all(sink).ok()?;
-        let product = products.first()?;
-        let is_for_vectors = |p: &Product| {
-            let types = p.loads.each_ref().map(|l| l.dtype);
+        let sums = sums(sink).ok()?;
+        let plan = Plan::new(sink, target).ok()?;
+        // what a factor is made of, where that is one load
+        let load_of = |factor: &UOp| plan.operands.iter().find(|l| plan.staged(l) == *factor).cloned();
+        let first = sums.first()?;
+        let is_for_vectors = |sum: &UOp| {
+            let types = sum.body().operands().map(|f| f.dtype);
             let has_unit = target.matrix.iter().any(|u| u.size[0] > 1 && u.operands == types);
-            !has_unit && types.iter().all(|t| *t == p.reduce.dtype)
+            !has_unit && types.iter().all(|t| *t == sum.dtype)
         };
-        if !products.iter().all(is_for_vectors) {
+        if !sums.iter().all(is_for_vectors) {
             return None;
         }
         let all = ranges::all(&sink.toposort());
         let id = |r: &UOp| r.range_arg().map(|a| a.id);
-        let summed = closed(&product.reduce);
+        let summed = closed(first);
         let is_summed = |r: &&UOp| id(r).is_some_and(|id| summed.contains(&id));
         let count = |of: &[UOp]| -> Option<usize> {
             of.iter().try_fold(1usize, |n, r| n.checked_mul(usize::try_from(r.extent().as_int()?).ok()?))
         };
         let work = count(&all)?;
-        let lanes = target.lanes(product.reduce.dtype);
-        let factor = |load: &UOp| {
+        let lanes = target.lanes(first.dtype);
+        let factor = |value: &UOp| {
+            let load = load_of(value).filter(|l| l.dtype == value.dtype)?;
             let idx = load.index();
             let moving = all.iter().filter(|r| id(r).is_some_and(|id| idx.ranges.contains(&id)));
             let (inner, outer): (Vec<UOp>, Vec<UOp>) = moving.cloned().partition(|r| is_summed(&r));
@@ -95,18 +101,23 @@ impl Factor {
             let is_once = elements as i128 <= idx.bounds.1 - idx.bounds.0 + 1;
             let is_plain = load.arg == Arg::None && idx.op != Op::Where && load.buffer().op == Op::Param;
             let uses = work as f64 / elements as f64;
-            (is_across && is_once && is_plain).then(|| Factor { load: load.clone(), ranges, elements, uses })
+            (is_across && is_once && is_plain).then(|| Factor {
+                value: value.clone(),
+                ranges,
+                elements,
+                uses,
+            })
         };
-        // of several sums the factor that they share
-        let is_shared = |f: &Factor| products.iter().all(|p| p.loads.contains(&f.load));
-        let all = products.iter().flat_map(|p| &p.loads).map(factor).collect::<Option<Vec<Factor>>>()?;
+        let is_shared = |f: &Factor| sums.iter().all(|s| s.body().operands().contains(&&f.value));
+        let factors = sums.iter().flat_map(|s| s.body().operands()).map(factor);
+        let all = factors.collect::<Option<Vec<Factor>>>()?;
         all.into_iter().filter(is_shared).min_by_key(|f| f.elements)
     }
 
     /// Whether that is less than what walking across its rows takes: they are many for a cache, and used often.
     fn pays(&self, target: &Target) -> bool {
-        let (threads, lanes) = (target.threads.max(1) as f64, target.lanes(self.load.dtype) as f64);
-        let bytes = self.elements * self.load.dtype.size();
+        let (threads, lanes) = (target.threads.max(1) as f64, target.lanes(self.value.dtype) as f64);
+        let bytes = self.elements * self.value.dtype.size();
         let vectors = self.elements as f64 * self.uses / lanes;
         let gain = ACROSS * vectors / target.costs.fma_ports.get();
         bytes > target.caches[0] && gain > TRANSPOSED * self.elements as f64 + LAUNCH * threads
@@ -123,12 +134,12 @@ impl Factor {
         let ranges: Vec<UOp> = self.ranges.iter().enumerate().map(new).collect();
         let ids = self.ranges.iter().filter_map(|r| r.range_arg().map(|a| a.id));
         let values: FxHashMap<u32, UOp> = ids.zip(ranges.iter().cloned()).collect();
-        let value = substitute_open(&self.load, &values);
+        let value = substitute_open(&self.value, &values);
         named(&[self.place(work, &ranges).store(&value).end(ranges)], sink, "_transposed")
     }
 
     fn used(&self, sink: &UOp, work: &UOp) -> UOp {
-        let new = [(self.load.clone(), self.place(work, &self.ranges).load())].into_iter().collect();
+        let new = [(self.value.clone(), self.place(work, &self.ranges).load())].into_iter().collect();
         named(&sink.substitute(&new).src, sink, "")
     }
 }

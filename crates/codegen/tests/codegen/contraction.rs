@@ -1,6 +1,6 @@
 //! Tiles of results that products are given.
 
-use crate::kernels::{Case, range};
+use crate::kernels::{Case, gated_products, made_factors, range};
 use crate::run::run;
 use frit_abi::Target;
 use frit_abi::target::Isa;
@@ -76,24 +76,11 @@ fn slices_of_a_sum_leave_blocks_of_rows_to_threads() {
     assert!(parts(&lowered.programs[1]) >= 16);
 }
 
-/// `out[i, j] = max(sum over r of x[i, r] g[r, j], 0) times the sum over r of x[i, r] u[r, j]`; `across`: of `x[r, i]`.
-fn gated_products(m: i64, n: i64, k: i64, across: bool) -> Case {
-    let (i, j, r) =
-        (range(m, 0, AxisKind::Global), range(n, 1, AxisKind::Global), range(k, 2, AxisKind::Reduce));
-    let buf = |slot, len: i64| UOp::param(slot, len as usize, DType::F32);
-    let at = if across { &r * m + &i } else { &i * k + &r };
-    let x = buf(1, m * k).at(&at).load();
-    let sum = |slot| (&x * buf(slot, k * n).at(&(&r * n + &j)).load()).reduce(Alu::Add, [r.clone()]);
-    let value = sum(2).bin(Alu::Max, &UOp::float(0.0, DType::F32)) * sum(3);
-    let sink = UOp::sink([buf(0, m * n).at(&(&i * n + &j)).store(&value).end([i, j])]);
-    Case { name: "gated", sink, vars: vec![], exact: true }
-}
-
 #[test]
 fn sums_that_share_a_factor_share_a_tile() {
     for isa in [Isa::Avx2, Isa::Avx512] {
         let target = Target::native(isa, 2, [32 << 10, 1 << 20, 32 << 20]);
-        let lowered = lower(&gated_products(64, 256, 256, false).sink, &target, Opts::Heuristic).unwrap();
+        let lowered = lower(&gated_products(64, 256, 256, false), &target, Opts::Heuristic).unwrap();
         let [product] = &lowered.programs[..] else { panic!("{} programs", lowered.programs.len()) };
         // both sums have accumulators in one loop, as many as there are registers for
         let copies = |o: &Opt| if let Opt::Split { n, kind: AxisKind::Upcast, .. } = o { *n } else { 1 };
@@ -108,7 +95,8 @@ fn sums_that_share_a_factor_share_a_tile() {
         let shared = updates.windows(2).filter(|w| (0..2).any(|k| w[0].src[k] == w[1].src[k])).count();
         assert!(shared * 2 + 2 >= updates.len(), "{shared} of {}", updates.len());
     }
-    let [small, across] = [false, true].map(|across| gated_products(10, 34, 12, across));
+    let case = |sink| Case { name: "gated", sink, vars: vec![], exact: true };
+    let [small, across] = [false, true].map(|across| case(gated_products(10, 34, 12, across)));
     for case in [&small, &across] {
         assert_eq!(run(case, &Target::interp(), Opts::Heuristic), Ok(()));
     }
@@ -119,6 +107,26 @@ fn sums_that_share_a_factor_share_a_tile() {
     assert_eq!(lowered.workspaces, [10 * 12 * 4, 3 * 10 * 34 * 4, 3 * 10 * 34 * 4]);
     let plain = lower(&small.sink, &Target::interp(), Opts::List(&opts[..1])).unwrap_err();
     assert!(plain.to_string().contains("no sum walks across"), "{plain}");
+}
+
+#[test]
+fn what_is_made_of_a_load_is_made_where_its_tile_is_filled() {
+    let target = Target::native(Isa::Avx512, 2, [32 << 10, 1 << 20, 32 << 20]);
+    let lowered = lower(&made_factors(64, 512, 256, false), &target, Opts::Heuristic).unwrap();
+    assert!(lowered.opts.iter().any(|o| matches!(o, Opt::Stage { .. })), "{:?}", lowered.opts);
+    let count = |op: Op| {
+        let is = |s: &&Step| matches!(s, Step::Do(n) if n.op == op);
+        lowered.programs.iter().flat_map(|p| p.steps.iter().filter(is)).count()
+    };
+    // not once for each of the products
+    assert!(count(Op::Mul) * 4 < count(Op::MulAcc), "{} of {}", count(Op::Mul), count(Op::MulAcc));
+    // the factor that is walked across is made where it is transposed
+    let opts = lower(&made_factors(512, 512, 512, true), &target, Opts::Heuristic).unwrap().opts;
+    assert_eq!(opts[0], Opt::TransposeFactor);
+    let case =
+        |across| Case { name: "made", sink: made_factors(10, 34, 12, across), vars: vec![], exact: true };
+    assert_eq!(run(&case(true), &Target::interp(), Opts::List(&opts[..1])), Ok(()));
+    assert_eq!(run(&case(false), &Target::interp(), Opts::Heuristic), Ok(()));
 }
 
 /// `out[i, j] = sum over p of scale[p, j] times the sum over q of x[i, p, q] . w[p, q, j]`: words of four bytes, in parts that

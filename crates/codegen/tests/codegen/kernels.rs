@@ -43,6 +43,26 @@ pub fn matmul(m: i64, n: i64, k: i64) -> UOp {
     UOp::sink([buf(0, m * n, F).at(&(&i * n + &j)).store(&x).end([i, j])])
 }
 
+/// `max(x g, 0) (x u)`; `across`: with the transpose of x.
+pub fn gated_products(m: i64, n: i64, k: i64, across: bool) -> UOp {
+    let (i, j, r) = (global(m, 0), global(n, 1), red(k, 2));
+    let at = if across { &r * m + &i } else { &i * k + &r };
+    let x = buf(1, m * k, F).at(&at).load();
+    let sum = |slot| (&x * buf(slot, k * n, F).at(&(&r * n + &j)).load()).reduce(Alu::Add, [r.clone()]);
+    let value = sum(2).bin(Alu::Max, &c(0.0)) * sum(3);
+    UOp::sink([buf(0, m * n, F).at(&(&i * n + &j)).store(&value).end([i, j])])
+}
+
+/// `max(x + y, 0) (2 w)`; `across`: with the transpose of x and y.
+pub fn made_factors(m: i64, n: i64, k: i64, across: bool) -> UOp {
+    let (i, j, r) = (global(m, 0), global(n, 1), red(k, 2));
+    let at = if across { &r * m + &i } else { &i * k + &r };
+    let [x, y] = [1, 2].map(|slot| buf(slot, m * k, F).at(&at).load());
+    let w = buf(3, k * n, F).at(&(&r * n + &j)).load() * c(2.0);
+    let sum = ((x + y).bin(Alu::Max, &c(0.0)) * w).reduce(Alu::Add, [r]);
+    UOp::sink([buf(0, m * n, F).at(&(&i * n + &j)).store(&sum).end([i, j])])
+}
+
 pub fn conv(n: i64, ci: i64, co: i64, s: i64, k: i64) -> UOp {
     let pad = k / 2;
     let (b, o, y, x) = (global(n, 0), global(co, 1), global(s, 2), global(s, 3));
@@ -390,6 +410,20 @@ pub fn cases() -> Vec<Case> {
         let v = x(&q) - &most + &x(&r).reduce(Alu::Add, [r.clone()]);
         let sink = UOp::sink([buf(0, 5 * 128, F).at(&(&g * &n + &q)).store(&v).end([g.clone(), q])]);
         all.push(Case { name: "symbolic rows", sink, vars: vec![("t", blocks)], exact: true });
+    }
+    for across in [false, true] {
+        all.push(Case {
+            name: "gated products",
+            sink: gated_products(7, 20, 6, across),
+            vars: vec![],
+            exact: true,
+        });
+        all.push(Case {
+            name: "made factors",
+            sink: made_factors(7, 20, 6, across),
+            vars: vec![],
+            exact: true,
+        });
     }
     all.push(Case { name: "quantised product", sink: quantised(1, 12, 3), vars: vec![], exact: true });
     all.push(Case {

@@ -45,7 +45,7 @@ impl Contraction<'_, '_> {
 
     /// Operations of one step: an update of each result, and what makes the factors.
     fn updates(&self, c: &Choice) -> f64 {
-        let made = self.made(&c.tile, |m| if m.ranges.contains(&c.lane) { c.vectors as f64 } else { 1.0 });
+        let made = self.made(&c.tile, |m| self.times(m, c));
         self.results(c) as f64 + made
     }
 
