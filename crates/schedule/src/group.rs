@@ -7,14 +7,17 @@
 //! t = x@w;  relu(t);  t*2       the readers of t[i] take the value, and t is stored only if others read it
 //! ```
 //! Kernels join when no path leads from one to the other through a third, when they do not disturb each other's
-//! memory, and when they have a load or a value in common. Chains of products join with each other alone: they are walked
-//! in blocks. Reduces of one extent at one depth share their ranges, so that common loads are common nodes.
+//! memory, and when they have a load or a value in common; sums of products only where they [share a tile](share_a_tile).
+//! Chains of products join with each other alone: they are walked in blocks. Reduces of one extent at one depth share
+//! their ranges, so that common loads are common nodes.
 
 use crate::cost::MOST_OPS;
 use crate::error::Error;
 use crate::kernels::{self, Kernel, Output, Rebuilt};
 use crate::plan::Plan;
+use crate::products::{Product, share_a_tile};
 use crate::record;
+use frit_abi::Target;
 use frit_uop::graph::NodeMap;
 use frit_uop::nodes::Nodes;
 use frit_uop::rewrite::replaced;
@@ -53,6 +56,8 @@ struct Group {
     scoped: bool,
     /// Some reduce is inside another: a chain of products, which is walked in blocks of rows.
     is_chain: bool,
+    /// Its reduces, if all are sums of products.
+    products: Option<Vec<Product>>,
     /// Operations, by what they cost.
     ops: u32,
 }
@@ -62,7 +67,7 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
     let kernels = Kernel::each(plan.sink()).into_iter();
     let mut kernels: Vec<Group> = kernels.map(|k| Group::new(k, Loops::default())).collect();
     let deps = kernels::dependencies(kernels.iter().map(|g| (&g.kernel, g.loads.iter().map(|l| &l.0))));
-    let mut groups = Groups::default();
+    let mut groups = Groups::on(plan.target);
     let mut group_of: Vec<u32> = vec![0; kernels.len()];
     for k in kernels::sorted(&deps, |k| k)? {
         let mut new = std::mem::take(&mut kernels[k]);
@@ -78,15 +83,19 @@ pub fn group_kernels(plan: &mut Plan) -> Result<(), Error> {
     Ok(())
 }
 
-#[derive(Default)]
-struct Groups {
+struct Groups<'a> {
+    target: &'a Target,
     all: Vec<Group>,
     before: Before,
     by_memory: NodeMap<Vec<u32>>,
     by_dep: FxHashMap<u32, Vec<u32>>,
 }
 
-impl Groups {
+impl<'a> Groups<'a> {
+    fn on(target: &'a Target) -> Self {
+        let (by_memory, by_dep) = Default::default();
+        Groups { target, all: vec![], before: Before::default(), by_memory, by_dep }
+    }
     /// Put a kernel with one of the groups, or make it one; its number.
     fn add(&mut self, new: Group) -> u32 {
         let (g, is_new) = match self.join(&new) {
@@ -129,7 +138,7 @@ impl Groups {
             if new.deps.iter().any(|&d| d != g && self.before.is(g, d)) {
                 continue;
             }
-            if let Some((both, why, taken)) = try_join(&self.all[g as usize], g, new) {
+            if let Some((both, why, taken)) = try_join(&self.all[g as usize], g, new, self.target) {
                 taken
                     .iter()
                     .for_each(|(load, value)| replaced("the value itself instead of a load", load, value));
@@ -144,7 +153,7 @@ impl Groups {
         None
     }
     /// The groups that load this memory, or store it.
-    fn sharing<'a>(&'a self, memory: &'a UOp) -> impl Iterator<Item = &'a Vec<u32>> {
+    fn sharing<'b>(&'b self, memory: &'b UOp) -> impl Iterator<Item = &'b Vec<u32>> {
         let effects = if memory.op == Op::After { memory.deps() } else { &[] };
         effects.iter().chain([memory]).filter_map(|m| self.by_memory.get(m))
     }
@@ -215,7 +224,22 @@ impl Group {
         let next = inner.iter().chain(&kernel.ranges).map(|r| number(r) + 1).max().unwrap_or(0);
         let (deps, rank) = (FxHashSet::default(), 0);
         let ops = nodes.iter().filter(|n| n.dtype != DType::Index).map(|n| n.op.weight()).sum();
-        Group { kernel, deps, rank, loops, inner, next, space, loads, reduced, scoped, is_chain, ops }
+        let products = Product::all(&nodes);
+        Group {
+            kernel,
+            deps,
+            rank,
+            loops,
+            inner,
+            next,
+            space,
+            loads,
+            reduced,
+            scoped,
+            is_chain,
+            products,
+            ops,
+        }
     }
     /// Memory of the loads and of what is stored.
     fn places(&self) -> impl Iterator<Item = &UOp> {
@@ -231,22 +255,37 @@ impl Group {
     }
 }
 
+/// How a group and a kernel may be one.
+enum Fit {
+    /// Whatever they compute.
+    Always,
+    /// Where one takes what the other sums, and their sums share a tile.
+    InATile,
+}
+
 /// Whether a group and a kernel have something in common, and neither is in the other's way.
-fn fit(old: &Group, new: &Group) -> bool {
+fn fit(old: &Group, new: &Group) -> Option<Fit> {
     if old.ops + new.ops > MOST_OPS || old.is_chain != new.is_chain {
-        return false;
+        return None;
     }
     // a value that a loop runs over cannot be taken from the iteration that makes it
     if new.reduced.iter().any(|m| old.maker(m).is_some()) {
-        return false;
+        return None;
     }
     let small = old.is_small() && new.is_small();
     // two different contractions in one loop fight for registers
     let alike = new.reduced.is_subset(&old.reduced) || old.reduced.is_subset(&new.reduced);
+    let of_products =
+        old.products.is_some() && new.products.is_some() && !old.reduced.is_disjoint(&new.reduced);
     // one that keeps its inner ranges to itself would take the other's threads away
     let cramped = old.scoped != new.scoped && !old.reduced.is_empty() && !new.reduced.is_empty();
     let shares = |m: &UOp| old.loads.iter().any(|l| l.0 == *m) || old.maker(m).is_some();
-    small || alike && !cramped && new.loads.iter().any(|l| shares(&l.0))
+    let is_near = !cramped && new.loads.iter().any(|l| shares(&l.0));
+    match () {
+        _ if small || alike && is_near => Some(Fit::Always),
+        _ if of_products && is_near => Some(Fit::InATile),
+        _ => None,
+    }
 }
 
 /// Memory, index and node of the loads among nodes.
@@ -305,13 +344,16 @@ fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
 }
 
 /// Group `g` and a kernel as one, if that is right and pays; why it does, and which values are not loaded any more.
-fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str, Taken)> {
-    if !fit(old, new) {
-        return None;
-    }
+fn try_join(old: &Group, g: u32, new: &Group, target: &Target) -> Option<(Group, &'static str, Taken)> {
+    let fit = fit(old, new)?;
     let (kernel, taken) = with_values(old, new)?;
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let part = Group::new(kernel, old.loops.clone());
+    let products = both_products(old, &part);
+    let share = |all: &Vec<Product>| share_a_tile(all, &old.kernel.ranges, target);
+    if matches!(fit, Fit::InATile) && (taken.is_empty() || !products.as_ref().is_some_and(share)) {
+        return None;
+    }
     if !keep_apart(old, &part) || !keep_apart(&part, old) {
         return None;
     }
@@ -344,6 +386,7 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str, Ta
         reduced: old.reduced.union(&part.reduced).cloned().collect(),
         scoped: old.scoped || part.scoped,
         is_chain: old.is_chain,
+        products,
         ops: old.ops + new.ops,
     };
     both.kernel.outputs.extend(part.kernel.outputs);
@@ -351,6 +394,13 @@ fn try_join(old: &Group, g: u32, new: &Group) -> Option<(Group, &'static str, Ta
     let fits = places.len() <= MOST_PLACES;
     drop(places);
     fits.then_some((both, why, taken))
+}
+
+/// The sums of products of two groups, if they reduce nothing else.
+fn both_products(old: &Group, new: &Group) -> Option<Vec<Product>> {
+    let (mut all, new) = (old.products.clone()?, new.products.as_ref()?);
+    all.extend(new.iter().filter(|p| !old.products.iter().flatten().any(|q| q == *p)).cloned());
+    Some(all)
 }
 
 /// What `a` stores disturbs nothing that `b` reads or stores, unless it is the very element.

@@ -16,6 +16,7 @@ mod record;
 mod index;
 mod cost;
 mod kernels;
+mod products;
 mod plan;
 
 // passes, in order

@@ -246,6 +246,61 @@ fn two_convs_are_two_kernels() {
     let s = check(&outputs(&[relu(&conv2d(&y, &f(2, &[2, 3, 3, 3])))]));
     assert_eq!((s.kernels.len(), s.temps.len()), (2, 1));
 }
+/// What the gate of a layer lets through: `relu(x g) (x u)`.
+fn gated_product(x: &UOp, [g, u]: [&UOp; 2]) -> UOp {
+    relu(&matmul(x, g)) * matmul(x, u)
+}
+/// A CPU with registers for two tiles.
+fn wide() -> Target {
+    Target { registers: 32, ..cpu() }
+}
+#[test]
+fn a_product_that_takes_another_of_the_same_factor_is_one_kernel_on_a_cpu() {
+    let (x, w) = (f(0, &[66, 65]), |slot: u32| f(slot, &[65, 67]));
+    let gated = outputs(&[gated_product(&x, [&w(1), &w(2)])]);
+    let s = check_on(&gated, &wide());
+    assert_eq!((s.kernels.len(), s.temps.len()), (1, 0), "{}", show(&s));
+    assert_eq!((kinds(&s, 0), loads_of(&s, 0)), (vec![Global, Global, Reduce], 1));
+    for target in [cpu(), Target::interp_gpu()] {
+        assert_eq!(check_on(&gated, &target).kernels.len(), 2);
+    }
+    // also where the shared one is that of the columns
+    let y = relu(&matmul(&x, &w(1))) + matmul(&f(2, &[66, 65]), &w(1));
+    let s = check_on(&outputs(&[y]), &wide());
+    assert_eq!(s.kernels.len(), 1, "{}", show(&s));
+}
+#[test]
+fn products_that_share_no_tile_are_kernels_of_their_own() {
+    let (x, w) = (f(0, &[66, 65]), |slot: u32| f(slot, &[65, 67]));
+    let kernels = |y: &[UOp]| check_on(&outputs(y), &wide()).kernels.len();
+    // no factor in common
+    assert_eq!(kernels(&[matmul(&x, &w(1)) + matmul(&f(2, &[66, 65]), &w(3))]), 2);
+    // each is stored anyway
+    assert_eq!(kernels(&[matmul(&x, &w(1)), matmul(&x, &w(2))]), 2);
+    // a factor in common, but read elsewhere
+    let square = |slot: u32| f(slot, &[66, 66]);
+    let (x, back) = (square(0), square(0).permute(&[1, 0]));
+    assert_eq!(kernels(&[relu(&matmul(&x, &square(1))) * matmul(&back, &square(2))]), 2);
+    let gated = |machine: &str, rows: i64, depth: i64, d: DType, turned: bool| {
+        let float = |slot: u32, shape: &[i64]| input(slot, shape, d).cast(DType::F32);
+        let product = |slot: u32| {
+            let w = match turned {
+                true => float(slot, &[67, depth]).permute(&[1, 0]),
+                false => float(slot, &[depth, 67]),
+            };
+            matmul(&float(0, &[rows, depth]), &w)
+        };
+        let target = frit_abi::machines::machine(machine).unwrap();
+        let sink = outputs(&[product(1).un(Alu::Exp) * product(2)]);
+        frit_schedule::schedule(&sink, &target).unwrap().kernels.len()
+    };
+    // a row of each in every step, for too few results to pack them, unless the sum reads neighbours
+    let few = |turned: bool| [12, 24, 66].map(|rows| gated("AVX512", rows, 96, DType::F32, turned));
+    assert_eq!((few(false), few(true)), ([2, 2, 1], [1, 2, 1]));
+    // a matrix unit sums one of them, few registers hold one tile, and panels of long sums leave no room for each other
+    let cases = [("AMX", 96), ("AVX512", 96), ("AVX2", 96), ("AVX512", 4096)];
+    assert_eq!(cases.map(|(m, depth)| gated(m, 66, depth, DType::BF16, false)), [2, 1, 2, 2]);
+}
 #[test]
 fn two_products_of_words_in_parts_are_two_kernels() {
     // scaled sums of four words each, as the gate and the rest of a layer whose weights are in blocks

@@ -4,7 +4,7 @@ use frit_schedule::PASSES;
 use std::path::{Path, PathBuf};
 
 /// Files that hold facts and no pass.
-const FACTS: [&str; 7] = ["cost", "error", "index", "kernels", "lib", "plan", "record"];
+const FACTS: [&str; 8] = ["cost", "error", "index", "kernels", "lib", "plan", "products", "record"];
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
