@@ -8,8 +8,9 @@
 //! ```
 //! Kernels join when no path leads from one to the other through a third, when they do not disturb each other's
 //! memory, and when they have a load or a value in common; sums of products only where they [share a tile](share_a_tile).
-//! Chains of products join with each other alone: they are walked in blocks. Reduces of one extent at one depth share
-//! their ranges, so that common loads are common nodes.
+//! Chains of products join with each other alone: they are walked in blocks of rows, so one may take what the other has
+//! reduced of its rows, as attention does whose gradients read that too. Reduces of one extent at one depth share their
+//! ranges, so that common loads are common nodes.
 
 use crate::cost::MOST_OPS;
 use crate::error::Error;
@@ -130,7 +131,7 @@ impl<'a> Groups<'a> {
             .chain(siblings)
             .flat_map(|v| v.iter().rev())
             .copied()
-            .filter(|&g| seen.insert(g) && self.all[g as usize].space.as_ref() == Some(space))
+            .filter(|&g| seen.insert(g) && shares_loops(&self.all[g as usize], new))
             .take(MOST_TRIES)
             .collect();
         for g in candidates {
@@ -190,7 +191,7 @@ impl<'a> Groups<'a> {
 fn sink_of(kernels: &[Kernel]) -> UOp {
     let (mut new, none) = (Rebuilt::default(), FxHashMap::default());
     let sinks = kernels.iter().map(|kernel| {
-        let outputs = kernel.outputs.iter().map(|o| new.output(o, &kernel.ranges, &none));
+        let outputs = kernel.outputs.iter().map(|o| new.output(o, kernel.ranges_of(o), &none));
         UOp::sink(outputs.collect::<Vec<_>>())
     });
     UOp::sink(sinks.collect::<Vec<_>>())
@@ -263,6 +264,12 @@ enum Fit {
     InATile,
 }
 
+/// Whether a kernel runs over the space of a group, or makes several results of each row of a chain that the group is.
+fn shares_loops(old: &Group, new: &Group) -> bool {
+    let (Some(outer), Some(space)) = (&old.space, &new.space) else { return false };
+    outer == space || old.is_chain && new.is_chain && space.starts_with(outer)
+}
+
 /// Whether a group and a kernel have something in common, and neither is in the other's way.
 fn fit(old: &Group, new: &Group) -> Option<Fit> {
     if old.ops + new.ops > MOST_OPS || old.is_chain != new.is_chain {
@@ -278,7 +285,8 @@ fn fit(old: &Group, new: &Group) -> Option<Fit> {
     let of_products =
         old.products.is_some() && new.products.is_some() && !old.reduced.is_disjoint(&new.reduced);
     // one that keeps its inner ranges to itself would take the other's threads away
-    let cramped = old.scoped != new.scoped && !old.reduced.is_empty() && !new.reduced.is_empty();
+    let is_reduced = !old.reduced.is_empty() && !new.reduced.is_empty();
+    let cramped = old.scoped != new.scoped && is_reduced && !old.is_chain;
     let shares = |m: &UOp| old.loads.iter().any(|l| l.0 == *m) || old.maker(m).is_some();
     let is_near = !cramped && new.loads.iter().any(|l| shares(&l.0));
     match () {
@@ -297,14 +305,19 @@ fn number(range: &UOp) -> u32 {
     range.range_arg().map_or(0, |a| a.id)
 }
 
-/// What ranges of a kernel are in a group: its own are the group's, and those of reduces have numbers that the group has not.
+/// What ranges of a kernel are in a group: its own are the group's, and those of reduces, or beyond the group's, have numbers that
+/// the group has not.
 fn ranges_in(old: &Group, new: &Group) -> FxHashMap<UOp, UOp> {
     let mut next = old.next.max(new.next)..;
-    let fresh = |r: &UOp| UOp::range(r.extent(), next.next().unwrap_or(0), AxisKind::Reduce);
-    let inner = new.inner.iter().filter(|r| number(r) < old.next);
-    let inner = inner.clone().cloned().zip(inner.map(fresh));
+    let fresh = |r: &UOp| {
+        let kind = r.range_arg().map_or(AxisKind::Reduce, |a| a.kind);
+        UOp::range(r.extent(), next.next().unwrap_or(0), kind)
+    };
+    let beyond = &new.kernel.ranges[old.kernel.ranges.len()..];
+    let own = new.inner.iter().chain(beyond).filter(|r| number(r) < old.next);
+    let own = own.clone().cloned().zip(own.map(fresh));
     let outer = new.kernel.ranges.iter().cloned().zip(old.kernel.ranges.iter().cloned());
-    outer.filter(|(from, to)| from != to).chain(inner).collect()
+    outer.filter(|(from, to)| from != to).chain(own).collect()
 }
 
 /// What became of loads that read what a kernel of the same group has just computed.
@@ -313,11 +326,11 @@ type Taken = FxHashMap<UOp, UOp>;
 /// The kernel over the group's ranges, with values of the group instead of loads of them; and the values.
 fn with_values(old: &Group, new: &Group) -> Option<(Kernel, Taken)> {
     let mut kernel = new.kernel.clone();
-    kernel.ranges = old.kernel.ranges.clone();
     let moved;
     let loads = match ranges_in(old, new) {
         same if same.is_empty() => &new.loads,
         others => {
+            kernel.ranges = kernel.ranges.iter().map(|r| others.get(r).unwrap_or(r).clone()).collect();
             move_body(&mut kernel, &others);
             moved = loads(&kernel.nodes());
             &moved
@@ -347,6 +360,9 @@ fn move_body(kernel: &mut Kernel, map: &FxHashMap<UOp, UOp>) {
 fn try_join(old: &Group, g: u32, new: &Group, target: &Target) -> Option<(Group, &'static str, Taken)> {
     let fit = fit(old, new)?;
     let (kernel, taken) = with_values(old, new)?;
+    if taken.is_empty() && old.space != new.space {
+        return None;
+    }
     // only now: a value brings reduces of its own, and those inside others must not share their ranges
     let part = Group::new(kernel, old.loops.clone());
     let products = both_products(old, &part);
@@ -369,8 +385,10 @@ fn try_join(old: &Group, g: u32, new: &Group, target: &Target) -> Option<(Group,
     } else {
         return None;
     };
-    let mut both = Group {
-        kernel: old.kernel.clone(),
+    let (ranges, mut outputs) = (part.kernel.ranges, old.kernel.outputs.clone());
+    outputs.extend(part.kernel.outputs);
+    let both = Group {
+        kernel: Kernel { ranges, outputs },
         deps: old.deps.iter().chain(&new.deps).copied().filter(|d| *d != g).collect(),
         rank: old.rank.max(new.rank),
         loops: part.loops,
@@ -381,7 +399,7 @@ fn try_join(old: &Group, g: u32, new: &Group, target: &Target) -> Option<(Group,
             .cloned()
             .collect(),
         next: old.next.max(part.next),
-        space: old.space.clone(),
+        space: part.space,
         loads: old.loads.iter().chain(part.loads.iter().filter(|l| !known.contains(&l.2))).cloned().collect(),
         reduced: old.reduced.union(&part.reduced).cloned().collect(),
         scoped: old.scoped || part.scoped,
@@ -389,7 +407,6 @@ fn try_join(old: &Group, g: u32, new: &Group, target: &Target) -> Option<(Group,
         products,
         ops: old.ops + new.ops,
     };
-    both.kernel.outputs.extend(part.kernel.outputs);
     let places: FxHashSet<&UOp> = both.places().collect();
     let fits = places.len() <= MOST_PLACES;
     drop(places);

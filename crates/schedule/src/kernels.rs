@@ -89,7 +89,7 @@ impl Output {
     }
 }
 
-/// What runs as one: outputs over common ranges.
+/// What runs as one: outputs over common ranges, or over the outer ones of them.
 #[derive(Clone, Debug, Default)]
 pub struct Kernel {
     /// Ranges over the stored elements, outermost first.
@@ -101,8 +101,13 @@ pub struct Kernel {
 impl Kernel {
     /// The kernel of these stages and effects.
     pub fn of(outputs: &[UOp]) -> Kernel {
-        let ranges = outputs.first().map_or(&[][..], ranges_of).to_vec();
+        let all = outputs.iter().map(ranges_of).max_by_key(|r| r.len());
+        let ranges = all.map_or_else(Vec::new, |r| r.to_vec());
         Kernel { ranges, outputs: outputs.iter().map(output).collect() }
+    }
+    /// Those of its ranges that an output is over.
+    pub fn ranges_of(&self, o: &Output) -> &[UOp] {
+        &self.ranges[..ranges_of(&o.node).len()]
     }
     /// Every stage and effect of a staged graph by itself.
     pub fn each(sink: &UOp) -> Vec<Kernel> {

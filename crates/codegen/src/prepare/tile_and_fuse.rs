@@ -231,9 +231,11 @@ impl Chain {
             kept.insert(n, local.at(&at).load());
             locals.push(local);
         }
-        let ends: Vec<UOp> = self.row.iter().chain(&self.columns).cloned().collect();
         let last = self.stores.substitute(&kept);
-        kernels.extend(last.src.iter().map(|s| kernel(s.end(ends.iter().cloned()))));
+        // what is stored of a row beside its results is stored once
+        let columns = |s: &UOp| if self.is_wide(s) { &self.columns[..] } else { &[] };
+        let ends = |s: &UOp| self.row.iter().chain(columns(s)).cloned().collect::<Vec<UOp>>();
+        kernels.extend(last.src.iter().map(|s| kernel(s.end(ends(s)))));
         let seen = self.seen(along);
         (kernels.iter().map(|k| simplify(&replace(k, &seen, |_, n| n)[k])).collect(), locals)
     }

@@ -35,14 +35,31 @@ impl Mask {
 }
 
 /// Attention of `heads` times `rows` queries over `keys` keys, with what follows it.
-fn attention([heads, rows, keys, width, columns]: [i64; 5], mask: Mask, dtype: DType) -> UOp {
+fn attention(sizes: [i64; 5], mask: Mask, dtype: DType) -> UOp {
+    attention_beside(&[], sizes, mask, dtype)
+}
+
+/// What attention reduces of each row.
+enum Statistic {
+    Most,
+    Sum,
+}
+
+/// The same that stores beside its results what it reduces of each row.
+fn attention_beside(
+    stored: &[Statistic],
+    [heads, rows, keys, width, columns]: [i64; 5],
+    mask: Mask,
+    dtype: DType,
+) -> UOp {
+    let first = stored.len() as u32;
     let (h, i, d) = (
         range(heads, 0, AxisKind::Global),
         range(rows, 1, AxisKind::Global),
         range(columns, 2, AxisKind::Global),
     );
     let red = |n: i64, id: u32| range(n, id, AxisKind::Reduce);
-    let buf = |slot: u32, len: i64| UOp::param(slot, len as usize, dtype);
+    let buf = |slot: u32, len: i64| UOp::param(first + slot, len as usize, dtype);
     let c = |v: f64| UOp::float(v, F);
     // loops of its own wherever scores are asked for, as a scheduler writes it
     let score = |j: &UOp, id: u32| {
@@ -65,7 +82,14 @@ fn attention([heads, rows, keys, width, columns]: [i64; 5], mask: Mask, dtype: D
     let v = v.cast(F) + &c(6.0);
     let y = (weight(&m, 8) * &sum.un(Alu::Recip) * &v).reduce(Alu::Add, [m]);
     let place = buf(0, heads * rows * columns).at(&((&h * rows + &i) * columns + &d));
-    UOp::sink([place.store(&(y + &c(0.5)).cast(dtype)).end([h, i, d])])
+    let results = place.store(&(y + &c(0.5)).cast(dtype));
+    let of_row =
+        |slot: u32, x: &UOp| UOp::param(slot, (heads * rows) as usize, F).at(&(&h * rows + &i)).store(x);
+    let beside = (0..).zip(stored).map(|(slot, s)| match s {
+        Statistic::Most => of_row(slot, &base),
+        Statistic::Sum => of_row(slot, &sum),
+    });
+    UOp::sink(beside.chain([results]).map(|s| s.end([h.clone(), i.clone(), d.clone()])))
 }
 
 /// The greatest score of each row and the reciprocal of its sum of weights, in one kernel.
@@ -116,6 +140,7 @@ fn gradients([heads, rows, keys, width]: [i64; 4], mask: Mask) -> UOp {
 
 fn cases() -> Vec<Case> {
     let case = |name, sink| Case { name, sink, vars: vec![], exact: false };
+    let both = [Statistic::Most, Statistic::Sum];
     vec![
         case("statistics", statistics([8, 6, 3], Mask::None)),
         case("statistics of a window", statistics([7, 320, 2], Mask::Window)),
@@ -127,6 +152,11 @@ fn cases() -> Vec<Case> {
         case("odd attention", attention([3, 7, 5, 3, 9], Mask::None, F)),
         case("causal attention", attention([1, 10, 10, 3, 8], Mask::Causal, F)),
         case("attention to nothing", attention([2, 9, 6, 4, 8], Mask::Empty, F)),
+        case("attention and its statistics", attention_beside(&both, [2, 9, 6, 4, 8], Mask::Empty, F)),
+        case(
+            "causal attention and its sums",
+            attention_beside(&both[1..], [1, 10, 10, 3, 8], Mask::Causal, F),
+        ),
     ]
 }
 

@@ -393,6 +393,16 @@ fn attention_is_one_kernel_where_rows_are_walked_in_blocks() {
     }
 }
 #[test]
+fn what_gradients_read_of_rows_comes_with_the_results_of_attention() {
+    let (q, k, v, g) = (f(0, &[40, 2]), f(1, &[36, 2]), f(2, &[36, 3]), f(3, &[40, 3]));
+    let weights = softmax(&(matmul(&q, &k.permute(&[1, 0])) * c(0.3)));
+    let (y, of_values) = (matmul(&weights, &v), matmul(&weights.permute(&[1, 0]), &g));
+    // what such kernels mean is for the tests that run them: this evaluates each reduce wherever it is read
+    let s = schedule_only(&outputs(&[y, of_values]));
+    assert_eq!((s.kernels.len(), s.temps.len()), (2, 2), "{}", show(&s));
+    assert!(s.temps.iter().all(|t| t.len == 40), "{}", show(&s));
+}
+#[test]
 fn a_long_sum_is_two_kernels() {
     for n in [1 << 16, 65537] {
         let s = check_on(&outputs(&[sum(&f(0, &[n]), &[0])]), &cpu());
