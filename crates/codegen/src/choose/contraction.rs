@@ -459,8 +459,11 @@ impl<'p, 'a> Contraction<'p, 'a> {
         let is_whole = self.is_multiple(c.lane, lanes * c.vectors);
         let all: f64 = self.outputs.iter().map(|o| o.1 as f64).product();
         let all = all / self.size(c.lane) as f64 * padded as f64;
-        let more =
-            |t: &(u32, usize)| self.size(t.0).div_ceil(t.1) as f64 * t.1 as f64 / self.size(t.0) as f64;
+        let more = |t: &(u32, usize)| match (self.size(t.0), self.is_fixed(t.0)) {
+            (n, true) => (n.div_ceil(t.1) * t.1) as f64 / n as f64,
+            // of any size up to this the last tile is half full
+            (n, false) => 1.0 + (t.1 - 1) as f64 / (n + 1) as f64,
+        };
         let all = all * c.tile.iter().map(more).product::<f64>();
         let rounds = all / (c.of_a_sum() * lanes) as f64;
         let panel = depth * (vectors * lanes * 4) as f64;
