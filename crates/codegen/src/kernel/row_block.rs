@@ -280,8 +280,10 @@ impl Seen {
         let named = [(id(row), block.fold_mul(own.extent()).fold_add(&own))].into_iter().collect();
         let reduces: Vec<UOp> = reduces.iter().map(|n| substitute_open(n, &named)).collect();
         let (zero, per_round) = (UOp::index(0), UOp::index(keys));
-        let end = mask::end_of(&reduces, &chain.along, Some(&own)).filter(|e| e.bounds.0 > 0);
-        let begin = mask::begin_of(&reduces, &chain.along, Some(&own));
+        let is_computed = |e: &UOp| !e.any(|n| n.op == Op::Load);
+        let end = mask::end_of(&reduces, &chain.along, Some(&own)).filter(is_computed);
+        let end = end.filter(|e| e.bounds.0 > 0);
+        let begin = mask::begin_of(&reduces, &chain.along, Some(&own)).filter(is_computed);
         let end = end.map_or(all.clone(), |e| (&e + (keys - 1)).floordiv(&per_round).bin(Alu::Min, &all));
         let skipped = begin.map_or(zero.clone(), |b| b.bin(Alu::Max, &zero).floordiv(&per_round));
         let (end, skipped) = (simplify(&end), simplify(&skipped));

@@ -18,13 +18,14 @@
 //! Each step is a kernel of its own over a block, with opts of its own and one product at most, and reads what those before it left
 //! in local memory: rows of the block side by side, so that vectors run along them. Where a matrix unit multiplies rounded
 //! weights, it reads them as they are rounded, each row in one piece. [`join`](crate::order::join) makes one program of them.
-//! Loops one inside the other are always right too, so it is an opt. Numbers are those of the loops, but that a factor that is
+//! Where a mask hides steps from all rows of a block, loops along rows do not walk them, and where it hides none from any, there is
+//! no mask; a length may come from memory. Loops one inside the other are always right too, so it is an opt. Numbers are those of the loops, but that a factor that is
 //! the same for a whole sum is multiplied after it.
 
 use crate::error::Error;
 use crate::kernel::access::{gated, substitute_open};
 use crate::kernel::chain::{CLOSED, Chain, extent, factors, id};
-use crate::kernel::mask;
+use crate::kernel::mask::{self, Interior};
 use crate::kernel::ranges::{Replacement, closed, replace};
 use crate::kernel::row_block::narrowed;
 use crate::pass::{BLOCK, Blocks, Ctx, Opts};
@@ -236,38 +237,79 @@ impl Chain {
         let columns = |s: &UOp| if self.is_wide(s) { &self.columns[..] } else { &[] };
         let ends = |s: &UOp| self.row.iter().chain(columns(s)).cloned().collect::<Vec<UOp>>();
         kernels.extend(last.src.iter().map(|s| kernel(s.end(ends(s)))));
-        let seen = self.seen(along);
-        (kernels.iter().map(|k| simplify(&replace(k, &seen, |_, n| n)[k])).collect(), locals)
+        let seen = self.seen();
+        let cut = |k: &UOp| Some(seen.as_ref()?.cut(k, along, self));
+        (kernels.iter().flat_map(|k| cut(k).unwrap_or_else(|| vec![k.clone()])).collect(), locals)
     }
 
-    /// Loops along rows that begin and end where a mask shows something of some row: over chunks of so many steps.
-    fn seen(&self, walked: u32) -> FxHashMap<u32, Replacement> {
-        let mut loops = FxHashMap::default();
+    /// The steps along rows that a mask shows to some row, in chunks.
+    fn seen(&self) -> Option<Seen> {
         let is_row = |n: &UOp| n.op == Op::Reduce && closed(n).contains(&id(&self.along));
         let reduces: Vec<UOp> = self.stores.toposort().into_iter().filter(is_row).collect();
         let all = extent(&self.along);
-        let Some(steps) = (1..=MOST_ROWS.min(all)).rev().find(|n| all % n == 0 && *n * 8 >= MOST_ROWS) else {
-            return loops;
-        };
+        let steps = (1..=MOST_ROWS.min(all)).rev().find(|n| all % n == 0 && *n * 8 >= MOST_ROWS)?;
         let (first, last) = (UOp::index(0), UOp::index(all / steps));
         let in_chunks = |at: UOp| simplify(&at.bin(Alu::Max, &first).floordiv(&UOp::index(steps)));
         let begin = mask::begin_of(&reduces, &self.along, self.row.as_ref()).map(in_chunks);
         let end = mask::end_of(&reduces, &self.along, self.row.as_ref());
         let end = end.map(|e| in_chunks(e + (steps - 1)).bin(Alu::Min, &last));
         if begin.is_none() && end.is_none() {
-            return loops;
+            return None;
         }
         let (begin, end) = (begin.unwrap_or(first.clone()), end.unwrap_or(last.clone()));
         // of rows that see nothing a chunk is computed, so that every loop runs
         let begin = simplify(&begin.bin(Alu::Min, &UOp::index(all / steps - 1)));
         let chunks = simplify(&(&end - &begin).bin(Alu::Max, &UOp::index(1)));
-        for (id, kind) in [(walked, AxisKind::Global), (CLOSED, AxisKind::Reduce)] {
-            let (outer, inner) =
-                (UOp::range(&chunks, id, kind), UOp::range(&UOp::index(steps), id + 1, kind));
-            let value = (&begin + &outer).fold_mul(&UOp::index(steps)).fold_add(&inner);
-            loops.insert(id, Replacement { value, ranges: smallvec![outer, inner] });
+        Some(Seen { steps, begin, chunks })
+    }
+}
+
+/// The steps that some row of a block sees: whole chunks.
+struct Seen {
+    steps: i64,
+    begin: UOp,
+    chunks: UOp,
+}
+
+impl Seen {
+    /// A kernel whose loop along rows runs over these steps. What stores a value of each step, under masks, is cut in several: where
+    /// all rows see all steps there are no masks.
+    fn cut(&self, kernel: &UOp, walked: u32, chain: &Chain) -> Vec<UOp> {
+        let order = kernel.toposort();
+        let over = |chunks: [&UOp; 2], kernel: &UOp| {
+            let loops = [(walked, AxisKind::Global), (CLOSED, AxisKind::Reduce)];
+            let loops = loops.into_iter().map(|(id, kind)| (id, self.chunks(chunks, id, kind))).collect();
+            simplify(&replace(kernel, &loops, |_, n| n)[kernel])
+        };
+        let whole = || vec![over([&self.begin, &self.chunks], kernel)];
+        let Some(along) = order.iter().find(|n| n.range_arg().is_some_and(|a| a.id == walked)) else {
+            return whole();
+        };
+        let inside = Interior::of(&order, along, chain.row.as_ref());
+        let end = &self.begin + &self.chunks;
+        let within = |at: UOp, from: &UOp| simplify(&at.bin(Alu::Max, from).bin(Alu::Min, &end));
+        let chunk = |at: UOp| simplify(&at.floordiv(&UOp::index(self.steps)));
+        let from = inside.begin.map(|b| within(chunk(b + (self.steps - 1)), &self.begin));
+        let from = from.unwrap_or(self.begin.clone());
+        let to = inside.end.map_or(end.clone(), |e| within(chunk(e), &from));
+        let count = |from: &UOp, to: &UOp| simplify(&(to - from).bin(Alu::Max, &UOp::index(0)));
+        let seen = count(&from, &to);
+        if inside.decided.is_empty() || seen.bounds.1 <= 0 {
+            return whole();
         }
-        loops
+        let (before, after) = (count(&self.begin, &from), count(&to, &end));
+        let bare = kernel.substitute(&inside.decided);
+        let parts = [(&self.begin, &before, kernel), (&from, &seen, &bare), (&to, &after, kernel)];
+        let parts = parts.into_iter().filter(|(_, count, _)| count.bounds.1 > 0);
+        parts.map(|(first, count, kernel)| over([first, count], kernel)).collect()
+    }
+
+    /// A loop over chunks from one on.
+    fn chunks(&self, [first, count]: [&UOp; 2], id: u32, kind: AxisKind) -> Replacement {
+        let steps = UOp::index(self.steps);
+        let (outer, inner) = (UOp::range(count, id, kind), UOp::range(&steps, id + 1, kind));
+        let value = (first + &outer).fold_mul(&steps).fold_add(&inner);
+        Replacement { value, ranges: smallvec![outer, inner] }
     }
 }
 

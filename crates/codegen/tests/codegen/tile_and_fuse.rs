@@ -5,7 +5,7 @@ use crate::kernels::{Case, matmul, range, softmax};
 use crate::run::{check, cpu, run, run_against};
 use frit_abi::Target;
 use frit_codegen::{Opt, Opts, lower, random_opts};
-use frit_uop::{Alu, Arg, AxisKind, DType, Scalar, UOp};
+use frit_uop::{Alu, Arg, AxisKind, DType, Op, Scalar, Step, UOp};
 use std::rc::Rc;
 
 const F: DType = DType::F32;
@@ -19,7 +19,12 @@ enum Mask {
     Window,
     /// Numbers to be added, and rows that see nothing.
     Empty,
+    /// Queries up to a number in memory, times 60.
+    Length(i64),
 }
+
+/// The parameter that lengths are in.
+const LENGTHS: u32 = 9;
 
 impl Mask {
     fn of(self, score: UOp, i: &UOp, j: &UOp) -> UOp {
@@ -30,6 +35,11 @@ impl Mask {
             Mask::Causal => i.lt(j).select(&hidden, &score),
             Mask::Window => j.lt(&(i + 100)).select(&hidden, &j.lt(&(i + 150)).select(&score, &hidden)),
             Mask::Empty => i.lt(&UOp::index(4)).select(&hidden, &(score + &c(1.0))),
+            Mask::Length(at) => {
+                let length = UOp::param(LENGTHS, 3, DType::I32).at(&UOp::index(at)).load();
+                let length = length * &UOp::int(60, DType::I32);
+                i.cast(DType::I32).lt(&length).select(&score, &hidden)
+            }
         }
     }
 }
@@ -148,6 +158,9 @@ fn cases() -> Vec<Case> {
         case("causal gradients", gradients([1, 9, 7, 4], Mask::Causal)),
         case("gradients of a window", gradients([1, 160, 160, 2], Mask::Window)),
         case("causal gradients in chunks", gradients([1, 160, 9, 2], Mask::Causal)),
+        case("gradients of no queries", gradients([1, 160, 7, 2], Mask::Length(0))),
+        case("gradients of some queries", gradients([1, 160, 7, 2], Mask::Length(1))),
+        case("gradients of all queries", gradients([1, 160, 7, 2], Mask::Length(2))),
         case("attention", attention([2, 8, 8, 4, 8], Mask::None, F)),
         case("odd attention", attention([3, 7, 5, 3, 9], Mask::None, F)),
         case("causal attention", attention([1, 10, 10, 3, 8], Mask::Causal, F)),
@@ -209,6 +222,18 @@ fn the_heuristic_fuses_what_it_is_given_and_random_opts_do_now_and_then() {
         assert!((0..9).any(|s| matches!(random(s)[..], [Opt::TileAndFuse { .. }])));
         assert!((0..9).any(|s| !matches!(random(s)[..], [Opt::TileAndFuse { .. }])));
     }
+}
+
+#[test]
+fn loops_end_where_a_length_in_memory_says() {
+    let (target, opts) = (Target::interp(), [Opt::TileAndFuse { rows: 7 }]);
+    let ends_in_memory = |mask| {
+        let sink = gradients([1, 160, 7, 2], mask);
+        let program = lower(&sink, &target, Opts::List(&opts)).unwrap().programs.remove(0);
+        let is_loaded = |s: &Step| matches!(s, Step::Open(r) if r.extent().any(|n| n.op == Op::Load));
+        program.steps.iter().any(is_loaded)
+    };
+    assert!(ends_in_memory(Mask::Length(1)) && !ends_in_memory(Mask::Causal));
 }
 
 /// Attention whose factors are all rounded to bfloat16.
