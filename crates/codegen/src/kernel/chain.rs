@@ -19,9 +19,10 @@ pub struct Chain {
 }
 
 /// What reduces over rows close, above all ids of results, and the first id of other sums. What walks along rows may become two
-/// loops.
+/// loops, and two more for the steps that are left.
 pub const CLOSED: u32 = 67;
-const SUMS: u32 = CLOSED + 2;
+pub const LEFT: u32 = CLOSED + 2;
+const SUMS: u32 = LEFT + 2;
 
 /// The number of a range.
 pub fn id(range: &UOp) -> u32 {

@@ -24,7 +24,7 @@
 
 use crate::error::Error;
 use crate::kernel::access::{gated, substitute_open};
-use crate::kernel::chain::{CLOSED, Chain, extent, factors, id};
+use crate::kernel::chain::{CLOSED, Chain, LEFT, extent, factors, id};
 use crate::kernel::mask::{self, Interior};
 use crate::kernel::ranges::{Replacement, closed, replace};
 use crate::kernel::row_block::narrowed;
@@ -215,31 +215,48 @@ impl Chain {
         let (row, along) = ids(on_unit);
         let walked = UOp::range(self.along.extent(), along, AxisKind::Global);
         let (mut kernels, mut locals, mut kept) = (vec![], vec![], FxHashMap::default());
-        let named: FxHashMap<u32, UOp> = [(id(&self.along), walked)].into_iter().collect();
-        for (slot, n) in (first_local..).zip(self.stages(on_unit)) {
-            let along = Some(&self.along).filter(|_| self.is_along(&n));
-            let mut over: Vec<&UOp> =
-                along.into_iter().chain(self.row.iter().filter(|_| n.ranges.contains(&row))).collect();
+        let all = Replacement { value: walked.clone(), ranges: smallvec![walked] };
+        let seen = self.seen();
+        let left = seen.as_ref().and_then(|s| s.left.as_ref());
+        let cut = |k: UOp| seen.as_ref().map_or_else(|| vec![k.clone()], |s| s.cut(&k, along, self));
+        for n in self.stages(on_unit) {
+            let of_row = self.row.iter().filter(|_| n.ranges.contains(&row)).cloned();
+            let is_along = self.is_along(&n);
+            let mut over: Vec<UOp> =
+                Some(self.along.clone()).filter(|_| is_along).into_iter().chain(of_row).collect();
             if on_unit {
                 over.reverse();
             }
-            let at = over.iter().fold(UOp::index(0), |at, r| at.fold_mul(r.extent()).fold_add(r));
-            let len: i64 = over.iter().map(|r| extent(r)).product();
-            let local = UOp::param(slot, len as usize, n.dtype);
-            let store = local.at(&at).store(&n.substitute(&kept));
-            let ends: Vec<UOp> = over.iter().map(|r| substitute_open(r, &named)).collect();
-            kernels.push(kernel(substitute_open(&store, &named).end(ends)));
-            kept.insert(n, local.at(&at).load());
-            locals.push(local);
+            let local = element(first_local + locals.len() as u32, &over, n.dtype);
+            let value = n.substitute(&kept);
+            let store = local.store(&left.map_or(value.clone(), |l| l.added(&value, |sum| sum.clone())));
+            let over_steps = |steps: &Replacement| {
+                let walks = |r: &UOp| if *r == self.along { steps.ranges.to_vec() } else { vec![r.clone()] };
+                let named = [(id(&self.along), steps.value.clone())].into_iter().collect();
+                kernel(substitute_open(&store, &named).end(over.iter().flat_map(walks)))
+            };
+            kernels.extend(cut(over_steps(&all)));
+            let left = left.filter(|_| is_along).map(|l| l.walked(along, AxisKind::Global));
+            kernels.extend(left.map(|l| over_steps(&l)));
+            locals.push(local.buffer().clone());
+            kept.insert(n, local.load());
         }
         let last = self.stores.substitute(&kept);
         // what is stored of a row beside its results is stored once
         let columns = |s: &UOp| if self.is_wide(s) { &self.columns[..] } else { &[] };
-        let ends = |s: &UOp| self.row.iter().chain(columns(s)).cloned().collect::<Vec<UOp>>();
-        kernels.extend(last.src.iter().map(|s| kernel(s.end(ends(s)))));
-        let seen = self.seen();
-        let cut = |k: &UOp| Some(seen.as_ref()?.cut(k, along, self));
-        (kernels.iter().flat_map(|k| cut(k).unwrap_or_else(|| vec![k.clone()])).collect(), locals)
+        let over = |s: &UOp| self.row.iter().chain(columns(s)).cloned().collect::<Vec<UOp>>();
+        for store in &last.src {
+            // a product is the one sum of its kernel: what is left is added to what the others come to
+            let so_far = |sum: &UOp| {
+                let local = element(first_local + locals.len() as u32, &over(sum), sum.dtype);
+                kernels.extend(cut(kernel(local.store(sum).end(over(sum)))));
+                locals.push(local.buffer().clone());
+                local.load()
+            };
+            let store = left.map_or(store.clone(), |l| l.added(store, so_far));
+            kernels.extend(cut(kernel(store.end(over(&store)))));
+        }
+        (kernels, locals)
     }
 
     /// The steps along rows that a mask shows to some row, in chunks.
@@ -247,11 +264,15 @@ impl Chain {
         let is_row = |n: &UOp| n.op == Op::Reduce && closed(n).contains(&id(&self.along));
         let reduces: Vec<UOp> = self.stores.toposort().into_iter().filter(is_row).collect();
         let all = extent(&self.along);
-        let steps = (1..=MOST_ROWS.min(all)).rev().find(|n| all % n == 0 && *n * 8 >= MOST_ROWS)?;
+        let divides = (1..=MOST_ROWS.min(all)).rev().find(|n| all % n == 0 && *n * 8 >= MOST_ROWS);
+        let steps = divides.or((all > MOST_ROWS).then_some(MOST_ROWS))?;
         let (first, last) = (UOp::index(0), UOp::index(all / steps));
         let in_chunks = |at: UOp| simplify(&at.bin(Alu::Max, &first).floordiv(&UOp::index(steps)));
         let begin = mask::begin_of(&reduces, &self.along, self.row.as_ref()).map(in_chunks);
         let end = mask::end_of(&reduces, &self.along, self.row.as_ref());
+        let behind = end.clone().map_or(UOp::index(1), |e| e - all / steps * steps);
+        let times = simplify(&behind.bin(Alu::Max, &first).bin(Alu::Min, &UOp::index(1)));
+        let left = Left { first: all / steps * steps, steps: all % steps, times };
         let end = end.map(|e| in_chunks(e + (steps - 1)).bin(Alu::Min, &last));
         if begin.is_none() && end.is_none() {
             return None;
@@ -260,15 +281,48 @@ impl Chain {
         // of rows that see nothing a chunk is computed, so that every loop runs
         let begin = simplify(&begin.bin(Alu::Min, &UOp::index(all / steps - 1)));
         let chunks = simplify(&(&end - &begin).bin(Alu::Max, &UOp::index(1)));
-        Some(Seen { steps, begin, chunks })
+        Some(Seen { steps, begin, chunks, left: (left.steps > 0).then_some(left) })
     }
 }
 
-/// The steps that some row of a block sees: whole chunks.
+/// The steps that some row of a block sees: whole chunks, and those that no chunk has.
 struct Seen {
     steps: i64,
     begin: UOp,
     chunks: UOp,
+    left: Option<Left>,
+}
+
+/// The last steps along rows, where they are no whole chunk: none if no row sees one.
+struct Left {
+    first: i64,
+    steps: i64,
+    times: UOp,
+}
+
+impl Left {
+    /// Loops over them.
+    fn walked(&self, id: u32, kind: AxisKind) -> Replacement {
+        let (outer, inner) =
+            (UOp::range(&self.times, id, kind), UOp::range(&UOp::index(self.steps), id + 1, kind));
+        let value =
+            outer.fold_mul(&UOp::index(self.steps)).fold_add(&inner).fold_add(&UOp::index(self.first));
+        Replacement { value, ranges: smallvec![outer, inner] }
+    }
+    /// A value whose reduces over chunks of rows take these steps too, after what `so_far` gives.
+    fn added(&self, value: &UOp, mut so_far: impl FnMut(&UOp) -> UOp) -> UOp {
+        let mut both = FxHashMap::default();
+        for n in value.toposort() {
+            let Arg::Alu(op) = n.arg else { continue };
+            if n.op != Op::Reduce || !closed(&n).contains(&CLOSED) {
+                continue;
+            }
+            let own = self.walked(LEFT, AxisKind::Reduce);
+            let body = substitute_open(n.body(), &[(CLOSED, own.value)].into_iter().collect());
+            both.insert(n.clone(), so_far(&n).bin(op, &body.reduce(op, own.ranges)));
+        }
+        value.substitute(&both)
+    }
 }
 
 impl Seen {
@@ -311,6 +365,13 @@ impl Seen {
         let value = (first + &outer).fold_mul(&steps).fold_add(&inner);
         Replacement { value, ranges: smallvec![outer, inner] }
     }
+}
+
+/// An element of local memory over some ranges.
+fn element(slot: u32, over: &[UOp], dtype: DType) -> UOp {
+    let at = over.iter().fold(UOp::index(0), |at, r| at.fold_mul(r.extent()).fold_add(r));
+    let len: i64 = over.iter().map(extent).product();
+    UOp::param(slot, len as usize, dtype).at(&at)
 }
 
 fn kernel(end: UOp) -> UOp {
