@@ -15,12 +15,12 @@
 //!
 //!     ->   for blocks of j (threads) { P = exp(k q^T - m) / l;  dv = P do }
 //! ```
-//! Each step is a kernel of its own over a block, with opts of its own and one product at most, and reads what those before it left
-//! in local memory: rows of the block side by side, so that vectors run along them. Where a matrix unit multiplies rounded
+//! Each step is a kernel of its own over a block, with opts of its own and one product at most, and reads what those before it
+//! left in local memory: rows of the block side by side, so that vectors run along them. Where a matrix unit multiplies rounded
 //! weights, it reads them as they are rounded, each row in one piece. [`join`](crate::order::join) makes one program of them.
-//! Where a mask hides steps from all rows of a block, loops along rows do not walk them, and where it hides none from any, there is
-//! no mask; a length may come from memory. Loops one inside the other are always right too, so it is an opt. Numbers are those of the loops, but that a factor that is
-//! the same for a whole sum is multiplied after it.
+//! Where a mask hides steps from all rows of a block, loops along rows do not walk them, and where it hides none from any, there
+//! is no mask; a length may come from memory. Loops one inside the other are always right too, so it is an opt. Numbers are those
+//! of the loops, but that a factor that is the same for a whole sum is multiplied after it.
 
 use crate::error::Error;
 use crate::kernel::access::{gated, substitute_open};
