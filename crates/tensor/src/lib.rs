@@ -23,6 +23,7 @@ mod turn;
 mod mode;
 // values to begin with
 mod creation;
+mod shuffle;
 mod random;
 mod blob;
 // movement and indexing

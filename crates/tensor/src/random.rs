@@ -9,9 +9,10 @@
 //! the same. [`manual_seed`] in the child makes its numbers repeatable; the parent's stream does not notice.
 
 use crate::creation::sizes;
-use crate::error::{Error, Result, call, fail};
+use crate::error::{Error, Result, call, fail, site};
 use crate::realize;
 use crate::shape::{self, Dims};
+use crate::shuffle::{ROUNDS, shuffled};
 use crate::tensor::{Tensor, expand_to, number};
 use crate::watch::{self, Watched};
 use frit_abi::fork;
@@ -19,6 +20,9 @@ use frit_abi::sync::Mutex;
 use frit_uop::{Alu, DType, UOp, promote};
 use std::cell::RefCell;
 use std::f64::consts as c;
+
+/// As many numbers are put in random order by sorting random keys, every order as likely as the next.
+const SORTED: usize = 1 << 12;
 
 struct Stream {
     seed: u64,
@@ -202,6 +206,10 @@ impl Tensor {
     #[track_caller]
     pub fn randperm(n: usize) -> Tensor {
         let _c = call("randperm");
+        if (SORTED + 1..i32::MAX as usize).contains(&n) {
+            let keys = bits("randperm", &(ROUNDS as usize).into());
+            return Tensor::of(keys.map(|keys| shuffled(n as i64, &keys, site("randperm"))));
+        }
         Tensor::of(bits("randperm", &n.into()).map(|b| b.cast(DType::U32))).argsort(0, false)
     }
     /// Places drawn by weights along the last axis, which need not add up to 1: `(samples,)` of a vector,

@@ -457,3 +457,77 @@ fn a_few_of_many_are_those_that_sorting_finds_first() {
         }
     }
 }
+
+#[test]
+fn numbers_in_random_order_are_all_there_at_any_length() {
+    for n in [1, 2, 700, 4097, 5000, 8192, 10_001] {
+        let drawn = |seed| {
+            manual_seed(seed);
+            [Tensor::randperm(n), Tensor::randperm(n)].map(|p| p.to_vec::<i32>().unwrap())
+        };
+        let [first, second] = drawn(3);
+        for p in [&first, &second] {
+            let mut sorted = p.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..n as i32), "{n} numbers");
+        }
+        assert_eq!(drawn(3), [first.clone(), second.clone()], "{n} numbers of the same seed");
+        assert!(n < 700 || first != second && drawn(4)[0] != first, "{n} numbers drawn again");
+    }
+}
+
+#[test]
+fn long_random_orders_are_spread_like_short_ones() {
+    manual_seed(11);
+    let (n, draws, parts) = (5000, 20, 8);
+    let mut met = vec![0f64; parts * parts];
+    let mut fixed = 0;
+    for _ in 0..draws {
+        for (i, &v) in Tensor::randperm(n).to_vec::<i32>().unwrap().iter().enumerate() {
+            fixed += (i == v as usize) as usize;
+            met[i * parts / n * parts + v as usize * parts / n] += 1.0;
+        }
+    }
+    let expected = (n * draws / parts / parts) as f64;
+    let chi = met.iter().map(|m| (m - expected).powi(2) / expected).sum::<f64>();
+    // of 49 degrees of freedom; and as many stay as there are draws
+    assert!((15.0..100.0).contains(&chi) && (5..45).contains(&fixed), "{chi} {fixed}");
+}
+
+#[test]
+fn sorting_keeps_the_order_of_equals_at_any_length() {
+    let odd = [f32::NAN, 0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-40, -1e-40, f32::MAX, -2.5, 2.5];
+    for n in [1, 2, 3, 16, 17, 40, 129, 300] {
+        let x: Vec<f32> = (0..n).map(|i| odd[(i * i + i / 7) % odd.len()]).collect();
+        let ints: Vec<i32> = (0..n).map(|i| [i32::MIN, 5, i32::MAX, -1, 0][(i * i + i / 3) % 5]).collect();
+        let order = |a: f32, b: f32| a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
+        for descending in [false, true] {
+            let turn = |o: std::cmp::Ordering| if descending { o.reverse() } else { o };
+            let mut want: Vec<i32> = (0..n as i32).collect();
+            want.sort_by(|&a, &b| turn(order(x[a as usize], x[b as usize])));
+            let (values, places) = Tensor::new(&x).sort(0, descending);
+            assert_eq!(places.to_vec::<i32>().unwrap(), want, "{n} floats, descending {descending}");
+            let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            let picked: Vec<f32> = want.iter().map(|&i| x[i as usize]).collect();
+            assert_eq!(bits(&values.to_vec::<f32>().unwrap()), bits(&picked), "{n} floats");
+            want.sort_unstable();
+            want.sort_by(|&a, &b| turn(ints[a as usize].cmp(&ints[b as usize])));
+            assert_eq!(
+                Tensor::new(&ints).argsort(0, descending).to_vec::<i32>().unwrap(),
+                want,
+                "{n} integers"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_few_of_more_than_a_float_counts_are_found() {
+    let n = (1 << 21) + 100;
+    let x = (Tensor::arange(n).cast(DType::I64) * 7919).modulo(n as i64).cast(DType::I32);
+    let (values, places) = x.topk(3, 0, true);
+    let want: Vec<i32> = (1..=3).map(|i| n - i).collect();
+    assert_eq!(values.to_vec::<i32>().unwrap(), want);
+    let at: Vec<i64> = places.to_vec::<i32>().unwrap().iter().map(|&p| p as i64 * 7919 % n as i64).collect();
+    assert!(at.iter().zip(&want).all(|(a, w)| *a == *w as i64));
+}
