@@ -1,11 +1,12 @@
 //! What heuristics look at while they choose: accesses, work, reduces, and the plan so far.
 
+use crate::kernel::access::without_constant;
 use crate::kernel::ranges::closed;
 use crate::kernel::word::bytes_of_word;
 use crate::plan::Plan;
 use crate::plan::opt::{Opt, Order};
 use frit_uop::{AxisKind, DType, Op, Space, UOp};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// Elements from which a step is a stride: what is between two steps is not used up by the loop that takes them.
@@ -18,6 +19,8 @@ pub(super) struct Access {
     /// The ranges of the loops it happens in, whether or not it moves with them.
     pub around: SmallVec<[u32; 6]>,
     pub times: f64,
+    /// Loads of elements side by side, this one among them; 0 of a store.
+    pub neighbours: usize,
 }
 
 impl Access {
@@ -43,6 +46,23 @@ pub(super) struct Chooser<'p, 'a> {
     /// Of it, what becomes the load of a word.
     pub loaded: FxHashSet<UOp>,
     pub reduces: Vec<UOp>,
+}
+
+/// Count the loads of elements side by side: those of a buffer whose places differ by constants, one after the other.
+fn count_neighbours(accesses: &mut [Access]) {
+    let mut groups: FxHashMap<(UOp, UOp), Vec<(i64, usize)>> = FxHashMap::default();
+    for (i, a) in accesses.iter().enumerate().filter(|(_, a)| a.node.op == Op::Load && a.node.src.len() == 1)
+    {
+        let (rest, at) = without_constant(&a.idx);
+        groups.entry((a.node.buffer().clone(), rest)).or_default().push((at, i));
+    }
+    for group in groups.values_mut() {
+        group.sort_unstable();
+        for run in group.chunk_by(|a, b| b.0 - a.0 <= 1) {
+            let (first, last) = (run[0].0, run[run.len() - 1].0);
+            run.iter().for_each(|(_, i)| accesses[*i].neighbours = (last - first + 1) as usize);
+        }
+    }
 }
 
 /// What puts words together from their bytes, which vectors load as the words that they are.
@@ -73,13 +93,14 @@ impl<'p, 'a> Chooser<'p, 'a> {
             ids.dedup();
             ids
         };
-        let accesses = order
+        let mut accesses: Vec<Access> = order
             .iter()
             .filter_map(|n| {
                 let (idx, around) = (n.buffer_and_index()?.1.clone(), around(n));
-                Some(Access { idx, node: n.clone(), times: times(&around), around })
+                Some(Access { idx, node: n.clone(), times: times(&around), around, neighbours: 0 })
             })
             .collect();
+        count_neighbours(&mut accesses);
         let is_data = |n: &UOp| n.op.alu().is_some() && !matches!(n.dtype, DType::Index | DType::Bool);
         let mut work: Vec<(UOp, f64)> =
             order.iter().filter(|n| is_data(n)).map(|n| (n.clone(), times(&n.ranges))).collect();

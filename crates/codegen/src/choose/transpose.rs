@@ -6,10 +6,10 @@
 //! of the result are written interleaved, each as a long run.
 
 use super::chooser::{Access, Chooser, STRIDED};
-use crate::kernel::access::{coefficient, without_constant};
+use crate::kernel::access::coefficient;
 use crate::plan::opt::{Opt, Order};
 use crate::plan::{Axis, Plan};
-use frit_uop::{Arg, AxisKind, Op, Space, UOp};
+use frit_uop::{Arg, AxisKind, Space, UOp};
 
 /// The part of the second cache that a block takes: the rest is for what comes next and what is written.
 const PART: usize = 8;
@@ -20,7 +20,8 @@ type Line = (u32, AxisKind, usize);
 impl Chooser<'_, '_> {
     /// Whether an access is contiguous along another axis than this, with which it moves, or one of several loads of neighbours:
     /// a square of both can be turned round in registers.
-    pub(super) fn can_transpose_in_registers(&self, node: &UOp, idx: &UOp, along: u32, w: f64) -> bool {
+    pub(super) fn can_transpose_in_registers(&self, a: &Access, along: u32, w: f64) -> bool {
+        let (node, idx) = (&a.node, &a.idx);
         let other = |x: &Axis| {
             matches!(x.kind, AxisKind::Global | AxisKind::Loop)
                 && x.origin != along
@@ -29,25 +30,7 @@ impl Chooser<'_, '_> {
         };
         !matches!(node.arg, Arg::Site(_))
             && coefficient(idx, along).is_some_and(|c| c != 0)
-            && (self.plan.axes.iter().any(other) || node.op == Op::Load && self.neighbours(node) as f64 >= w)
-    }
-
-    /// How many loads there are of elements side by side, this one among them.
-    fn neighbours(&self, load: &UOp) -> usize {
-        let (rest, at) = without_constant(load.index());
-        let is_beside = |a: &&Access| {
-            let n = &a.node;
-            n.op == Op::Load && n.src[1..] == load.src[1..] && n.buffer() == load.buffer()
-        };
-        let offset = |a: &Access| {
-            let (other, c) = without_constant(&a.idx);
-            (other == rest).then_some(c)
-        };
-        let mut places: Vec<i64> = self.accesses.iter().filter(is_beside).filter_map(offset).collect();
-        places.sort_unstable();
-        places.dedup();
-        let mine = |run: &&[i64]| run.contains(&at);
-        places.chunk_by(|a, b| b - a == 1).find(mine).map_or(1, <[i64]>::len)
+            && (self.plan.axes.iter().any(other) || a.neighbours as f64 >= w)
     }
 
     /// Where some accesses are contiguous along one axis and some along another, a square of both is walked at once. One

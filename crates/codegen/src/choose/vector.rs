@@ -98,7 +98,7 @@ impl<'a> Chooser<'_, 'a> {
                     _ if self.can_be_staged(a, id) => costs.staged_load.get() / w,
                     (Some(-1), Op::Load) => costs.deinterleaved_load.get() / w,
                     (Some(step @ 2..=4), Op::Load) => costs.deinterleaved_load.get() * step as f64 / w,
-                    (_, op) if self.can_transpose_in_registers(&a.node, &a.idx, id, w) => match op {
+                    (_, op) if self.can_transpose_in_registers(a, id, w) => match op {
                         Op::Load => costs.transposed_load.get() / w,
                         _ => costs.transposed_store.get() / w,
                     },
