@@ -329,15 +329,21 @@ impl Plan<'_> {
             shared_dims.extend(dims.extract_if(.., |d| !copies.contains(&d.axes[0].0)));
             shared_dims.sort_by_key(|d| std::cmp::Reverse(d.stride.map_or(i64::MAX, i64::abs)));
             dims.splice(0..0, shared_dims);
-            // but a window that vectors read along, which they must find in one piece
+            let w = self.target.lanes(value.dtype) as i64;
+            // but a window that vectors read along, which they must find in one piece; and on a CPU one that fills most of a
+            // vector, where copies, as those of a batch, are read one by one: it is filled in vectors then
             let is_vector =
                 |(id, _): &(u32, i64)| tile.iter().any(|a| a.id() == *id && a.kind == AxisKind::Vector);
-            let is_row = |d: &Dim| d.axes.len() > 1 && d.stride == Some(1) && d.axes.iter().any(is_vector);
+            let has_vectors = dims.iter().any(|d| d.axes.iter().any(is_vector));
+            let is_filled = |d: &Dim| self.target.grid.is_none() && !has_vectors && w > 1 && 2 * d.extent > w;
+            let is_row = |d: &Dim| {
+                let is_window = d.axes.len() > 1 && d.stride == Some(1);
+                is_window && (d.axes.iter().any(is_vector) || is_filled(d))
+            };
             if let Some(row) = dims.iter().position(is_row) {
                 dims[row..].rotate_left(1);
             }
             // rows of whole vectors are filled in vectors
-            let w = self.target.lanes(value.dtype) as i64;
             if let Some(last) = dims.last_mut().filter(|d| d.axes.len() > 1 && d.stride == Some(1) && w > 1) {
                 last.extent = (last.extent + w - 1) / w * w;
             }

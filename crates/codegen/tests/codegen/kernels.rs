@@ -78,6 +78,20 @@ pub fn conv(n: i64, ci: i64, co: i64, s: i64, k: i64) -> UOp {
     UOp::sink([buf(0, n * co * s * s, F).at(&out).store(&v).end([b, o, y, x])])
 }
 
+/// A convolution of images by windows of 3 x 3 that are two steps apart, with padding.
+pub fn strided_conv(n: i64, ci: i64, co: i64, s: i64) -> UOp {
+    let to = (s - 1) / 2 + 1;
+    let (b, o, y, x) = (global(n, 0), global(co, 1), global(to, 2), global(to, 3));
+    let (c_, dy, dx) = (red(ci, 4), red(3, 5), red(3, 6));
+    let (iy, ix) = (&y * 2 + &dy - 1, &x * 2 + &dx - 1);
+    let g = within(&iy, 0, s).and_(&within(&ix, 0, s));
+    let input = buf(1, n * ci * s * s, F).at(&gated(&g, &(((&b * ci + &c_) * s + &iy) * s + &ix))).load();
+    let weight = buf(2, co * ci * 9, F).at(&(((&o * ci + &c_) * 3 + &dy) * 3 + &dx)).load();
+    let sum = (&input * &weight).reduce(Alu::Add, [c_, dy, dx]);
+    let out = ((&b * co + &o) * to + &y) * to + &x;
+    UOp::sink([buf(0, n * co * to * to, F).at(&out).store(&sum).end([b, o, y, x])])
+}
+
 /// A transposed convolution over one dim: every `step`-th of the sum's steps is let through, `sign` saying which way it walks.
 fn transposed(n: i64, k: i64, step: i64, sign: i64) -> UOp {
     let (o, i, r, ci) = (global(3, 0), global(n, 1), red(k, 3), red(4, 2));
@@ -138,6 +152,7 @@ pub fn cases() -> Vec<Case> {
     let (a, b) = (buf(1, 64, F).at(&i).load(), buf(2, 64, F).at(&i).load());
     add("add", UOp::sink([buf(0, 64, F).at(&i).store(&(&a + &b)).end([i.clone()])]));
 
+    add("strided convolution", strided_conv(2, 3, 4, 9));
     let i = global(37, 0);
     let a = buf(1, 37, F).at(&i).load();
     let odd = (&a * &c(2.0)).bin(Alu::Max, &c(0.0));
