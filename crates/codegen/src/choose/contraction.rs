@@ -390,12 +390,16 @@ impl<'p, 'a> Contraction<'p, 'a> {
     fn packing(&self, o: &Operand, c: &Choice) -> f64 {
         let lane = c.lane;
         let costs = self.plan.target.costs;
-        let is_run = |x: &&(u32, usize)| x.0 != lane && x.1 >= self.lanes && o.steps.step(x.0) == Some(1);
+        // axes of the sum that are one run of memory
+        let mut run = 1;
+        while let Some(r) = self.reduced.iter().find(|r| r.1 > 1 && o.steps.step(r.0) == Some(run as i64)) {
+            run *= r.1;
+        }
         // an end that is not whole vectors has a gate of its own: windows over it have no vectors in common
         let is_vector = !o.is_gated || self.is_multiple(lane, self.lanes * c.vectors);
         let moved = match o.steps.step(lane) {
             Some(1) if is_vector => costs.packed_vector.get() / self.lanes as f64,
-            _ if !o.is_gated && self.reduced.iter().any(|r| is_run(&r)) => costs.transpose_lane.get(),
+            _ if !o.is_gated && run >= self.lanes => costs.transpose_lane.get(),
             _ => costs.gather_lane.get(),
         };
         moved + o.made / (costs.fma_ports.get() * self.lanes as f64)

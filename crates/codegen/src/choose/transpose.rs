@@ -13,6 +13,9 @@ use frit_uop::{Arg, AxisKind, Space, UOp};
 
 /// The part of the second cache that a block takes: the rest is for what comes next and what is written.
 const PART: usize = 8;
+/// Blocks for each thread, and rows of a block that are left then, at least.
+const BLOCKS: usize = 2;
+const LEAST_ROWS: usize = 128;
 
 /// A range along which some access is contiguous, how it is walked, and the bytes of an element.
 type Line = (u32, AxisKind, usize);
@@ -137,6 +140,11 @@ impl Chooser<'_, '_> {
         let (mut parts, mut pads) = (vec![], vec![]);
         let row = self.plan.target.costs.block_row;
         let rows = self.plan.target.l2() / PART / row;
+        // fewer where threads would have none
+        let length = |o: u32| self.size(o, AxisKind::Global).unwrap_or(1) * taken(self, o).max(1);
+        let beside = length(along).div_ceil(row / load.dtype.size());
+        let blocks = (BLOCKS * self.plan.target.threads).div_ceil(beside).max(1);
+        let rows = rows.min(length(lane).div_ceil(blocks).max(LEAST_ROWS));
         // a vector of a row is copied whole, though it is taken in parts
         let whole = (self.plan.target.lanes(load.dtype) / taken(self, along).max(1)).max(1);
         for (origin, most, whole) in [(along, row / load.dtype.size(), whole), (lane, rows, 1)] {

@@ -41,13 +41,21 @@ fn thread_dim(sink: &UOp, threads: usize) -> UOp {
     let id = |r: &UOp| r.range_arg().map_or(0, |a| a.id);
     let stores: Vec<&UOp> = order.iter().filter(|n| n.op == Op::Store).collect();
     let everywhere = |r: &UOp| stores.iter().all(|s| s.ranges.contains(&id(r)));
+    // what is filled once is filled by each part again: then as few parts as keep all threads busy
+    let fills_first = order.iter().any(|n| n.op == Op::Stage && n.ranges.is_empty());
+    let is_enough = |parts: i64| {
+        let threads = threads as i64;
+        let rounds = parts.saturating_add(threads - 1) / threads;
+        let all = rounds.saturating_mul(threads);
+        if fills_first { parts >= all - all / 10 } else { parts >= SLICES * threads }
+    };
     // the outermost loops, as long as they are global and every store is inside
     let mut chosen: Vec<&UOp> = vec![];
     if !ranges.iter().any(|r| kind(r) == Some(AxisKind::Thread)) {
         let is_copy = |r: &&UOp| kind(r).is_some_and(AxisKind::is_in_registers);
         for r in ranges.iter().filter(|r| !is_copy(r)) {
             let enough: Option<i64> = chosen.iter().map(|r| r.extent().as_int()).product();
-            let few = chosen.is_empty() || enough.is_some_and(|n| n < SLICES * threads as i64);
+            let few = chosen.is_empty() || enough.is_some_and(|n| !is_enough(n));
             // what is done once for the loops so far must not be done again for each iteration of this one, as what a loop
             // inside it does is anyway
             let once = |n: &UOp| {

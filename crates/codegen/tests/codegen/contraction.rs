@@ -1,6 +1,6 @@
 //! Tiles of results that products are given.
 
-use crate::kernels::{Case, gated_products, made_factors, range};
+use crate::kernels::{Case, gated_products, made_factors, range, strided_conv};
 use crate::run::run;
 use frit_abi::Target;
 use frit_abi::target::Isa;
@@ -67,13 +67,32 @@ fn accumulators_of_a_tile_take_turns() {
     assert!(updates.windows(2).all(|w| w[1].src[2] != w[0]));
 }
 
+/// How many parts of each program threads share.
+fn parts(sink: &UOp, threads: usize) -> Vec<i64> {
+    let target = Target::native(Isa::Avx512, threads, [48 << 10, 2 << 20, 32 << 20]);
+    let parts = |p: &Linear| p.thread.as_ref().and_then(|t| t.extent().as_int()).unwrap_or(1);
+    lower(sink, &target, Opts::Heuristic).unwrap().programs.iter().map(parts).collect()
+}
+
 #[test]
 fn slices_of_a_sum_leave_blocks_of_rows_to_threads() {
-    let target = Target::native(Isa::Avx512, 16, [48 << 10, 2 << 20, 32 << 20]);
-    let lowered = lower(&transposed(218, 417, 2112, DType::F32).sink, &target, Opts::Heuristic).unwrap();
-    assert!(lowered.programs.len() > 2);
-    let parts = |p: &Linear| p.thread.as_ref().and_then(|t| t.extent().as_int()).unwrap_or(1);
-    assert!(parts(&lowered.programs[1]) >= 16);
+    for (m, n, k) in [(218, 417, 2112), (352, 264, 2432), (128, 200, 6816)] {
+        let all = parts(&transposed(m, n, k, DType::F32).sink, 16);
+        assert!(all.len() > 2 && all[..2].iter().all(|parts| *parts >= 32), "{m} {n} {k}: {all:?}");
+    }
+}
+
+#[test]
+fn parts_that_pack_all_weights_are_no_more_than_threads_need() {
+    assert_eq!(parts(&strided_conv(8, 192, 144, 14), 2), [2]);
+}
+
+#[test]
+fn windows_of_images_that_are_computed_at_once_are_staged() {
+    let small = Case { name: "strided", sink: strided_conv(2, 3, 4, 9), vars: vec![], exact: true };
+    for opts in ["split 0 2 Upcast inner, stage 0 0 Local LoopOrder", "split 0 2 Upcast inner"] {
+        assert_eq!(run(&small, &Target::interp(), Opts::List(&opts_of(opts))), Ok(()));
+    }
 }
 
 #[test]
@@ -193,5 +212,5 @@ fn chains_that_take_turns_stay_as_they_are() {
 }
 
 fn opts_of(text: &str) -> Vec<Opt> {
-    vec![text.parse().unwrap()]
+    text.split(", ").map(|opt| opt.parse().unwrap()).collect()
 }

@@ -149,8 +149,8 @@ impl Contraction<'_, '_> {
         for o in self.operands.iter().filter(|o| !o.moves_with(c.lane) && o.has_windows) {
             let all = self.window(o, &others);
             match all * o.bytes as f64 <= self.plan.target.l2() as f64 / 4.0 {
-                true => whole += all * costs.gather_lane.get(),
-                false => each += self.window(o, &c.tile) * costs.gather_lane.get(),
+                true => whole += all * self.copying(o, &others),
+                false => each += self.window(o, &c.tile) * self.copying(o, &c.tile),
             }
         }
         let packed = self.operands.iter().filter(|o| o.moves_with(c.lane) && self.is_packed(o, c));
@@ -166,6 +166,24 @@ impl Contraction<'_, '_> {
             // threads share tiles, and copy and pack for every slice of them that they take
             1 => tiles.div_ceil(threads) as f64 * one + SLICES * once,
             pieces => pieces.div_ceil(threads) as f64 * (tiles as f64 * one + once),
+        }
+    }
+
+    /// Cycles for an element of a window that is copied: in vectors where a row of what the results need fills most of one, as a
+    /// tile is then laid out.
+    fn copying(&self, o: &Operand, results: &[(u32, usize)]) -> f64 {
+        let costs = self.plan.target.costs;
+        let of_row = |x: &&(u32, usize)| o.steps.step(x.0).is_some_and(|s| s.abs() == 1);
+        let taps = self.reduced.iter().find(of_row).map_or(1, |r| r.1);
+        let row = |t: &(u32, usize)| match o.steps.step(t.0) {
+            Some(s) if s > 0 && s <= taps as i64 => Some((t.1 - 1) * s as usize + taps),
+            _ => None,
+        };
+        match results.iter().filter_map(row).max() {
+            Some(row) if taps > 1 && 2 * row > self.lanes => {
+                costs.packed_vector.get() * row.div_ceil(self.lanes) as f64 / row as f64
+            }
+            _ => costs.gather_lane.get(),
         }
     }
 
@@ -280,7 +298,8 @@ impl Contraction<'_, '_> {
             }
         };
         let mut order: Vec<usize> = (0..self.plan.axes.len()).collect();
-        order.sort_by_key(rank);
+        // what packs for itself is outside of what is packed, so that threads share all of these loops
+        order.sort_by_key(|i| (rank(i), parts != Some(*i)));
         self.ranks = order.iter().map(rank).collect();
         if !order.is_sorted() { self.take(Opt::Reorder { order }) } else { Some(()) }
     }
