@@ -25,8 +25,8 @@ from rows import rows  # noqa: E402
 
 # how far a weighted sum of a block of results may be from the first peer's, as a part of how large its terms are
 TOLERANCE, SMALL_FLOAT_TOLERANCE = 1e-3, 2e-2
-# variables that change what sides do
-VARIABLES = re.compile("FRIT|ATEN|ONEDNN|DNNL|MKL|OMP|KMP|GOMP|TORCH|ORT")
+# variables that change what sides do on a CPU
+VARIABLES = re.compile("(FRIT|ATEN|ONEDNN|DNNL|MKL|OMP|KMP|GOMP|TORCH|ORT)_(?!CUDA)")
 
 
 # what a peer needs
