@@ -97,6 +97,29 @@ fn axis(n: &UOp) -> Option<(Alu, &UOp)> {
     }
 }
 
+/// Which dim a reduce closes, if it closes one.
+fn reduced_dim(n: &UOp) -> Option<usize> {
+    match &n.arg {
+        Arg::ReduceAxes(_, axes) if axes.len() == 1 => Some(axes[0] as usize),
+        _ => None,
+    }
+}
+
+/// Which dim of what a node is made of becomes this one, where it keeps axes.
+fn dim_below(n: &UOp, dim: usize) -> Option<usize> {
+    let long = |n: &UOp| -> Vec<usize> {
+        (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect()
+    };
+    match &n.arg {
+        Arg::Axes(axes) if n.op == Op::Permute => axes.get(dim).map(|a| *a as usize),
+        _ if n.op == Op::Reshape => {
+            let at = long(n).iter().position(|d| *d == dim)?;
+            long(n.input()).get(at).copied()
+        }
+        _ => Some(dim),
+    }
+}
+
 /// Whether a size, which may be a variable's, is a multiple of a number.
 fn is_multiple(size: &UOp, of: usize) -> bool {
     simplify(&size.modulo(&UOp::index(of as i64))).as_int() == Some(0)
@@ -128,18 +151,23 @@ fn inside(
 ) -> Option<Vec<usize>> {
     let (_, length) = axis(&list.nodes[end])?;
     let first = list.src(end)[0] as usize;
-    // users come before what they use, so each node is looked at when all its uses in the chain are known
-    let mut uses: BTreeMap<usize, u32> = [(first, 1)].into_iter().collect();
+    // users come before what they use, so each node is looked at when all its uses in the chain are known; beside their number,
+    // which of its dims the product sums over
+    let summed = reduced_dim(&list.nodes[end]);
+    let mut uses: BTreeMap<usize, (u32, Option<usize>)> = [(first, (1, summed))].into_iter().collect();
     let mut found = vec![];
-    while let Some((i, count)) = uses.pop_last() {
+    while let Some((i, (count, dim))) = uses.pop_last() {
         let n = &list.nodes[i];
-        let reduces_row = axis(n).is_some_and(|(_, len)| len == length);
+        // columns may be as many as a row is long
+        let is_along = dim.is_none() || reduced_dim(n) == dim;
+        let reduces_row = is_along && axis(n).is_some_and(|(_, len)| len == length);
         if count < users[i] || !(keeps_axes(n) || reduces_row || is_product(i)) {
             continue;
         }
         found.push(i);
         if !is_product(i) {
-            values(list, i).for_each(|s| *uses.entry(s).or_default() += 1);
+            let below = dim.and_then(|d| dim_below(n, d));
+            values(list, i).for_each(|s| uses.entry(s).or_insert((0, below)).0 += 1);
         }
     }
     // those that have a product below them

@@ -403,6 +403,14 @@ fn what_gradients_read_of_rows_comes_with_the_results_of_attention() {
     assert!(s.temps.iter().all(|t| t.len == 40), "{}", show(&s));
 }
 #[test]
+fn what_is_reduced_of_rows_is_not_computed_again_for_each_column() {
+    // as many queries as keys: a sum over queries is none along what rows reduce
+    let (q, k, g) = (f(0, &[40, 8]), f(1, &[40, 8]), f(2, &[40, 8]));
+    let weights = softmax(&(matmul(&q, &k.permute(&[1, 0])) * c(0.3)));
+    let s = schedule_only(&outputs(&[matmul(&weights.permute(&[1, 0]), &g)]));
+    assert!(s.kernels.len() > 1, "{}", show(&s));
+}
+#[test]
 fn a_long_sum_is_two_kernels() {
     for n in [1 << 16, 65537] {
         let s = check_on(&outputs(&[sum(&f(0, &[n]), &[0])]), &cpu());
