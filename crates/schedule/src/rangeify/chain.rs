@@ -97,6 +97,11 @@ fn axis(n: &UOp) -> Option<(Alu, &UOp)> {
     }
 }
 
+/// The dims that are not 1.
+fn long(n: &UOp) -> Vec<usize> {
+    (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect()
+}
+
 /// Which dim a reduce closes, if it closes one.
 fn reduced_dim(n: &UOp) -> Option<usize> {
     match &n.arg {
@@ -107,9 +112,6 @@ fn reduced_dim(n: &UOp) -> Option<usize> {
 
 /// Which dim of what a node is made of becomes this one, where it keeps axes.
 fn dim_below(n: &UOp, dim: usize) -> Option<usize> {
-    let long = |n: &UOp| -> Vec<usize> {
-        (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect()
-    };
     match &n.arg {
         Arg::Axes(axes) if n.op == Op::Permute => axes.get(dim).map(|a| *a as usize),
         _ if n.op == Op::Reshape => {
@@ -158,7 +160,7 @@ fn inside(
     let mut found = vec![];
     while let Some((i, (count, dim))) = uses.pop_last() {
         let n = &list.nodes[i];
-        // columns may be as many as a row is long
+        // columns may be as many as a row is long; of what was reduced and reshaped the dim is not known
         let is_along = dim.is_none() || reduced_dim(n) == dim;
         let reduces_row = is_along && axis(n).is_some_and(|(_, len)| len == length);
         if count < users[i] || !(keeps_axes(n) || reduces_row || is_product(i)) {
@@ -167,7 +169,11 @@ fn inside(
         found.push(i);
         if !is_product(i) {
             let below = dim.and_then(|d| dim_below(n, d));
-            values(list, i).for_each(|s| uses.entry(s).or_insert((0, below)).0 += 1);
+            for s in values(list, i) {
+                // one that is read both as it is and transposed has no rows of its own
+                let (count, known) = uses.entry(s).or_insert((0, below));
+                *count += u32::from(*known == below);
+            }
         }
     }
     // those that have a product below them
@@ -252,9 +258,6 @@ impl Between {
                 .into_iter()
                 .collect::<Option<Vec<_>>>()?,
             (Op::Reshape, _) if keeps_axes(n) => {
-                let long = |n: &UOp| {
-                    (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect::<Vec<_>>()
-                };
                 let (from, to) = (long(n.input()), long(n));
                 first
                     .iter()
@@ -328,8 +331,7 @@ fn own_dims(list: &Numbered, mut at: usize, is_inside: impl Fn(usize) -> bool) -
 
 /// The last two dims that are not 1.
 fn last_long(n: &UOp) -> Option<[usize; 2]> {
-    let long: Vec<usize> = (0..n.shape().len()).filter(|d| n.shape()[*d].as_int() != Some(1)).collect();
-    long.last_chunk().copied()
+    long(n).last_chunk().copied()
 }
 
 /// Scores have as many elements as this times those of each factor: below it memory would do as well. A CPU's products take as long as
