@@ -194,7 +194,8 @@ impl Tensor {
         let _c = call("randint_like");
         Tensor::randint(lo, hi, self.shape()).cast(self.dtype())
     }
-    /// The numbers 0 to n-1 in random order, int32.
+    /// The numbers 0 to n-1 in random order, int32. Up to 4,096 of them by sorting, every order as likely as the next; more by a keyed
+    /// permutation, of which there are fewer than orders.
     ///
     /// ```
     /// # use frit_tensor::*;
