@@ -462,25 +462,8 @@ impl Launch {
 }
 
 impl Output {
-    /// The result in this buffer, where nothing but that differs from call to call.
-    fn moved_to(&self, buffer: &UOp) -> Option<UOp> {
-        let (mut n, mut chain) = (&self.view, SmallVec::<[&UOp; 4]>::new());
-        while n.op.is_movement() && n.src[1..].iter().all(|d| d.as_int().is_some()) {
-            chain.push(n);
-            n = &n.src[0];
-        }
-        let again = |below: UOp, op: &&UOp| {
-            let mut src = op.src.clone();
-            src[0] = below;
-            op.with_src(src)
-        };
-        (n.op == Op::Param).then(|| chain.iter().rev().fold(buffer.clone(), again))
-    }
     /// The result in this buffer, with variables at these values.
     fn value(&self, buffer: UOp, bindings: &Bindings) -> Result<UOp, Error> {
-        if let Some(value) = self.moved_to(&buffer) {
-            return Ok(value);
-        }
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         for n in self.view.toposort() {
             match (n.op, &n.arg) {
