@@ -20,9 +20,6 @@ thread_local! {
 /// The device the program chose for all threads.
 static CHOSEN: RwLock<Option<Arc<str>>> = RwLock::new(None);
 
-/// What the environment last said, and the device that this is.
-static NAMED: RwLock<Option<(String, Arc<str>)>> = RwLock::new(None);
-
 /// Make this the default device of all threads, outside scopes; of `None`, what the environment says.
 pub fn choose(name: Option<&str>) -> Result<(), Error> {
     let name = name.map(computing).transpose()?;
@@ -38,16 +35,8 @@ pub fn default_device() -> Result<Arc<str>, Error> {
     if let Some(d) = CHOSEN.read().unwrap_or_else(|e| e.into_inner()).clone() {
         return Ok(d);
     }
-    let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty());
-    let name = name.as_deref().unwrap_or(HOST);
-    if let Some((known, d)) = &*NAMED.read().unwrap_or_else(|e| e.into_inner())
-        && name == known
-    {
-        return Ok(d.clone());
-    }
-    let device = computing(name)?;
-    *NAMED.write().unwrap_or_else(|e| e.into_inner()) = Some((name.into(), device.clone()));
-    Ok(device)
+    let name = std::env::var("FRIT_DEVICE").ok().filter(|v| !v.is_empty()).unwrap_or_else(|| HOST.into());
+    computing(&name)
 }
 
 /// The canonical name of a device, or an error that lists those there are.
